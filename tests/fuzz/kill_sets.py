@@ -2,12 +2,14 @@
 
     python tests/fuzz/kill_sets.py [--kills 600] [--seed N]
 
-Each start is a process of its own with the real record, agent, scan, planner and trash. After each start, whatever its
-mode, every checkpoint must be whole in one place, where it was or in the trash, and no intent may be open. Most of the
-kills take the agent and its child along; the others leave it to the agent to end them. It ends with 1 otherwise.
+A checkpoint is an index and its shards, or a file of each rank that is complete by itself. Each start is a process of
+its own with the real record, agent, scan, planner and trash. After each start, whatever its mode, every checkpoint must
+be whole in one place, where it was or in the trash, and no intent may be open. Most of the kills take the agent and its
+child along; the others leave it to the agent to end them. It ends with 1 otherwise.
 """
 
 import argparse
+import itertools
 import os
 import random
 import shutil
@@ -30,11 +32,13 @@ from ckptd.core.retention import Caps, KeepLast, PolicyMode  # noqa: E402
 from ckptd.steps.prune import step  # noqa: E402
 from support.migrated import get_template  # noqa: E402
 from support.prune_facts import START, Workshop, make_policy, make_site, own  # noqa: E402
+from support.rank_files import make_ranks  # noqa: E402
 from support.tensorflow_table import make_set  # noqa: E402
 from support.trash_facts import start_child  # noqa: E402
 
 MEMBERS = 40
 SETS = 8  # of one world; two stay
+LAYOUTS = (make_ranks, make_set)  # one file of each rank; an index and its shards
 MODES = ("plan", "off", "none", "elsewhere", "enforce")
 PATIENCE = 60.0
 
@@ -42,11 +46,11 @@ PATIENCE = 60.0
 class World:
     """One user's run on a disk of its own, and what was saved in it."""
 
-    def __init__(self, root):
+    def __init__(self, root, make_files):
         self.root = root
         self.directory = root / "home/ckpts"
         self.trash = root / "home/.ckptd-trash"
-        self.sets = {step: make_set(step, MEMBERS) for step in range(1, SETS + 1)}
+        self.sets = {step: make_files(step, MEMBERS) for step in range(1, SETS + 1)}
         self.minutes = 0  # of the world's clock
         root.chmod(0o755)
         self.directory.mkdir(parents=True)
@@ -215,10 +219,11 @@ def run(kills, seed, say=print):
     get_template()  # before the first child, which could not remove it
     dice = random.Random(seed)
     wrong, torn, done = [], 0, 0
+    layouts = itertools.cycle(LAYOUTS)
     while done < kills and not wrong:
         root = Path(tempfile.mkdtemp(prefix="ckptd-kills-"))
         try:
-            world = World(root)
+            world = World(root, next(layouts))
             world.minutes = in_process(world.train)
             found = dict.fromkeys(world.sets, "there")
             while not wrong and list(found.values()).count("there") > 2 and done < kills:

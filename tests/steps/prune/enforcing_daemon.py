@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from demo import ports
 from demo.patience import Deadline
 from support.prune_facts import UID, own
+from support.rank_files import make_ranks
 from support.tensorflow_table import make_set
 
 SLOW_AGENT = Path(__file__).parents[2] / "fuzz/slow_agent.py"
@@ -136,13 +137,20 @@ class Metrics:
             wait_for("a step", lambda at=before: self.read("ckptd_last_prune_timestamp_seconds") > at)
 
 
+LAYOUTS = {"index and shards": make_set, "a file of each rank": make_ranks}
+
+
 class TrainingOfSets(Training):
     """Saves a checkpoint of 40 files every few moments, between which nothing is unfinished."""
+
+    def __init__(self, directory, layout):
+        super().__init__(directory)
+        self._make = LAYOUTS[layout]
 
     def run(self):
         while not self._is_over.wait(3):
             step = len(self.written) + 1
-            files = make_set(step, 40)
+            files = self._make(step, 40)
             for name, data in files.items():
                 path = self.directory / name
                 path.write_bytes(data)

@@ -81,12 +81,17 @@ def test_killed_at_random_moments_no_needed_checkpoint_is_lost_and_audit_and_dis
 
 
 @pytest.mark.parametrize(
-    ("number", "mode"), [(signal.SIGKILL, "plan"), (signal.SIGKILL, "off"), (signal.SIGTERM, "off")]
+    ("number", "mode", "layout"),
+    [
+        (signal.SIGKILL, "plan", "a file of each rank"),
+        (signal.SIGKILL, "off", "index and shards"),
+        (signal.SIGTERM, "off", "a file of each rank"),
+    ],
 )
-def test_a_daemon_that_ends_within_a_checkpoint_of_40_files_leaves_it_whole_after_the_next_start(number, mode):
+def test_a_daemon_that_ends_within_a_checkpoint_of_40_files_leaves_it_whole_after_the_next_start(number, mode, layout):
     with workshop() as shop, (shop.root / "log").open("w") as log:
         shop.now = datetime.now(UTC)
-        training = TrainingOfSets(shop.directory)
+        training = TrainingOfSets(shop.directory, layout)
         training.start()
         daemon = start(shop, log, is_slow=True)
         try:
