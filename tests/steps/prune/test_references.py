@@ -241,20 +241,32 @@ def test_another_users_job_keeps_no_more_than_a_few_checkpoints_of_a_run(shop, m
 
 
 @only_root
-@pytest.mark.parametrize("place", ["ckpts", "ckpts/epoch_dir"])
-def test_a_job_whose_comment_names_anothers_world_writable_directory_does_not_freeze_its_retention(shop, place):
-    """Neither while it runs, nor when it starts again and again, nor after it is gone."""
+@pytest.mark.parametrize(
+    ("place", "when"),
+    [
+        ("ckpts", "while it runs"),
+        ("ckpts", "when it starts again and again"),
+        ("ckpts", "after it is gone"),
+        ("ckpts/epoch_dir", "while it runs"),
+    ],
+)
+def test_a_job_whose_comment_names_anothers_world_writable_directory_does_not_freeze_its_retention(shop, place, when):
     shop.directory.chmod(0o777)
     (shop.directory / "epoch_dir").mkdir()
     (shop.directory / "epoch_dir").chmod(0o777)
     work_dir = shop.root / "bob"
     work_dir.mkdir()
     os.chown(work_dir, STRANGER["uid"], -1)
-    named = f"ckpt={shop.directory.parent / place}"
-    shop.start_job(7, **STRANGER, work_dir=PurePosixPath(work_dir), comment=named)
-    for _ in range(2):
+    facts = {**STRANGER, "work_dir": PurePosixPath(work_dir), "comment": f"ckpt={shop.directory.parent / place}"}
+    shop.start_job(7, **facts)
+    for job_id in (8, 9):
         shop.wait(5)
+        if when == "when it starts again and again":
+            shop.queue.jobs = ()
+            shop.start_job(job_id, **facts)
         shop.look()
+    if when == "after it is gone":
+        shop.end_jobs()
     keys = {key for key in shop.store.runs.list_keys() if key.uid == STRANGER["uid"]}
     assert {key.directory for key in keys} == {str(shop.directory.parent / place)}
     assert kept(shop) == []
