@@ -2,10 +2,14 @@
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Users of the private Slurm must be able to run this Python: one below /root, for example, they cannot.
+PROGRAMS := $(VENV)/programs
+PROGRAMS_PYTHON := /usr/bin/python3
+
 # Commands start often in tests: keep their compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv check test test-long demo constraints
+.PHONY: venv check test test-long test-programs demo constraints
 
 venv: $(VENV)/.ready
 
@@ -34,6 +38,17 @@ test-long: venv
 	CKPTD_RANDOM_KILLS=1000 CKPTD_ATTACK_SECONDS=60 $(BIN)/pytest \
 		tests/checkpoints/test_trash_crash.py tests/checkpoints/test_trash_attack.py
 	$(BIN)/python tests/fuzz/kill_sets.py --kills 600
+
+# GROMACS, LAMMPS and torch on a private Slurm, and whether what ckptd says of them is true: see tests/programs.
+test-programs: venv $(PROGRAMS)/.ready
+	deploy/demo/install demo programs
+	TORCH_PYTHON=$(abspath $(PROGRAMS)/bin/python) PYTHONPATH=$(CURDIR)/daemon:$(CURDIR)/deploy:$(CURDIR)/tests \
+		$(BIN)/python -m programs $(PROGRAMS_OPTIONS)
+
+$(PROGRAMS)/.ready:
+	$(PROGRAMS_PYTHON) -m venv $(PROGRAMS)
+	$(PROGRAMS)/bin/pip install --quiet torch==2.13.0
+	touch $@
 
 demo: venv
 	@deploy/demo/install demo

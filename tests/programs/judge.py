@@ -1,0 +1,217 @@
+"""Compares what ckptd says of a run with what its programs logged: right, hedged (it is not sure) or wrong."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from programs import truth
+
+
+class Verdict(StrEnum):
+    RIGHT = "right"
+    HEDGED = "hedged"
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """One statement beside the truth."""
+
+    run: str
+    subject: str
+    verdict: Verdict
+    said: str
+    true: str
+    delay: float | None = None  # seconds from the event to the statement
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """What the paces of jobs and daemon allow, in seconds."""
+
+    save: float  # one save interval
+    news: float  # two scans, and until a file counts as settled
+
+
+# a rule that may hold in a scenario without being demanded there, and why it is true
+ALLOWED = {
+    ("at-risk", "chain"): "its time limit comes between two saves",
+    ("checkpoint-overdue", "killed"): "the program is dead and saves nothing more",
+    ("interrupted-save", "killed"): "the save was interrupted",
+}
+
+
+class Judge:
+    """Judges everything that is said of one run."""
+
+    def __init__(self, run, bounds):
+        self._run = run
+        self._bounds = bounds
+        self._attempts = run.attempts
+        self._by_name = {(each.job_id, each.restart_count): each for each in run.attempts}
+        self.judgements = []
+
+    def _say(self, subject, verdict, said, true, delay=None):
+        self.judgements.append(
+            Judgement(run=self._run.name, subject=subject, verdict=verdict, said=str(said), true=str(true), delay=delay)
+        )
+
+    def _compare(self, subject, said, true):
+        self._say(subject, Verdict.RIGHT if said == true else Verdict.WRONG, said, true)
+
+    def judge_row(self, row, asked_at):
+        """Judge one row of `jobs`: where the run saves, and how far its newest complete checkpoint is."""
+        if row["directory"] is None:
+            is_early = asked_at - self._attempts[0].started_at < self._bounds.news + self._bounds.save
+            self._say("jobs: directory", Verdict.HEDGED, f"none{' yet' if is_early else ''}", self._run.directory)
+            return
+        self._compare("jobs: directory", row["directory"], str(self._run.directory))
+        said = row[self._run.program.UNIT]
+        oldest = truth.newest_at(self._attempts, asked_at - self._bounds.news)
+        newest = truth.newest_at(self._attempts, asked_at + 1)
+        possible = {
+            save.step
+            for attempt in self._attempts
+            for save in attempt.saves
+            if (oldest is None or save.at >= oldest.at) and save.at <= asked_at + 1
+        }
+        if oldest is None:
+            possible.add(None)
+        verdict = Verdict.RIGHT if said in possible else Verdict.WRONG
+        self._say(f"jobs: {self._run.program.UNIT}", verdict, said, newest.step if newest else None)
+
+    def judge_show(self, runs):
+        """Judge the run that `show` prints."""
+        if [run["run"] for run in runs] != [str(self._run.directory)]:
+            self._say("show: run", Verdict.WRONG, [run["run"] for run in runs], self._run.directory)
+            return
+        [shown] = runs
+        told = {(each["job_id"], each["restart_count"]): each for each in shown["attempts"]}
+        self._compare("show: attempts", sorted(told), sorted(self._by_name))
+        redone = truth.measure_redone(self._attempts)
+        for name in sorted(told.keys() & self._by_name.keys()):
+            attempt = self._by_name[name]
+            self._judge_kind(told[name], attempt)
+            self._judge_resume(told[name]["resumed_from"], attempt)
+            if told[name]["lost"] is None:
+                self._say("ledger: unsaved", Verdict.WRONG, "nothing of an attempt that ended", attempt.name)
+                continue
+            unsaved = told[name]["lost"]["unsaved"]
+            low, high = unsaved["seconds"], unsaved["high_seconds"]
+            self._judge_bound(f"ledger: unsaved of {name[1]}", low, high, truth.measure_unsaved(attempt))
+            again = told[name]["lost"]["redone"]
+            subject = f"ledger: redone of {name[1]}"
+            self._judge_bound(subject, again["low_seconds"], again["high_seconds"], redone[attempt.name])
+        self._judge_checkpoints(shown["checkpoints"])
+
+    def _judge_kind(self, told, attempt):
+        first = self._attempts[0]
+        kinds = {"requeue": "requeue", "kill": "requeue", "limit": "resubmit", "array": "array"}
+        true = None if attempt is first else kinds[self._run.scenario.end]
+        self._compare("show: kind of restart", told["kind"], true)
+        cause = "cancel"
+        if attempt.is_completed:
+            cause = "completed"
+        elif attempt is not self._attempts[-1]:
+            cause = "time-limit" if self._run.scenario.end == "limit" else "requeue"
+        self._compare("show: cause of the end", told["cause"], cause)
+
+    def _judge_resume(self, said, attempt):
+        loaded = attempt.loaded
+        if loaded is None:
+            return
+        true = str(self._run.work_dir / loaded.path) if loaded.path else "nothing"
+        subject = "show: resumed from" + ("" if attempt is self._attempts[0] else f", {self._run.scenario.later}")
+        if said is None:
+            self._say(subject, Verdict.HEDGED, "nothing said", true)
+            return
+        if said["certainty"] == "unknown":
+            holds = said["may_be_fresh"] if loaded.path is None else true in said["candidates"]
+            text = f"unknown ({said['reason']}): {shorten(said['candidates'])}, fresh: {said['may_be_fresh']}"
+            self._say(subject, Verdict.HEDGED if holds else Verdict.WRONG, text, true)
+            return
+        path = said["path"] or "nothing"
+        verdict = Verdict.RIGHT if path == true else Verdict.WRONG
+        self._say(subject, verdict, f"{path} ({said['certainty']}, {said['reason']}, {said['evidence']})", true)
+
+    def _judge_bound(self, subject, low, high, true):
+        if low is None or high is None:
+            self._say(subject, Verdict.HEDGED, "unknown", f"{true:.0f} s")
+            return
+        slack = self._bounds.save
+        said = f"{low} s" if low == high else f"{low} to {high} s"
+        if not low - slack <= true <= high + slack:
+            verdict = Verdict.WRONG
+        else:
+            verdict = Verdict.RIGHT if high - low <= 2 * self._bounds.save else Verdict.HEDGED
+        self._say(subject, verdict, said, f"{true:.0f} s")
+
+    def _judge_checkpoints(self, shown):
+        unit = self._run.program.UNIT
+        saved = {save.step for attempt in self._attempts for save in attempt.saves}
+        torn = {save.path for attempt in self._attempts for save in attempt.torn}
+        for each in shown:
+            name = each["path"].rpartition("/")[2]
+            if each["state"] == "complete":
+                verdict = Verdict.RIGHT if each[unit] in saved else Verdict.WRONG
+                self._say("show: complete checkpoint", verdict, f"{name}, {unit} {each[unit]}", "saved")
+            elif each["state"] == "damaged":
+                is_torn = name in torn or (torn and self._run.program.TORN_MAY_BE_LEFTOVER)
+                self._say("show: damaged checkpoint", Verdict.RIGHT if is_torn else Verdict.WRONG, name, sorted(torn))
+            else:
+                self._say("show: other checkpoint", Verdict.HEDGED, f"{name}: {each['state']}", "")
+        newest = self._attempts[-1].saves[-1].step
+        told = {each[unit] for each in shown if each["state"] == "complete" and each["gone_at"] is None}
+        self._say("show: last save", Verdict.RIGHT if newest in told else Verdict.WRONG, sorted(told)[-1:], newest)
+
+    def judge_flags(self, flags):
+        """Judge all flags of the run, and say which are missing."""
+        scenario = self._run.scenario
+        mine = [flag for flag in flags if flag["job_id"] in self._run.jobs or flag["run"] == str(self._run.directory)]
+        for rule in sorted(scenario.critical - {flag["rule"] for flag in mine}):
+            self._say(f"flags: {rule}", Verdict.WRONG, "no flag", "it holds")
+        for flag in mine:
+            subject = f"flags: {flag['rule']}"
+            if flag["rule"] in scenario.critical:
+                self._judge_demanded(flag, subject)
+            elif reason := ALLOWED.get((flag["rule"], scenario.name)):
+                self._say(subject, Verdict.RIGHT, flag["statement"], reason)
+            else:
+                self._say(subject, Verdict.WRONG, f"{flag['severity']}: {flag['statement']}", "it does not hold")
+        repeated = {flag["rule"] for flag in mine if [each["rule"] for each in mine].count(flag["rule"]) > 1}
+        for rule in sorted(repeated):
+            self._say(f"flags: {rule}", Verdict.WRONG, "opened more than once", "it held once")
+
+    def _judge_demanded(self, flag, subject):
+        first, last = self._attempts[0], self._attempts[-1]
+        if flag["rule"] == "not-resuming":
+            event, named = last.saves[0].at, flag["evidence"]["should_resume_from"]
+        else:
+            event, named = first.program_ended_at, _find_newest_complete(flag["evidence"])
+        best = max(first.saves, key=lambda save: save.step)
+        is_named = named is not None and named.rpartition("/")[2] == best.path
+        delay = datetime.fromisoformat(flag["opened_at"]).timestamp() - event
+        is_in_time = -1 <= delay <= self._bounds.news
+        verdict = Verdict.RIGHT if is_named and is_in_time else Verdict.WRONG
+        self._say(subject, verdict, f"after {delay:.0f} s, names {shorten([named])}", best.path, delay)
+        if flag["resolved_at"] is None and flag["rule"] == "damaged-checkpoint":
+            self._say(subject, Verdict.WRONG, "never resolved", "later saves are complete")
+
+
+def _find_newest_complete(evidence: Mapping[str, object]):
+    return next((evidence[key] for key in ("resume_from", "newest_complete", "newest_good") if evidence.get(key)), None)
+
+
+def judge_totals(name, said, true, slack):
+    """Judge one sum over all runs."""
+    verdict = Verdict.RIGHT if abs(said - true) <= slack else Verdict.WRONG
+    return Judgement(
+        run="all", subject=f"metrics: {name}", verdict=verdict, said=f"{said:.0f}", true=f"{true:.0f} ± {slack:.0f}"
+    )
+
+
+def shorten(paths):
+    """Return the names of paths, the first few."""
+    names = [str(path).rpartition("/")[2] for path in paths]
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "") or "none"

@@ -1,0 +1,152 @@
+"""What is done to the jobs of a program: each scenario is one run with a work directory of its own."""
+
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from programs import truth
+
+LARGEST_TORN = 60_000  # bytes of a save in whose middle a program is killed
+_STAYS = 3600
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """How the attempts of a run end, and what every one but the first does at its start."""
+
+    name: str
+    later: str = "resume"
+    saves_before: int = 5  # of the first attempt, before it is ended
+    saves_after: int = 4  # of the last one
+    end: str = "requeue"  # of the first attempt: requeue, limit, kill or by itself (array)
+    critical: frozenset[str] = frozenset()  # the rules that must say so
+    comment: str = ""
+
+
+SCENARIOS = (
+    Scenario(name="requeue", comment="ckpt=ckpt"),
+    Scenario(name="start-over", later="fresh", critical=frozenset({"not-resuming"})),
+    Scenario(name="older", later="older", critical=frozenset({"not-resuming"})),
+    Scenario(name="chain", end="limit", comment="ckpt=ckpt"),
+    Scenario(name="array", end="array"),
+    Scenario(name="killed", end="kill", critical=frozenset({"damaged-checkpoint"})),
+)
+
+
+@dataclass
+class Run:
+    """One scenario of one program while it goes on."""
+
+    scenario: Scenario
+    program: Any
+    user: Any
+    truth: Path
+    work_dir: Path
+    jobs: list[int] = field(default_factory=list)
+    stage: str = "first"
+    changed_at: float = 0.0
+    attempts: list[truth.AttemptTruth] = field(default_factory=list)
+
+    @property
+    def name(self):
+        return f"{self.program.NAME} {self.scenario.name}"
+
+    @property
+    def directory(self):
+        return self.work_dir / "ckpt"
+
+    @property
+    def is_over(self):
+        return self.stage == "over"
+
+
+class Driver:
+    """Submits the jobs and does to them what their scenarios say."""
+
+    def __init__(self, cluster, inputs, environment, save_seconds):
+        self._cluster = cluster
+        self._inputs = inputs
+        self._environment = environment
+        self._save_seconds = save_seconds
+
+    def begin(self, scenario, program, user, truth_path):
+        """Submit the jobs of a scenario."""
+        work_dir = user.home / scenario.name
+        work_dir.mkdir()
+        os.chown(work_dir, user.uid, user.gid)
+        run = Run(scenario, program, user, truth_path, work_dir)
+        options = [f"--job-name={program.NAME}-{scenario.name}", "--time=60"]
+        if scenario.comment:
+            options.append(f"--comment={scenario.comment}")
+        if scenario.end == "array":
+            options.append("--array=1-3%1")
+        if scenario.end == "limit":
+            options.append("--time=1")
+        first = self._submit(run, options)
+        if scenario.end == "limit":
+            self._submit(run, [*options, "--time=60", f"--dependency=afterany:{first}"])
+        return run
+
+    def _submit(self, run, options):
+        scenario = run.scenario
+        environment = {
+            **self._environment,
+            **run.program.list_options(scenario),
+            "PROGRAM": run.program.NAME,
+            "LATER": scenario.later,
+            "TRUTH": str(run.truth),
+            "INPUT": str(self._inputs),
+            "SAVE_SECONDS": str(self._save_seconds),
+            "SAVES": "4" if scenario.end == "array" else "",
+            "STAY": str(_STAYS) if scenario.end == "kill" else "",
+            "LARGEST_TORN": str(LARGEST_TORN),
+            "OMP_NUM_THREADS": "1",
+        }
+        script = Path(self._environment["JOBS"]) / "job.sbatch"
+        job = self._cluster.submit(run.user, script, *options, work_dir=run.work_dir, environment=environment)
+        run.jobs.append(job)
+        return job
+
+    def advance(self, run):
+        """Read what the run's programs logged, and take the next step of its scenario if it is due."""
+        run.attempts = truth.read_attempts(run.truth, run.program)
+        if not run.attempts or run.is_over:
+            return
+        first, last = run.attempts[0], run.attempts[-1]
+        if run.scenario.end == "array":
+            if len(run.attempts) == 3 and last.is_over:
+                self._finish(run)
+        elif run.stage == "first" and len(first.saves) >= run.scenario.saves_before:
+            self._end_first(run, first)
+        elif run.stage == "dying" and first.program_ended_at and time.time() - first.program_ended_at > 25:
+            self._clear(run)
+            self._cluster.command("scontrol", "requeue", str(run.jobs[0]))
+            run.stage = "later"
+        elif run.stage == "later" and len(run.attempts) > 1 and len(last.saves) >= run.scenario.saves_after:
+            self._cluster.command("scancel", str(last.job_id))
+            last.is_over = True
+            self._finish(run)
+
+    def _end_first(self, run, first):
+        run.stage = "later"
+        if run.scenario.end == "requeue":
+            self._cluster.command("scontrol", "requeue", str(run.jobs[0]))
+        elif run.scenario.end == "kill":
+            run.stage = "dying"
+            if run.program.NAME == "torch":
+                Path(f"{run.truth}.kill").touch()
+            else:
+                limit = [str(Path(self._environment["JOBS"]) / "limit-files"), str(first.program_pid)]
+                subprocess.run([*limit, str(LARGEST_TORN)], check=True)
+                os.kill(first.program_pid, signal.SIGCONT)
+
+    def _clear(self, run):
+        Path(f"{run.truth}.kill").unlink(missing_ok=True)
+
+    def _finish(self, run):
+        run.stage = "over"
+        run.changed_at = time.time()
