@@ -85,6 +85,10 @@ def test_a_directory_that_was_not_read_whole_leaves_absence_undecided():
 DAMAGE = {
     "the newest is whole": ([saved(10, state=DAMAGED), saved(20)], None),
     "the newest is damaged": ([saved(10, step=10), saved(20, state=DAMAGED)], "/scratch/alice/run/step-10.pt"),
+    "a backup is made after each save": (
+        [saved(10, name="state.cpt"), saved(11, name="state_prev.cpt"), saved(20, state=DAMAGED)],
+        "/scratch/alice/run/state.cpt",
+    ),
     "a newer one is being written": (
         [saved(10, step=10), saved(20, state=DAMAGED), saved(30, state=WRITING)],
         "/scratch/alice/run/step-10.pt",

@@ -23,6 +23,8 @@ def make(name, minute, state="complete", role=Role.STATE, doubt=None, **changes)
 CASES = {  # what is there, and the name of the chosen one, None for none, or "?" where that is unknown
     "what was written last": ([make("b", 1, step=900), make("a", 2, step=100)], "a"),
     "more progress at the same instant": ([make("a", 1, step=1), make("b", 1, step=2)], "b"),
+    "a backup that is made after the save": ([make("a.cpt", 1, step=2), make("a_prev.cpt", 2, step=1)], "a.cpt"),
+    "a backup whose original is damaged": ([make("a.cpt", 1, "damaged"), make("a_prev.cpt", 2, step=1)], "a_prev.cpt"),
     "nothing": ([], None),
     "a half-written newest": ([make("a", 1), make("b", 2, "writing")], "a"),
     "a damaged newest": ([make("a", 1), make("b", 2, "damaged")], "a"),

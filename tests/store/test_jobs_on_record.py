@@ -191,3 +191,19 @@ def test_the_ended_runs_that_have_complete_checkpoints_are_listed(store):
     assert store.ended_runs.list_saved("another", at(0)) == {}
     scan(store, 6)
     assert store.ended_runs.list_saved(CLUSTER, at(4)) == {}
+
+
+def test_a_backup_that_a_program_makes_after_each_save_is_not_the_newest_checkpoint(store):
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    backup = make_checkpoint("state_prev.cpt", 2, step=10)
+    scan(store, 3, make_checkpoint("state.cpt", 1, step=20), backup, make_checkpoint("other", 0, step=1))
+    (row,) = store.jobs.list_open(at(4))
+    assert row.step == 20
+    scan(store, 5, backup)  # the only one that is left
+    (row,) = store.jobs.list_open(at(6))
+    assert row.step == 10
+    scan(store, 7, make_checkpoint("state.cpt", 1, step=20), backup)
+    poll(store, 9, make_job(1, STATES.TIMEOUT, ends_at=at(8)))
+    (ended,) = store.ended_runs.list_of_user("alice", 10)
+    assert ended.step == 20

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy import orm
 
 from ckptd.core.model import CheckpointState
 from ckptd.store.tables import CheckpointTable
@@ -27,6 +28,13 @@ def read_newest(connection: sa.Connection, run_ids: sa.Select[Any] | Sequence[in
         partition_by=CheckpointTable.run_id,
         order_by=[CheckpointTable.completed_at.desc(), CheckpointTable.step.desc(), CheckpointTable.id.desc()],
     )
+    original = orm.aliased(CheckpointTable)
+    has_original = sa.exists().where(
+        original.run_id == CheckpointTable.run_id,
+        original.gone_at.is_(None),
+        original.state == CheckpointState.COMPLETE,
+        original.path == sa.func.replace(CheckpointTable.path, "_prev.", "."),
+    )
     ranked = (
         sa.select(*_NEWEST_COLUMNS, order.label("place"))
         .where(
@@ -34,6 +42,8 @@ def read_newest(connection: sa.Connection, run_ids: sa.Select[Any] | Sequence[in
             CheckpointTable.gone_at.is_(None),
             CheckpointTable.state == CheckpointState.COMPLETE,
             CheckpointTable.completed_at.is_not(None),
+            # made right after its original, of the state before: see core.runs.rotated_copies
+            ~(CheckpointTable.path.contains("_prev.", autoescape=True) & has_original),
         )
         .subquery()
     )

@@ -48,7 +48,8 @@ FROM jobs j JOIN runs r ON r.id = j.run_id
 WHERE {chosen}
 ORDER BY j.cluster, j.job_id
 """
-# each run's newest complete checkpoint is looked up by itself: numbering all checkpoints costs several times as much
+# each run's newest complete checkpoint is looked up by itself: numbering all checkpoints costs several times as much.
+# GROMACS makes `state_prev.cpt` right after `state.cpt`, of the state before: see core.runs.rotated_copies
 _SAVED = """
 SELECT saved.run_id, saved.checkpoint_count, saved.size_bytes, newest.completed_at, newest.epoch, newest.step
 FROM (
@@ -56,6 +57,11 @@ FROM (
         (
             SELECT n.id FROM checkpoints n
             WHERE n.run_id = c.run_id AND n.gone_at IS NULL AND n.state = 'complete' AND n.completed_at IS NOT NULL
+                AND NOT (replace(n.path, '_prev.', '.') <> n.path AND EXISTS (
+                    SELECT 1 FROM checkpoints original
+                    WHERE original.run_id = n.run_id AND original.gone_at IS NULL AND original.state = 'complete'
+                        AND original.path = replace(n.path, '_prev.', '.')
+                ))
             ORDER BY n.completed_at DESC, n.step DESC NULLS LAST, n.id DESC LIMIT 1
         ) AS newest_id
     FROM checkpoints c

@@ -20,6 +20,7 @@ from ckptd.core.model import (
     Unknown,
 )
 from ckptd.core.runs import history as facts
+from ckptd.core.runs.rotated_copies import is_previous
 
 _ROLES = list(Role)  # the one to resume from first
 
@@ -117,7 +118,9 @@ def _newest_better(complete: Iterable[RecordedCheckpoint], needed: _Needed) -> R
         if _ROLES.index(each.checkpoint.role) <= _ROLES.index(needed.role)
         or (each.checkpoint.format == needed.format and len(each.checkpoint.files) >= needed.member_count)
     ]
-    return max(usable, key=lambda each: each.checkpoint.modified_at, default=None)
+    there = {str(each.checkpoint.path) for each in usable}
+    own = [each for each in usable if not is_previous(str(each.checkpoint.path), there)]
+    return max(own, key=lambda each: each.checkpoint.modified_at, default=None)
 
 
 def _written_at(record: RecordedCheckpoint, scan: Scan) -> datetime:

@@ -16,6 +16,7 @@ from ckptd.core.model import (
     Totals,
 )
 from ckptd.core.runs import suspension
+from ckptd.core.runs.rotated_copies import is_previous
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -176,7 +177,10 @@ def settled(history: RunRecord) -> tuple[RecordedCheckpoint, ...]:
 
 def newest_good(history: RunRecord) -> RecordedCheckpoint | None:
     """The complete checkpoint on disk that was written last: what a restart should load."""
-    return max(complete_now(history), key=lambda record: record.checkpoint.modified_at, default=None)
+    found = complete_now(history)
+    there = {str(record.checkpoint.path) for record in found}
+    own = [record for record in found if not is_previous(str(record.checkpoint.path), there)]
+    return max(own, key=lambda record: record.checkpoint.modified_at, default=None)
 
 
 def furthest_good(history: RunRecord) -> RecordedCheckpoint | None:

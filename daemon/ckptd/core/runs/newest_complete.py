@@ -9,11 +9,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ckptd.core.model import Checkpoint, CheckpointState, Role, Unknown
+from ckptd.core.runs.rotated_copies import is_previous
 
 _TIERS = {Role.STATE: 0, Role.WEIGHTS: 1, Role.DATA: 2}  # none of them: a part without the model
 _UNREADABLE_MEANS_NOTHING = frozenset({"generic"})  # its names are guesses: what cannot be read is rarely a checkpoint
 
-Order = tuple[int, bool, bool, float, float]
+Order = tuple[int, bool, bool, bool, float, float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +38,8 @@ def choose(found: Iterable[Checkpoint], leftovers: Collection[str] = (), step: i
     """
     wanted = [each for each in found if step is None or each.step == step]
     marked = {_place(each) for each in wanted if each.is_newest and _is_complete(each)}
-    order = {id(each): _order(each, leftovers, marked) for each in wanted}
+    there = {str(each.path) for each in wanted if _is_complete(each)}
+    order = {id(each): _order(each, leftovers, marked, there) for each in wanted}
     complete = [each for each in wanted if _is_complete(each) and each.role in _TIERS]
     chosen = max(complete, key=lambda each: order[id(each)], default=None)
     unknown = tuple(_explain(wanted, chosen, order))
@@ -56,7 +58,9 @@ def _place(found: Checkpoint) -> tuple[str, str]:
     return str(found.path.parent), found.format
 
 
-def _order(found: Checkpoint, leftovers: Collection[str], marked: Collection[tuple[str, str]]) -> Order:
+def _order(
+    found: Checkpoint, leftovers: Collection[str], marked: Collection[tuple[str, str]], there: Collection[str]
+) -> Order:
     """Return what is greater for a checkpoint that is rather to be loaded."""
     is_passed_over = _place(found) in marked and not found.is_newest
     progress = found.step if found.step is not None else found.epoch
@@ -64,6 +68,7 @@ def _order(found: Checkpoint, leftovers: Collection[str], marked: Collection[tup
         -_TIERS.get(found.role, len(_TIERS)),
         str(found.path) not in leftovers,
         not is_passed_over,
+        not is_previous(str(found.path), there),
         found.modified_at.timestamp(),
         -1.0 if progress is None else float(progress),
     )

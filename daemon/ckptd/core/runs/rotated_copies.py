@@ -5,14 +5,21 @@ older state. Such a copy is no save of its own. It was saved when the original w
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 from ckptd.core.runs.saved_state import SavedState
 
 AT_ONCE = timedelta(seconds=10)  # after the save that replaced the original
+_PREVIOUS = re.compile(r"_prev(?=\.[^./]+\Z)")
 _BACKUP_NAME = re.compile(r"(?:^|[^a-z])(?:prev|previous|old|bak|back|backup)(?:$|[^a-z])", re.IGNORECASE)
+
+
+def is_previous(path: str, complete: Collection[str]) -> bool:
+    """Whether `path` is the `NAME_prev.SUFFIX` of a complete checkpoint: made after it, it holds the state before."""
+    original = _PREVIOUS.sub("", path)
+    return original != path and original in complete
 
 
 def date_by_original(states: Iterable[SavedState]) -> list[SavedState]:
