@@ -239,6 +239,25 @@ def test_of_several_of_the_part_before_progress_tells_which():
     assert found.evidence["continued_count"] == 1
 
 
+def test_a_save_that_ends_after_the_next_start_belongs_to_the_attempt_before():
+    """mdrun saves when it is asked to end, and the next job has started by then."""
+    attempts = attempt(0, 11), SECOND
+    before = [part(2 * n, 100 * n, 0, gone=2 * n + 2) for n in range(1, 5)]
+    late = part(11.02, 550, 0)
+    found = resume(*before, part(10, 500, 0, gone=11.02), late, attempts=attempts)
+    assert (found.certainty, found.reason) == (Certainty.UNKNOWN, ResumeReason.NOT_SAVED)
+    assert at(11.02) in [each.saved_at for each in found.candidates]
+    found = resume(*before, part(10, 500, 0, gone=11.02), late, part(13, 650, 1), attempts=attempts)
+    assert said(found) == (*PROGRESS, "state.cpt")
+    assert found.saved_at == at(11.02)
+
+
+def test_an_early_save_that_is_not_too_far_is_the_attempts_own():
+    attempts = attempt(0, 11), SECOND
+    before = [part(2 * n, 100 * n, 0, gone=2 * n + 2) for n in range(1, 6)]
+    assert resume(*before, part(11.2, 5, 0), attempts=attempts).is_fresh
+
+
 def test_what_no_progress_tells_stays_one_of_the_part_before():
     before = [part(1, 1000, 0, name="a.cpt"), part(2, 9000, 1, name="b.cpt"), part(3, 9500, 1, name="c.cpt")]
     found = resume(*before, part(12, 90_000, 2, name="d.cpt"))

@@ -72,7 +72,7 @@ def find_resume(
     else that nothing is on record does not mean that nothing was there. `declared` is the path that the job says it
     loaded; it is believed unless the progress of the first own checkpoint contradicts it.
     """
-    found = _choose_states(states)
+    found = _credit_late_saves(attempt, attempts, _choose_states(states))
     there = [each for each in found if _was_there(each, attempt)]
     own = list_own_states(attempt, attempts, found)
     if trace is not None:
@@ -116,6 +116,58 @@ def _choose_states(states: Iterable[SavedState]) -> list[SavedState]:
     found = date_by_original(states)
     proven = [each for each in found if each.is_state]
     return proven or found
+
+
+def _credit_late_saves(attempt: Attempt, attempts: Sequence[Attempt], found: Sequence[SavedState]) -> list[SavedState]:
+    """Credit saves that are too far for an attempt that has only just started to the attempt that ended before it.
+
+    Slurm states starts and ends in whole seconds, and a program that saves when it is asked to end may finish that
+    save after the next attempt of its run has started, which then loads it.
+    """
+    before = [
+        each
+        for each in attempts
+        if each.started_at < attempt.started_at and each.ended_at and abs(each.ended_at - attempt.started_at) < LATENESS
+    ]
+    if not before:
+        return list(found)
+    last = max(before, key=lambda each: each.started_at)
+    there = [each for each in found if _was_there(each, attempt)]
+    late: set[SavedState] = set()
+    for each in list_own_states(attempt, attempts, found):
+        if not _is_too_far(each, attempt, attempts, found, there):
+            break
+        late.add(each)
+    name = (last.job, last.restart_count)
+    return [
+        replace(each, attempt=name, appeared_at=each.appeared_at or attempt.started_at) if each in late else each
+        for each in found
+    ]
+
+
+def _is_too_far(
+    state: SavedState,
+    attempt: Attempt,
+    attempts: Sequence[Attempt],
+    found: Sequence[SavedState],
+    there: Sequence[SavedState],
+) -> bool:
+    """Whether an attempt cannot have computed a state by then, whatever it had loaded."""
+    unit = _choose_unit(state, there)
+    pace = _measure_pace(attempt, attempts, found, (), unit) if unit and there else None
+    if unit is None or pace is None:
+        return False
+    sources, may_be_fresh = there, True
+    if state.continued_count is not None:
+        if all(each.continued_count != state.continued_count for each in there):
+            return False
+        sources = [each for each in there if each.continued_count == state.continued_count - 1]
+        may_be_fresh = state.continued_count == 0
+    told = [value for each in sources if (value := _progress(each, unit)) is not None]
+    saved = _progress(state, unit)
+    assert saved is not None
+    most = _seconds_between(attempt, state.completed_at) / pace.seconds_per_unit / SHORTEST
+    return all(not 0 <= saved - value <= most for value in [*told, *([0.0] if may_be_fresh else [])])
 
 
 def _was_there(state: SavedState, attempt: Attempt) -> bool:
