@@ -10,6 +10,7 @@ NAME = "gromacs"
 COUNTS_ITS_PARTS = True
 TORN_MAY_BE_LEFTOVER = True  # mdrun writes under a temporary name
 UNIT = "step"
+ENDING_SECONDS = 2  # mdrun saves when it is asked to end, and may be killed before that is written
 _WROTE = re.compile(r"^Writing checkpoint, step (\d+) at (.*)$", re.MULTILINE)
 _READ = re.compile(r"^Reading checkpoint file (\S+)$.*?^\s*step:\s+(\d+)$", re.MULTILINE | re.DOTALL)
 
@@ -49,5 +50,9 @@ def read_logs(attempt, truth):
         at = time.mktime(time.strptime(instant.strip()))
         path = f"state_step{step}.cpt" if numbered else "state.cpt"
         attempt.saves.append(Save(path, int(step), at))
-    if attempt.program_ended_at is not None and "Finished mdrun" not in text and attempt.saves:
+    if "Finished mdrun" in text or not attempt.saves:
+        return
+    if attempt.program_ended_at is not None:
         attempt.torn.append(attempt.saves.pop())  # logged before it was written
+    elif attempt.saves[-1].at > attempt.ended_at - ENDING_SECONDS:
+        attempt.unsure.append(attempt.saves.pop())

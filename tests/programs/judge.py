@@ -63,8 +63,9 @@ class Judge:
     def judge_row(self, row, asked_at):
         """Judge one row of `jobs`: where the run saves, and how far its newest complete checkpoint is."""
         if row["directory"] is None:
-            is_early = asked_at - self._attempts[0].started_at < self._bounds.news + self._bounds.save
-            self._say("jobs: directory", Verdict.HEDGED, f"none{' yet' if is_early else ''}", self._run.directory)
+            is_early = truth.newest_at(self._attempts, asked_at - self._bounds.news) is None
+            verdict = Verdict.RIGHT if is_early else Verdict.HEDGED
+            self._say("jobs: directory", verdict, "none", "nothing saved yet" if is_early else self._run.directory)
             return
         self._compare("jobs: directory", row["directory"], str(self._run.directory))
         said = row[self._run.program.UNIT]
@@ -73,7 +74,7 @@ class Judge:
         possible = {
             save.step
             for attempt in self._attempts
-            for save in attempt.saves
+            for save in attempt.all_saves
             if (oldest is None or save.at >= oldest.at) and save.at <= asked_at + 1
         }
         if oldest is None:
@@ -149,7 +150,7 @@ class Judge:
 
     def _judge_checkpoints(self, shown):
         unit = self._run.program.UNIT
-        saved = {save.step for attempt in self._attempts for save in attempt.saves}
+        saved = {save.step for attempt in self._attempts for save in attempt.all_saves}
         torn = {save.path for attempt in self._attempts for save in attempt.torn}
         for each in shown:
             name = each["path"].rpartition("/")[2]
@@ -160,7 +161,9 @@ class Judge:
                 is_torn = name in torn or (torn and self._run.program.TORN_MAY_BE_LEFTOVER)
                 self._say("show: damaged checkpoint", Verdict.RIGHT if is_torn else Verdict.WRONG, name, sorted(torn))
             else:
-                self._say("show: other checkpoint", Verdict.HEDGED, f"{name}: {each['state']}", "")
+                was_written = each["state"] == "writing" and each["gone_at"] and each[unit] in saved
+                verdict = Verdict.RIGHT if was_written else Verdict.HEDGED
+                self._say("show: checkpoint under way", verdict, f"{name}: {each['state']}", "saved later")
         newest = self._attempts[-1].saves[-1].step
         told = {each[unit] for each in shown if each["state"] == "complete" and each["gone_at"] is None}
         self._say("show: last save", Verdict.RIGHT if newest in told else Verdict.WRONG, sorted(told)[-1:], newest)
@@ -175,6 +178,10 @@ class Judge:
             subject = f"flags: {flag['rule']}"
             if flag["rule"] in scenario.critical:
                 self._judge_demanded(flag, subject)
+            elif flag["rule"] == "no-checkpoint-yet":
+                opened_at = datetime.fromisoformat(flag["opened_at"]).timestamp()
+                save = truth.newest_at(self._attempts, opened_at - self._bounds.news)
+                self._say(subject, Verdict.WRONG if save else Verdict.RIGHT, flag["statement"], f"saved: {save}")
             elif reason := ALLOWED.get((flag["rule"], scenario.name)):
                 self._say(subject, Verdict.RIGHT, flag["statement"], reason)
             else:

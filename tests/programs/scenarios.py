@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,8 +139,8 @@ class Driver:
             if run.program.NAME == "torch":
                 Path(f"{run.truth}.kill").touch()
             else:
-                limit = [str(Path(self._environment["JOBS"]) / "limit-files"), str(first.program_pid)]
-                subprocess.run([*limit, str(LARGEST_TORN)], check=True)
+                limiter = str(Path(self._environment["JOBS"]) / "limit-files")
+                self._cluster.command(limiter, str(first.program_pid), str(LARGEST_TORN), user=run.user)
                 os.kill(first.program_pid, signal.SIGCONT)
 
     def _clear(self, run):

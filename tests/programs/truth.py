@@ -3,6 +3,7 @@
 import json
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 NOTHING = "none"
@@ -32,9 +33,14 @@ class AttemptTruth:
     is_completed: bool = False  # the script ran to its end
     loaded: Loaded | None = None  # None: the program has not got so far
     saves: list[Save] = field(default_factory=list)
+    unsure: list[Save] = field(default_factory=list)  # begun when the program was ended, and nobody knows how far
     torn: list[Save] = field(default_factory=list)  # saves in whose middle the program died
     program_pid: int | None = None
     program_ended_at: float | None = None
+
+    @property
+    def all_saves(self):
+        return [*self.saves, *self.unsure]
 
     @property
     def name(self):
@@ -73,11 +79,15 @@ def read_attempts(path, program):
     for attempt in result:
         program.read_logs(attempt, path)
         attempt.is_over = attempt is not result[-1] or attempt.is_completed
+    for attempt, following in pairwise(result):
+        loaded = following.loaded.step if following.loaded else None
+        attempt.saves += [save for save in attempt.unsure if save.step == loaded]  # so it was complete
+        attempt.unsure = [save for save in attempt.unsure if save.step != loaded]
     return result
 
 
 def newest_at(attempts, instant):
-    """Return the newest complete save at an instant, and when the one before it was the newest; None: there is none."""
+    """Return the newest complete save at an instant; None: there is none."""
     saves = sorted((save for attempt in attempts for save in attempt.saves), key=lambda save: save.at)
     place = bisect_right([save.at for save in saves], instant)
     return saves[place - 1] if place else None
