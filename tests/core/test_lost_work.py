@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckptd.core.model import CheckpointState, EndCause
+from ckptd.core.model import CheckpointState, EndCause, Role
 from ckptd.core.runs import lost_work
 from ckptd.core.runs.lost_work import LossTotal, SavedWork
 from core.histories import at, attempt, saved
@@ -27,6 +27,12 @@ OTHER = (attempt().job, 1)
         ),
         pytest.param([SavedWork(at(50), at(70))], 10, 50, id="what was removed later was there"),
         pytest.param([SavedWork(at(61), None, OWN)], 0, 61, id="its own processes finished a save after its end"),
+        pytest.param(
+            [SavedWork(at(50)), SavedWork(at(90), None, OWN)],
+            10,
+            50,
+            id="the next attempt saved before a poll told that there is one",
+        ),
         pytest.param(
             [SavedWork(at(61)), SavedWork(at(62), None, OTHER)], 60, None, id="somebody else's save after its end"
         ),
@@ -76,7 +82,13 @@ def test_an_attempt_under_way_has_lost_nothing_that_could_be_told():
 
 def test_only_complete_checkpoints_are_saves():
     torn = saved(5, state=CheckpointState.DAMAGED)
-    assert lost_work.list_saves([torn, saved(3, gone=9)]) == (SavedWork(at(3), at(9)),)
+    assert lost_work.list_saves([torn, saved(3, gone=9, role=Role.STATE)]) == (SavedWork(at(3), at(9)),)
+
+
+def test_data_beside_states_save_no_work():
+    state, sample = SavedWork(at(30)), SavedWork(at(59), is_state=False)
+    assert lost_work.measure_loss(attempt(0, 60), [state, sample]).lost == timedelta(minutes=30)
+    assert lost_work.measure_loss(attempt(0, 60), [sample]).lost == timedelta(minutes=1)
 
 
 @given(st.lists(st.tuples(st.integers(-30, 90), st.none() | st.integers(-30, 90))))

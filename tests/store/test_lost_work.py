@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from ckptd.core.model import Certainty, EndCause, FileIdentity, RunKey, Unknown
+from ckptd.core.model import Certainty, EndCause, FileIdentity, Role, RunKey, Unknown
 from ckptd.core.model.records import ScanRecord
 from ckptd.core.queue import accounting_merge
 from ckptd.core.runs.lost_work import LossKey, LossTotal
-from ckptd.store import lost_work
+from ckptd.store import histories, lost_work
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_row, make_scan
 from support.recorded import locate, note_run, poll, scan
 
@@ -266,3 +266,23 @@ def test_the_only_attempt_of_a_run_is_computed_once(store):
     job = run_job(store)
     poll(store, 21, timed_out(job))
     assert redone_of(store).high == timedelta(0)
+
+
+def test_data_beside_states_save_no_work(store):
+    job = run_job(store)
+    state = make_checkpoint("epoch_1.pt", written=8, role=Role.STATE)
+    scan(store, 19, state, make_checkpoint("sample_1.npz", written=18, role=Role.DATA))
+    poll(store, 21, timed_out(job))
+    assert minutes_lost(store) == [12]
+
+
+def test_data_do_not_hide_the_states_of_a_run_from_rules(store, monkeypatch):
+    monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 2)
+    run_job(store)
+    states = [make_checkpoint(f"epoch_{each}.pt", written=each, role=Role.STATE) for each in (2, 3, 4)]
+    data = [make_checkpoint(f"sample_{each}.npz", written=each, role=Role.DATA) for each in range(5, 12)]
+    scan(store, 5, *states)
+    scan(store, 19, *states, *data)
+    (history,) = store.histories.read(CLUSTER)
+    names = {each.checkpoint.path.name for each in history.checkpoints}
+    assert {"epoch_3.pt", "epoch_4.pt"} <= names

@@ -19,6 +19,7 @@ from ckptd.core.model import (
     Job,
     JobState,
     RecordedCheckpoint,
+    Role,
     RunKey,
     RunRecord,
     Scan,
@@ -252,6 +253,7 @@ def _load_checkpoints(
         order_by=[CheckpointTable.first_seen_at.desc(), CheckpointTable.modified_at.desc(), CheckpointTable.id],
     )
     was_complete = CheckpointTable.completed_at.is_not(None)
+    was_state = was_complete & (CheckpointTable.role == Role.STATE)
     is_usable = CheckpointTable.gone_at.is_(None) & (CheckpointTable.state == CheckpointState.COMPLETE)
     by_progress = [
         sa.func.coalesce(CheckpointTable.step, -1).desc(),
@@ -265,9 +267,13 @@ def _load_checkpoints(
             order.label("place"),
             _rank_among(was_complete, CheckpointTable.completed_at.desc(), CheckpointTable.id).label("completed"),
             _rank_among(was_complete, *by_progress).label("reach"),
+            # data beside the states must not hide them, however often they are written
+            _rank_among(was_state, CheckpointTable.completed_at.desc(), CheckpointTable.id).label("states"),
+            _rank_among(was_state, *by_progress).label("state_reach"),
             _rank_among(is_usable, CheckpointTable.modified_at.desc(), CheckpointTable.id).label("usable"),
             _rank_among(is_usable, *by_progress).label("usable_reach"),
             was_complete.label("was_complete"),
+            was_state.label("was_state"),
             is_usable.label("is_usable"),
         )
         .where(CheckpointTable.run_id.in_(row_ids))
@@ -278,6 +284,7 @@ def _load_checkpoints(
         (ranked.c.place <= limit)
         # include the furthest one, however old: rules compare a restart's progress with it
         | (ranked.c.was_complete & ((ranked.c.completed <= limit) | (ranked.c.reach == 1)))
+        | (ranked.c.was_state & ((ranked.c.states <= limit) | (ranked.c.state_reach == 1)))
         | (ranked.c.is_usable & ((ranked.c.usable == 1) | (ranked.c.usable_reach == 1)))
     )
     is_wanted = CheckpointTable.id.in_(newest) | CheckpointTable.id.in_(_select_odd(row_ids))
@@ -377,12 +384,16 @@ def _load_saved(connection: sa.Connection, row_ids: list[int]) -> dict[int, list
     result: dict[int, list[SavedProgress]] = {row_id: [] for row_id in row_ids}
     rows = connection.execute(
         sa.select(
-            CheckpointTable.run_id, CheckpointTable.completed_at, CheckpointTable.step, CheckpointTable.epoch
+            CheckpointTable.run_id,
+            CheckpointTable.completed_at,
+            CheckpointTable.step,
+            CheckpointTable.epoch,
+            CheckpointTable.role,
         ).where(CheckpointTable.run_id.in_(row_ids), CheckpointTable.completed_at.is_not(None))
     )
-    for row_id, completed_at, step, epoch in rows:
+    for row_id, completed_at, step, epoch, role in rows:
         if completed_at is not None:
-            result[row_id].append(SavedProgress(completed_at, step, epoch))
+            result[row_id].append(SavedProgress(completed_at, step, epoch, is_state=role is Role.STATE))
     return result
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ckptd.core.model import Attempt, Certainty, CheckpointState, JobKey, RunKey
+from ckptd.core.model import Attempt, Certainty, CheckpointState, JobKey, Role, RunKey
 from ckptd.core.queue import GUESSED_CAUSES
 from ckptd.core.runs import lost_work
 from ckptd.core.runs.lost_work import AttemptLoss, LedgerLine, LossKey, LossTotal, SavedWork
@@ -186,6 +186,10 @@ def _instant(name: str) -> sa.BindParameter[Any]:
     return sa.bindparam(name, type_=CheckpointTable.completed_at.type)
 
 
+_OTHER = table_of(CheckpointTable).alias()
+_HAS_STATE = sa.exists().where(
+    _OTHER.c.run_id == sa.bindparam("run_id"), _OTHER.c.role == Role.STATE, _OTHER.c.completed_at.is_not(None)
+)
 # the latest save that counts for an attempt: a run may have thousands for each of its thousand attempts
 _LATEST_SAVE = (
     sa.select(CheckpointTable.completed_at, CheckpointTable.gone_at, AttemptTable.restart_count, *_KEY_COLUMNS)
@@ -194,10 +198,14 @@ _LATEST_SAVE = (
     .where(
         CheckpointTable.run_id == sa.bindparam("run_id"),
         CheckpointTable.state == CheckpointState.COMPLETE,
+        (CheckpointTable.role == Role.STATE) | ~_HAS_STATE,  # data beside states save no work
         CheckpointTable.completed_at >= _instant("started_at"),
         CheckpointTable.gone_at.is_(None) | (CheckpointTable.gone_at > _instant("ended_at")),
         (CheckpointTable.completed_at <= _instant("ended_at"))
-        | (CheckpointTable.attempt_id == sa.bindparam("attempt_id")),
+        | (
+            (CheckpointTable.attempt_id == sa.bindparam("attempt_id"))
+            & (CheckpointTable.completed_at <= _instant("latest_save_at"))
+        ),
     )
     .order_by(CheckpointTable.completed_at.desc())
     .limit(1)
@@ -206,7 +214,9 @@ _LATEST_SAVE = (
 
 def _read_saves(connection: sa.Connection, run_id: int, attempt_id: int, attempt: Attempt) -> list[SavedWork]:
     asked = {"run_id": run_id, "attempt_id": attempt_id}
-    instants = {"started_at": attempt.started_at, "ended_at": attempt.ended_at}
+    assert attempt.ended_at is not None
+    latest_save_at = attempt.ended_at + lost_work.LATEST_SAVE
+    instants = {"started_at": attempt.started_at, "ended_at": attempt.ended_at, "latest_save_at": latest_save_at}
     return [
         SavedWork(completed_at, gone_at, None if count is None else (JobKey(*key), count))
         for completed_at, gone_at, count, *key in connection.execute(_LATEST_SAVE, asked | instants)

@@ -10,6 +10,7 @@ from ckptd.core.model import Attempt, EndCause, FreeSpaceSample, LimitSignal, Re
 from ckptd.core.model.save_cadence import SaveCadence
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm, saves_of
+from ckptd.core.runs.resumable import list_resumable
 
 MARGIN = timedelta(seconds=60)  # that a save should be complete before the limit
 CAUTION = 1.3  # spreads that a later save may be late and still be counted on
@@ -34,7 +35,8 @@ class LimitForecast:
 
 def newest_save(history: RunRecord, attempt: Attempt) -> RecordedCheckpoint | None:
     """The newest checkpoint completed during this attempt."""
-    return max(facts.saves_since(history, attempt.started_at), key=attrgetter("completed_at"), default=None)
+    saves = list_resumable(facts.saves_since(history, attempt.started_at))
+    return max(saves, key=attrgetter("completed_at"), default=None)
 
 
 def saved_until(history: RunRecord, attempt: Attempt) -> datetime:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from ckptd.core.forecast import projection
-from ckptd.core.health.interface import FindingBuilder, not_whole, seconds
+from ckptd.core.health.interface import FindingBuilder, bounded, not_whole, seconds
 from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
@@ -16,14 +16,16 @@ from ckptd.core.runs.cadence import measure_rhythm
 class CheckpointOverdue:
     """Flag a job whose newest checkpoint is older than `factor` intervals and than `min_age`.
 
-    At least `min_intervals` must be known. An attempt without a checkpoint gets extra time: as long as attempts of its
-    run needed for their first one.
+    At least `min_intervals` must be known, and their spread must be at most `max_spread` of the interval: a job that
+    saves only its best model so far saves ever later, and nobody can tell when. An attempt without a checkpoint gets
+    extra time: as long as attempts of its run needed for their first one.
     """
 
     name: ClassVar[str] = "checkpoint-overdue"
     factor: float = 3.0
     min_age: timedelta = timedelta(minutes=15)
     min_intervals: int = 3
+    max_spread: float = bounded(0.25, least=0)
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
         if not facts.was_read_whole(history):
@@ -31,7 +33,8 @@ class CheckpointOverdue:
         rhythm = measure_rhythm(history)
         if rhythm.interval is None or rhythm.interval_count < self.min_intervals:
             return ()
-        if facts.being_written(history):
+        spread = rhythm.interval_spread or timedelta(0)
+        if facts.being_written(history) or spread > rhythm.interval * self.max_spread:
             return ()
         findings: list[Finding] = []
         for job in facts.running_jobs(history):

@@ -13,11 +13,28 @@ from ckptd.core.model import Finding, Job, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.queue import maintenance
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import with_rhythm
+from ckptd.core.runs.resumable import are_only_data, list_resumable, may_be_results
 
 FOR_THE_SITE = frozenset({"unsafe-pickle", "foreign-owner"})  # what users declare of their jobs does not end these
 OF_ENDED_RUNS = frozenset(
     {NotResubmitted.name, WillBePurged.name}
 )  # what else held of a run ends when it has no job any more
+# what these say of data is wrong: where nothing says that a run's files are checkpoints, they are not asked
+ABOUT_CHECKPOINTS = frozenset(
+    {
+        "no-checkpoint-yet",
+        "checkpoint-overdue",
+        "at-risk",
+        "damaged-checkpoint",
+        "interrupted-save",
+        "not-resuming",
+        "concurrent-writers",
+        "too-frequent",
+        "too-sparse",
+    }
+)
+ABOUT_REGULAR_SAVES = frozenset({"checkpoint-overdue", "too-frequent", "too-sparse"})  # not asked of weights either
+OF_ALL_FILES = frozenset({"damaged-checkpoint", "interrupted-save", "unsafe-pickle", "foreign-owner"})
 RESUME_GRACE = timedelta(minutes=10)  # after a suspension, for a look at what the job does
 
 
@@ -57,6 +74,9 @@ def evaluate(
     judged = tuple(job for job in history.jobs if _is_judged(job, min_job_duration))
     if judged and history.wishes.is_saving:
         history = history if judged == history.jobs else replace(history, jobs=judged)
+        if may_be_results(history):
+            unasked = ABOUT_CHECKPOINTS if are_only_data(history) else ABOUT_REGULAR_SAVES
+            rules = tuple(rule for rule in rules if rule.name not in unasked)
         return _ask(with_rhythm(history), rules, now)
     return _ask(history, (rule for rule in rules if rule.name in FOR_THE_SITE), now)
 
@@ -77,9 +97,11 @@ def _ask(history: RunHistory, rules: Iterable[Rule], now: datetime) -> Evaluatio
     findings: list[Finding] = []
     undecided: set[str] = set()
     failed: dict[str, Exception] = {}
+    resumable = list_resumable(history.checkpoints)
+    of_states = history if len(resumable) == len(history.checkpoints) else replace(history, checkpoints=resumable)
     for rule in rules:
         try:
-            answer = rule.evaluate(history, now)
+            answer = rule.evaluate(history if rule.name in OF_ALL_FILES else of_states, now)
             found = () if isinstance(answer, Unknown) else tuple(answer)
         except Exception as error:  # noqa: BLE001 - what one user wrote must not end the judging of the others
             failed[rule.name] = error

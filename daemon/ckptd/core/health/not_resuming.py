@@ -12,6 +12,7 @@ from typing import ClassVar
 from ckptd.core.health.interface import FindingBuilder
 from ckptd.core.model import Evidence, Finding, RecordedCheckpoint, Resume, Role, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
+from ckptd.core.runs.resumable import may_be_results
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class NotResuming:
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
         findings: list[Finding] = []
+        severity = Severity.WARNING if may_be_results(history) else Severity.CRITICAL
         for job in facts.running_jobs(history):
             attempt = facts.attempt_of(history, job)
             if attempt is None or not facts.is_restart(attempt):
@@ -55,7 +57,7 @@ class NotResuming:
                 "resume_certainty": resume.certainty.value if resume else None,
                 "resumed_from": resume.path if resume else None,
             }
-            findings.append(FindingBuilder(self.name, history).say(job, Severity.CRITICAL, evidence))
+            findings.append(FindingBuilder(self.name, history).say(job, severity, evidence))
         return findings
 
 

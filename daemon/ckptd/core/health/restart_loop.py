@@ -21,7 +21,8 @@ class RestartLoop:
     once it has run as long as the longest one before it. Of attempts that ran at the same time only the latest counts;
     attempts that ckptd interrupted do not count. A job that was released from a hold, or submitted after the others
     had failed, may be fixed: it opens no flag until it has failed itself, or, if the longest earlier attempt ran for
-    at least `storm_window`, until it has run as long as that one.
+    at least `storm_window`, until it has run as long as that one. Where nobody knows where the job saves, it may have
+    made progress elsewhere: then only `storm_attempts` count.
     """
 
     name: ClassVar[str] = "restart-loop"
@@ -38,7 +39,7 @@ class RestartLoop:
         if history.is_cut and history.reaches is None:
             return Unknown(what=self.name, reason="the checkpoints saved before these attempts are no longer on record")
         idle = _without_progress(history, now)
-        counted = self._count(idle, now)
+        counted = self._count(history, idle, now)
         if not counted:
             return ()
         if not facts.is_flagged(history, self.name, job) and self._begins_anew(history, job, idle, now):
@@ -73,13 +74,13 @@ class RestartLoop:
         ended = [each for each in _without_progress(history, now) if each in own and each.ended_at is not None]
         if not ended or ended[-1].ended_at is None or scan.scanned_at < ended[-1].ended_at:
             return []
-        return self._count(ended, now)
+        return self._count(history, ended, now)
 
-    def _count(self, idle: list[Attempt], now: datetime) -> list[Attempt]:
+    def _count(self, history: RunHistory, idle: list[Attempt], now: datetime) -> list[Attempt]:
         """Return the attempts that form a loop; empty if there are too few."""
         own = [attempt for attempt in idle if attempt.ended_at is None or attempt.cause in _OWN_CAUSES]
         storm = self._list_storm(idle, now)
-        if len(own) >= self.attempts:
+        if len(own) >= self.attempts and history.key.is_located:
             return own
         return storm if len(storm) >= self.storm_attempts else []
 

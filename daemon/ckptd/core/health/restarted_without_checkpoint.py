@@ -12,6 +12,7 @@ from ckptd.core.health.interface import FindingBuilder, not_whole, seconds
 from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, Job, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
+from ckptd.core.runs.resumable import are_only_data
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +20,9 @@ class RestartedWithoutCheckpoint:
     """Flag a restart without a checkpoint, until it completes one, if the run had run for at least `min_loss` before.
 
     It is critical where the directory is known, or where a named one does not exist, and a warning where nobody named
-    one and a search found none. Where ckptd cannot see what is named, `checkpoints-not-located` says so instead. After
-    less run time little is lost, and `no-checkpoint-yet` covers the case that the restart does not save either.
+    one and a search found none, or only data that the restart writes again from the beginning. Where ckptd cannot see
+    what is named, `checkpoints-not-located` says so instead. After less run time little is lost, and
+    `no-checkpoint-yet` covers the case that the restart does not save either.
     """
 
     name: ClassVar[str] = "restarted-without-checkpoint"
@@ -34,7 +36,10 @@ class RestartedWithoutCheckpoint:
             attempt = facts.attempt_of(history, job)
             if attempt is None or not facts.is_restart(attempt):
                 continue
-            if facts.complete_at(history, attempt.started_at) or facts.saves_since(history, attempt.started_at):
+            if are_only_data(history):
+                if not (attempt.resumed_from and attempt.resumed_from.is_fresh):
+                    continue  # it may go on with what it wrote
+            elif facts.complete_at(history, attempt.started_at) or facts.saves_since(history, attempt.started_at):
                 continue
             if _came_late(history, attempt):
                 return Unknown(what=self.name, reason="the run was first seen after this attempt started")
@@ -54,7 +59,9 @@ class RestartedWithoutCheckpoint:
         elif CheckpointState.WRITING in states:
             found = "unfinished"
         unmet: list[str] = [each.path for each in list_unmet(history, [job])]
-        is_known = history.key.is_located or bool(unmet)
+        is_data = are_only_data(history)
+        found = "data" if is_data else found
+        is_known = bool(unmet) or (history.key.is_located and not is_data)
         evidence: dict[str, Evidence] = {
             "found": found,
             "restart_count": attempt.restart_count,
@@ -65,7 +72,7 @@ class RestartedWithoutCheckpoint:
             "directory": history.key.directory if history.key.is_located else None,
             "located_by": history.located_by,
             "unmet_names": unmet,
-            "searched": None if is_known or job.work_dir is None else str(job.work_dir),
+            "searched": None if is_known or is_data or job.work_dir is None else str(job.work_dir),
             "signal_seconds": signal_seconds(measure_rhythm(history).save_time, MARGIN),
         }
         return FindingBuilder(self.name, history).say(

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
-from ckptd.core.model import Attempt, AttemptProgress, RecordedCheckpoint, RunRecord
+from ckptd.core.model import Attempt, AttemptProgress, RecordedCheckpoint, Role, RunRecord
 
 LATENESS = timedelta(minutes=1)  # after its attempt's end, by which a file server's clock may date a save
 GOES_ON_AFTER = 4  # attempts: the furthest, the one that began anew, and two that went on with it
@@ -19,11 +19,15 @@ class SavedProgress(NamedTuple):
     completed_at: datetime
     step: int | None
     epoch: float | None
+    is_state: bool = True  # its role is `state`
 
 
 def measure_reaches(attempts: Sequence[Attempt], saved: Iterable[SavedProgress]) -> tuple[AttemptProgress, ...]:
-    """Return how far each attempt got by what was completed while it ran, in the order of the attempts."""
-    ordered = sorted(saved, key=lambda each: each.completed_at)
+    """Return how far each attempt got by what was completed while it ran, in the order of the attempts.
+
+    Where the run has states, only these count: data beside them are numbered in their own way.
+    """
+    ordered = sorted(_choose_states(saved), key=lambda each: each.completed_at)
     instants = [each.completed_at for each in ordered]
     reaches: list[AttemptProgress] = []
     for attempt, following in zip_longest(attempts, attempts[1:]):
@@ -35,6 +39,12 @@ def measure_reaches(attempts: Sequence[Attempt], saved: Iterable[SavedProgress])
             last = bisect_right(instants, max(attempt.ended_at, late))
         reaches.append(_sum_up(ordered[first:last]))
     return tuple(reaches)
+
+
+def _choose_states(saved: Iterable[SavedProgress]) -> list[SavedProgress]:
+    """Return the states; everything where there is none."""
+    everything = [*saved]
+    return [each for each in everything if each.is_state] or everything
 
 
 def _sum_up(saved: Sequence[SavedProgress]) -> AttemptProgress:
@@ -55,7 +65,12 @@ def reaches_of(history: RunRecord) -> tuple[AttemptProgress, ...]:
 def list_saved(recorded: Iterable[RecordedCheckpoint]) -> list[SavedProgress]:
     """Return the checkpoints that were complete once, those included that are gone or were found damaged since."""
     return [
-        SavedProgress(record.completed_at, record.checkpoint.step, record.checkpoint.epoch)
+        SavedProgress(
+            record.completed_at,
+            record.checkpoint.step,
+            record.checkpoint.epoch,
+            is_state=record.checkpoint.role is Role.STATE,
+        )
         for record in recorded
         if record.completed_at is not None
     ]
@@ -89,7 +104,7 @@ def find_gain(history: RunRecord, attempt: Attempt) -> AttemptProgress | None:
         return None
     place = names.index((attempt.job, attempt.restart_count))
     reaches, began_at = reaches_of(history), history.attempts[0].started_at
-    there = [each for each in list_saved(history.checkpoints) if each.completed_at <= began_at]
+    there = [each for each in _choose_states(list_saved(history.checkpoints)) if each.completed_at <= began_at]
     return reaches[place] if moved_on([_sum_up(there), *reaches[:place]], reaches[place]) else None
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 from ckptd.core.model import Attempt, RecordedCheckpoint, RunRecord
 from ckptd.core.model.save_cadence import SaveCadence
 from ckptd.core.runs import history as facts
+from ckptd.core.runs.resumable import list_resumable
 
 BURST = timedelta(seconds=10)  # copies such as `last` and `best` follow the save that they copy within this time
 RunT = TypeVar("RunT", bound=RunRecord)
@@ -76,11 +77,11 @@ def _measure(history: RunRecord) -> SaveCadence:
 
 
 def saves_of(history: RunRecord, attempt: Attempt) -> list[SaveEvent]:
-    """Return the saves that were completed while an attempt ran, oldest first."""
+    """Return the saves that were completed while an attempt ran, oldest first; data beside states are none."""
     end = attempt.ended_at
     own = [
         (record.completed_at, record)
-        for record in history.checkpoints
+        for record in list_resumable(history.checkpoints)
         if record.completed_at is not None
         and record.completed_at >= attempt.started_at
         and (end is None or record.completed_at <= end)

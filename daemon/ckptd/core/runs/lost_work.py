@@ -11,9 +11,11 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from ckptd.core.model import Attempt, CheckpointState, EndCause, JobKey, RecordedCheckpoint
+from ckptd.core.model import Attempt, CheckpointState, EndCause, JobKey, RecordedCheckpoint, Role
 from ckptd.core.runs import redone_work, suspension
 from ckptd.core.runs.redone_work import RedoneWork
+
+LATEST_SAVE = timedelta(minutes=5)  # after its attempt's end; later it is one that was credited before a poll failed
 
 
 class SavedWork(NamedTuple):
@@ -22,6 +24,7 @@ class SavedWork(NamedTuple):
     completed_at: datetime
     gone_at: datetime | None = None
     attempt: tuple[JobKey, int] | None = None
+    is_state: bool = True  # its role is `state`
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +90,7 @@ class LossTotal:
 def list_saves(recorded: Iterable[RecordedCheckpoint]) -> tuple[SavedWork, ...]:
     """Return the saves among a run's checkpoints, gone ones included."""
     return tuple(
-        SavedWork(known.completed_at, known.gone_at, known.attempt)
+        SavedWork(known.completed_at, known.gone_at, known.attempt, known.checkpoint.role is Role.STATE)
         for known in recorded
         if known.completed_at is not None and known.checkpoint.state is CheckpointState.COMPLETE
     )
@@ -98,10 +101,11 @@ def measure_loss(
 ) -> AttemptLoss:
     """Return what an attempt that has ended lost, given its run's saves in any order.
 
-    A save counts where it was complete by the end and still there, or where this attempt was seen writing it after
-    its end: Slurm lets a requeued job's processes finish. Nothing is claimed of a run whose directory is not known
-    (`is_located`), nor of an attempt that was over before it was seen and whose saves a later one may have overwritten
-    (`is_followed`): then all of its time is the most that it can have lost.
+    Where the run saves states, data beside them save no work. A save counts where it was complete by the end and still
+    there, or where this attempt was seen writing it until LATEST_SAVE after its end: Slurm lets a requeued job's
+    processes finish. Nothing is claimed of a run whose directory is not known (`is_located`), nor of an attempt that
+    was over before it was seen and whose saves a later one may have overwritten (`is_followed`): then all of its time
+    is the most that it can have lost.
 
     Raises:
         ValueError: the attempt has not ended.
@@ -109,7 +113,9 @@ def measure_loss(
     """
     if attempt.ended_at is None:
         raise ValueError(f"attempt {attempt.restart_count} of job {attempt.job.job_id} has not ended")
-    own = [save.completed_at for save in saves if _counts(save, attempt, attempt.ended_at)]
+    everything = [*saves]
+    states = [save for save in everything if save.is_state] or everything
+    own = [save.completed_at for save in states if _counts(save, attempt, attempt.ended_at)]
     saved_at = max(own, default=None)
     lost = timedelta(0)
     if attempt.cause is not EndCause.COMPLETED:
@@ -133,7 +139,8 @@ def measure_loss(
 def _counts(save: SavedWork, attempt: Attempt, ended_at: datetime) -> bool:
     if save.completed_at < attempt.started_at or (save.gone_at is not None and save.gone_at <= ended_at):
         return False
-    return save.completed_at <= ended_at or save.attempt == (attempt.job, attempt.restart_count)
+    is_own = save.attempt == (attempt.job, attempt.restart_count)
+    return save.completed_at <= (ended_at + LATEST_SAVE if is_own else ended_at)
 
 
 def add_up(parts: Iterable[Mapping[LossKey, LossTotal]]) -> dict[LossKey, LossTotal]:

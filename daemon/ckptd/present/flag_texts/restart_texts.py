@@ -25,6 +25,12 @@ def restarted_without_checkpoint(evidence: EvidenceReader, context: FlagContext)
             f"This job may have restarted without a checkpoint: ckptd could not read the checkpoints in {directory}."
         )
         advice = f"Check the permissions of {directory} and of the files in it."
+    elif found == "data":
+        statement = (
+            f"This job may have restarted without a checkpoint: nothing shows that its files in {directory} are "
+            f"checkpoints, and it writes them again from the beginning. If the job saves nowhere else, {earlier}."
+        )
+        advice = f"If the job can be interrupted, let it save checkpoints or skip finished parts. {_ELSEWHERE}"
     elif found == "damaged":
         statement = f"{restarted}: its checkpoints were damaged or incomplete, so {earlier}."
         advice = "Keep at least the newest two checkpoints, and write each under a temporary name before you rename it."

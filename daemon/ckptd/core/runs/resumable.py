@@ -1,0 +1,57 @@
+"""Tells the checkpoints that a run can resume from apart from the other files in its directory: data, exports, samples.
+
+A job may write samples more often than checkpoints, and most jobs write only results. Neither says how often the job
+saves, how far it is, or what is lost when it ends.
+"""
+
+import re
+from collections.abc import Iterable
+
+from ckptd.core.model import CheckpointState, RecordedCheckpoint, Role, RunRecord
+
+_NAMED_SO = re.compile(r"(?<![a-z])(?:checkpoints?|checkpointing|ckpts?|chkpts?|chk|cpt|restarts?|resume)(?![a-z])")
+
+
+def list_resumable(recorded: Iterable[RecordedCheckpoint]) -> tuple[RecordedCheckpoint, ...]:
+    """Return the states among a run's checkpoints, in their order; all of them if there is no state.
+
+    The role of one that is being written or damaged may not be known: it counts if states have the same format.
+    """
+    everything = tuple(recorded)
+    formats = {each.checkpoint.format for each in everything if each.checkpoint.role is Role.STATE}
+    if not formats:
+        return everything
+    return tuple(
+        each
+        for each in everything
+        if each.checkpoint.role is Role.STATE
+        or (each.checkpoint.state is not CheckpointState.COMPLETE and each.checkpoint.format in formats)
+    )
+
+
+def are_only_data(history: RunRecord) -> bool:
+    """Whether a run's files are `may_be_results`, and all of them have the role `data`."""
+    return may_be_results(history) and all(each.checkpoint.role is Role.DATA for each in history.checkpoints)
+
+
+def may_be_results(history: RunRecord) -> bool:
+    """Whether nothing says that the files of a run are checkpoints: neither their content or names, nor its user.
+
+    A search found the directory, no file is a resumable state, and neither file nor directory is named for
+    checkpoints. What a job writes that never meant to checkpoint looks like that: results, or the best model so far.
+    """
+    if history.located_by != "discovery" or not history.checkpoints or _is_meant_to_save(history):
+        return False
+    return not any(
+        each.checkpoint.role is Role.STATE or _is_named_so(each.checkpoint.path.parts) for each in history.checkpoints
+    )
+
+
+def _is_meant_to_save(history: RunRecord) -> bool:
+    settings = history.wishes
+    is_goal_set = settings.goal_epoch is not None or settings.goal_step is not None
+    return is_goal_set or settings.saves_on_signal or settings.is_resubmitted or settings.directory is not None
+
+
+def _is_named_so(parts: Iterable[str]) -> bool:
+    return any(_NAMED_SO.search(part.lower()) for part in tuple(parts)[-2:])
