@@ -11,6 +11,7 @@ import functools
 import operator
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from statistics import median
 
@@ -24,6 +25,7 @@ from simulation.comparison import compare
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument("--ordinary", type=int, help="jobs that never meant to checkpoint; twice as many as runs")
     parser.add_argument("--days", type=float, default=14)
     parser.add_argument("--seed", type=int, nargs="+", default=[1], help="several are added up")
     parser.add_argument("--scripts", action="store_true", help="the site lets batch scripts be read")
@@ -57,6 +59,7 @@ def watch_worlds(options, outcomes, *, is_always=False):
         together.World(
             seed=seed,
             run_count=options.runs,
+            ordinary_count=2 * options.runs if options.ordinary is None else options.ordinary,
             days=options.days,
             is_always=is_always or options.every_tick,
             reads_scripts=options.scripts,
@@ -102,6 +105,8 @@ def describe(result):
     yield line_of("at-risk, warning or critical", notice.warnings, days)
     yield line_of("at-risk, critical", notice.criticals, days)
     wrong = sum(len(counts.wrong) for counts in result.rules.values()) + len(notice.warnings.wrong)
+    yield from describe_ordinary(result.ordinary)
+    yield from describe_lost(result.lost)
     yield f"false flags per 1,000 job-days, all rules, at-risk from warning on: {wrong / days * 1000:.1f}"
     yield (
         f"limit took work in {notice.cases} attempts; predictable in {notice.predictable}: announced "
@@ -110,6 +115,9 @@ def describe(result):
         f"{share_of(notice.warned_in_time, notice.predictable)}; of the {notice.cases - notice.predictable} others "
         f"announced {share_of(notice.unpredictable_announced, notice.cases - notice.predictable)}"
     )
+    if notice.stated_chances:
+        mean = sum(notice.stated_chances) / len(notice.stated_chances)
+        yield f"at-risk's warnings stated a chance of {mean:.3f} in the mean; {notice.warnings.precision:.3f} came true"
     own_end, silent = explain(notice.warnings.wrong)
     yield (
         f"of at-risk's {len(notice.warnings.wrong)} false warnings {own_end} were of jobs that ended by themselves, "
@@ -123,6 +131,27 @@ def describe(result):
                 f"forecast of the {name}, {len(errors)} times: wrong by {median(errors):.1%} in the middle, "
                 f"{errors[int(len(errors) * 0.9)]:.1%} at worst in nine of ten"
             )
+
+
+def describe_ordinary(ordinary):
+    by_rule = Counter(f"{flag.finding.rule} ({flag.finding.severity}, {run.kind})" for run, flag in ordinary.wrong)
+    yield (
+        f"ordinary jobs: {ordinary.runs}, {ordinary.days:.0f} job-days, {ordinary.flags} flags from warning on, of "
+        f"which {ordinary.right} right and {len(ordinary.wrong)} false: {ordinary.rate:.2f} false per 1,000 job-days; "
+        f"{ordinary.infos} infos, which nobody is sent"
+    )
+    for name, count in by_rule.most_common():
+        yield f"  false: {count} {name}"
+
+
+def describe_lost(lost):
+    hours = [f"{each / 3600:.0f}" for each in (lost.unsaved, lost.true_unsaved, lost.redone, lost.true_redone)]
+    yield (
+        f"lost work of {lost.attempt_count} attempts: unsaved {hours[0]} h of {hours[1]} h, redone {hours[2]} h of "
+        f"{hours[3]} h, in total wrong by {lost.error:.2%}; attempt by attempt {share_of(lost.off, lost.true_total)}; "
+        f"outside its bounds {lost.outside_count}, without bounds {lost.unknown_count}; nothing claimed of "
+        f"{lost.unclaimed / 3600:.0f} h that jobs lost whose directory nobody knows"
+    )
 
 
 def explain(wrong):
@@ -176,6 +205,15 @@ def worst(results):
 
 
 def show(result, rule):
+    if rule == "ordinary":
+        for run, flag in result.ordinary.wrong:
+            told = f"{flag.finding.severity} {flag.finding.rule} {score.span(flag, run)} {dict(flag.finding.evidence)}"
+            print("false", run.number, run.kind, [(round(e.start), round(e.end)) for e in run.executions], told)
+        return
+    if rule == "lost-work":
+        for run, execution, truth, told in result.lost.worst:
+            print("lost", run.number, run.kind, round(run.interval), execution.job_id, execution.state, truth, told)
+        return
     if rule == "at-risk":
         notice = result.notice
         for run, execution, lost, opened in notice.late:

@@ -3,7 +3,7 @@
 from pathlib import PurePosixPath
 from zlib import crc32
 
-from ckptd.core.model import Checkpoint, CheckpointState, FileIdentity, Level, RunKey, Scan, Unknown
+from ckptd.core.model import Checkpoint, CheckpointState, FileIdentity, Level, Role, RunKey, Scan, Unknown
 from simulation.polls import first_tick, instant
 from simulation.queue import CLUSTER, UID
 from simulation.world import GIGABYTE, MINUTE, Run
@@ -15,16 +15,26 @@ class Directory:
     """The directory of one run. Looks are made in the order of time."""
 
     def __init__(self, run: Run):
-        self.key = RunKey(CLUSTER, UID, f"/scratch/alice/{run.number}")
         self._run = run
-        self._path = PurePosixPath(self.key.directory)
+        self._path = PurePosixPath(f"/scratch/alice/{run.number}")
+        self._located = RunKey(CLUSTER, UID, str(self._path))
+        self._unlocated = RunKey(CLUSTER, UID, f"job:{run.executions[0].job_id}@{instant(run.start).isoformat()}")
+        self.is_found = run.located_by != "discovery"
         self._made = {}  # each state of a checkpoint is made once
         self._begun_count = 0
         self._there = []  # the writes of those begun whose files were not gone when looked at last
 
+    @property
+    def key(self) -> RunKey:
+        return self._located if self.is_found else self._unlocated
+
     def look(self, now: float) -> Scan | Unknown:
-        """Return what a look shows."""
+        """Return what a look shows. A search finds the directory once something was written there."""
         run = self._run
+        if not self.is_found and run.writes and now >= run.writes[0].begin:
+            self.is_found = True
+        if not self.is_found:
+            return Scan(directory=self._path, scanned_at=instant(now), checkpoints=())
         if run.unreadable and run.unreadable[0] <= now < run.unreadable[1]:
             return Unknown(what=self.key.directory, reason="it did not answer in time")
         while self._begun_count < len(run.writes) and run.writes[self._begun_count].begin <= now:
@@ -54,7 +64,8 @@ class Directory:
         if known is None:
             known = self._made[write.name, state, changed] = Checkpoint(
                 path=self._path / write.name,
-                format="torch",
+                format="numpy" if write.role is Role.DATA else "torch",
+                role=write.role,
                 files=(write.name,),
                 identities=(FileIdentity(1, crc32(write.name.encode()), write.size, int(changed * 1e9)),),
                 owner_uids=frozenset({UID}),

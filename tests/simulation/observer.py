@@ -76,15 +76,18 @@ class RunWatch:
         self.run = run
         self.flags: dict[int, Flag] = {}
         self.warned_at = {}  # when a flag was a warning or worse first, by its number
+        self.stated_chance = {}  # that its work is lost, as the flag said when it was a warning first
         self.forecasts = Forecasts()
         self.tick_count = self.evaluation_count = 0
+        self.lost = {}  # by job and restart count: what the ledger says
         self._watch = watch
         self._polls = watch.polls
         self._looks = looks
         self._ends = ends
         self._ends_taken = None
         self._directory = directory.Directory(run)
-        self._record = Record(self._directory.key)
+        self._record = Record()
+        self._key = self._directory.key
         self._room, self._tallies, self._holds = FreeSpaceSamples(), EndTallies(), JobHolds()
         self._wishes = read_wishes(run.wishes)
         self._open: dict[int, Flag] = {}
@@ -106,6 +109,7 @@ class RunWatch:
             self._judge(tick)
         self._judge_until(last)
         self.tick_count = last - first + 1
+        self.lost = self._record.measure_lost()
         return self
 
     def _list_turns(self, first, last):
@@ -145,19 +149,30 @@ class RunWatch:
         if self._looked_at is not None and at <= self._looked_at:
             return
         before, self._scan = self._scan, self._directory.look(now)
+        if self._key != self._directory.key:
+            self._move()
         if not isinstance(self._scan, Scan):
             return
         if not isinstance(before, Scan) or not directory.is_same(before, self._scan):
             self._record.note_scan(self._scan, self._looked_at)
+        if self._key.is_located:
+            self._record.conclude(self._scan)
         self._looked_at = at
         if (samples := self._room.sample(self._directory.key, self._scan)) is not None:
             self._room = self._room.with_samples({self._directory.key: samples})
+
+    def _move(self):
+        """Note that a search has found the directory: what is on record of the run moves there."""
+        self._key = self._directory.key
+        for number, flag in self._open.items():
+            self.flags[number] = self._open[number] = replace(flag, finding=replace(flag.finding, run=self._key))
 
     def _gather(self, rhythm):
         """Return what is known of the run but for what moves with time."""
         record = self._record
         history = make_history(
-            record.key,
+            self._key,
+            located_by=self.run.located_by if self._key.is_located else None,
             jobs=self._jobs,
             attempts=record.attempts,
             checkpoints=record.checkpoints,
@@ -267,6 +282,7 @@ class RunWatch:
         for number, flag in self._open.items():
             if flag.finding.severity is not Severity.INFO:
                 self.warned_at.setdefault(number, tick * TICK)
+                self.stated_chance.setdefault(number, flag.finding.evidence.get("chance"))
         self._is_edge = bool(changes.opened or changes.resolved)  # then rules ask for more, or for less
         self._outcome, self._judged = _outcome(evaluation), tick
         while self._forecast_at <= tick:

@@ -7,8 +7,9 @@ it; episodes that nobody could see long enough do not count.
 from dataclasses import dataclass, field, fields
 
 from ckptd.core.model import JobState, Severity
+from simulation import lost_truth
 from simulation.polls import BEGINNING, TICK
-from simulation.truths import MARGIN, TRUTHS, VISIBLE, is_clear, is_visible
+from simulation.truths import MARGIN, TRUTHS, VISIBLE, is_clear, is_visible, list_episodes
 from simulation.world import DAY, HOUR, MINUTE
 
 SLACK = 16 * MINUTE
@@ -66,6 +67,7 @@ class Notice:
     warnings: Counts = field(default_factory=Counts)  # those that were one or worsened to one
     criticals: Counts = field(default_factory=Counts)
     late: list = field(default_factory=list)
+    stated_chances: list = field(default_factory=list)  # of the warnings, as they said it
 
 
 def seconds(instant):
@@ -77,8 +79,8 @@ def score_rules(watch):
     result = {rule: Counts() for rule in TRUTHS}
     for watched in watch.watched:
         run = watched.run
-        for rule, truth in TRUTHS.items():
-            episodes = [(begin, end) for begin, end in truth(run) if end > begin]
+        for rule in TRUTHS:
+            episodes = list_episodes(run, rule)
             spans = [span(flag, run) for flag in watched.flags.values() if flag.finding.rule == rule]
             _count(result[rule], watch, run, episodes, spans, must=is_clear(run, rule))
     return result
@@ -91,7 +93,7 @@ def span(flag, run):
 def _count(counts, watch, run, episodes, spans, *, must):
     for opened, resolved in spans:
         counts.flags += 1
-        if any(begin - SLACK <= resolved and opened <= end + SLACK for begin, end in episodes):
+        if _is_right(opened, resolved, episodes):
             counts.right += 1
         else:
             counts.wrong.append((run, opened, resolved, episodes))
@@ -105,10 +107,67 @@ def _count(counts, watch, run, episodes, spans, *, must):
             counts.missed.append((run, begin, end))
 
 
+def _is_right(opened, resolved, episodes):
+    return any(begin - SLACK <= resolved and opened <= end + SLACK for begin, end in episodes)
+
+
+@dataclass
+class Ordinary:
+    """What was said of the jobs that never meant to checkpoint."""
+
+    runs: int = 0
+    days: float = 0.0
+    flags: int = 0  # from warning on
+    infos: int = 0
+    right: int = 0  # that their restarts have lost work, as warnings
+    wrong: list = field(default_factory=list)
+
+    @property
+    def rate(self):
+        """False flags per 1,000 job-days."""
+        return len(self.wrong) / self.days * 1000 if self.days else 0.0
+
+
+def score_ordinary(watch):
+    """Return which flags ordinary jobs got. A critical one about checkpoints that they never meant to save is false."""
+    result = Ordinary()
+    for watched in watch.watched:
+        run = watched.run
+        if not run.is_ordinary:
+            continue
+        result.runs += 1
+        result.days += sum(e.end - e.start for e in run.executions) / DAY
+        for number, flag in watched.flags.items():
+            if number not in watched.warned_at:
+                result.infos += 1
+                continue
+            rule = flag.finding.rule
+            result.flags += 1
+            episodes = list_episodes(run, rule) if rule in TRUTHS else []
+            if rule == "at-risk" and _has_lost_weights(run, flag):
+                result.right += 1
+                continue
+            is_hedged = flag.finding.severity is not Severity.CRITICAL or rule == "restart-loop"
+            if is_hedged and _is_right(*span(flag, run), episodes):
+                result.right += 1
+            else:
+                result.wrong.append((run, flag))
+    return result
+
+
+def _has_lost_weights(run, flag):
+    """Whether a limit took work of a job that saves the weights of its best model: this is true of it, too."""
+    ends = [e.end for e in run.executions if e.job_id == flag.finding.job_id and e.state is JobState.TIMEOUT]
+    resolved = seconds(flag.resolved_at) if flag.resolved_at else run.end
+    return run.kind == "best-weights" and any(resolved >= end for end in ends)
+
+
 def score_at_risk(watch):
-    """Return how at-risk did."""
+    """Return how at-risk did with runs that checkpoint; see score_ordinary for the others."""
     notice = Notice()
     for watched in watch.watched:
+        if watched.run.is_ordinary:
+            continue
         flags = [flag for flag in watched.flags.values() if flag.finding.rule == "at-risk"]
         for execution in watched.run.executions:
             own = [f for f in flags if f.finding.job_id == execution.job_id]
@@ -129,12 +188,13 @@ def _score_attempt(notice, watch, watched, execution, flags):
     for flag in flags:
         resolved = seconds(flag.resolved_at) if flag.resolved_at else execution.end
         was_open = resolved >= execution.end
-        is_for_maintenance = "maintenance" in flag.finding.evidence
+        is_for_maintenance = flag.finding.evidence.get("maintenance") is not None
         if is_for_maintenance or (was_open and execution.state not in {JobState.TIMEOUT, JobState.COMPLETED}):
             continue  # nobody knows what the limit would have taken
         _score_flag(notice.infos, run, flag, is_right=is_case and was_open)
         if flag.finding.severity is not Severity.INFO:
             _score_flag(notice.warnings, run, flag, is_right=is_case and was_open)
+            notice.stated_chances.append(watched.stated_chance.get(flag.flag_id) or 0.0)
         if flag.finding.severity is Severity.CRITICAL:
             _score_flag(notice.criticals, run, flag, is_right=is_case and was_open)
     if not is_case:
@@ -157,8 +217,8 @@ def _score_attempt(notice, watch, watched, execution, flags):
 def _is_predictable(watch, run, execution):
     """Whether enough was there to be seen one interval before the limit, by a look that came then."""
     due = execution.end - run.interval
-    known = [w for w in run.writes if w.is_whole and w.end <= due - TICK]
-    has_saved = any(w.is_whole and execution.start < w.end <= execution.end for w in run.writes)
+    known = [w for w in run.saves if w.is_whole and w.end <= due - TICK]
+    has_saved = any(w.is_whole and execution.start < w.end <= execution.end for w in run.saves)
     begin = max(due - max(run.interval, 2 * VISIBLE), execution.start)
     return len(known) >= 2 and has_saved and not run.hung_from and is_visible(run, begin, due, watch.polls.outages)
 
@@ -177,7 +237,7 @@ def forecast_errors(watch):
         run = watched.run
         for made, expected in watched.forecasts.next_saves:
             running = [e for e in run.executions if e.start <= made < e.end]
-            following = min((w.end for w in run.writes if w.is_whole and w.end > made), default=None)
+            following = min((w.end for w in run.saves if w.is_whole and w.end > made), default=None)
             if running and following and following <= running[0].end and not running[0].suspended:
                 errors.append(abs(following - expected) / run.interval)
     return errors
@@ -213,7 +273,7 @@ def _execution_of(run, job_id, moment):
 
 
 def _lost(run, execution):
-    saves = [w.end for w in run.writes if w.is_whole and execution.start < w.end <= execution.end]
+    saves = [w.end for w in run.saves if w.is_whole and execution.start < w.end <= execution.end]
     return execution.end - max(saves, default=execution.start)
 
 
@@ -233,6 +293,8 @@ class Result:
     rules: dict
     notice: Notice
     errors: dict  # of forecasts, by what was foretold
+    ordinary: Ordinary
+    lost: lost_truth.LostWork
 
     def __add__(self, other):
         return Result(
@@ -244,6 +306,8 @@ class Result:
             {rule: _add(counts, other.rules[rule]) for rule, counts in self.rules.items()},
             _add(self.notice, other.notice),
             {name: values + other.errors[name] for name, values in self.errors.items()},
+            _add(self.ordinary, other.ordinary),
+            _add(self.lost, other.lost),
         )
 
 
@@ -269,4 +333,6 @@ def measure(watch):
             "loss at the limit, of the interval": loss_errors(watch),
             "instant of the goal, of the time to it": goal_errors(watch),
         },
+        ordinary=score_ordinary(watch),
+        lost=lost_truth.measure(watch),
     )

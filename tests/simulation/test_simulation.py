@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from simulation import score, together
+from simulation import lost_truth, ordinary, score, together
 from simulation.comparison import compare
 from simulation.observer import Watch
-from simulation.world import make_world
+from simulation.ordinary import make_cluster
+from simulation.world import FRESH, HOUR, make_world
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +22,32 @@ def test_the_critical_rules_find_what_is_so_and_nothing_else(watch):
     assert all(each.episodes for each in counts)
     assert sum(each.found for each in counts) >= 0.98 * sum(each.episodes for each in counts)
     assert sum(each.right for each in counts) >= 0.98 * sum(each.flags for each in counts)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    return Watch(make_cluster(3, run_count=24, ordinary_count=220, days=6), seed=3).watch()
+
+
+def test_ordinary_jobs_get_no_false_flag(cluster):
+    found = score.score_ordinary(cluster)
+    assert found.runs == 220
+    assert found.days > 25
+    assert found.wrong == []
+    assert found.right > 5  # restarts that have lost work, as hedged warnings
+
+
+def test_the_ledger_is_right_about_unsaved_and_redone_work(cluster):
+    lost = lost_truth.measure(cluster)
+    assert lost.attempt_count > 80
+    assert min(lost.true_unsaved, lost.true_redone) > 20 * HOUR
+    assert lost.error < 0.02
+    assert lost.outside_count <= 0.02 * lost.attempt_count
+
+
+def test_every_kind_of_run_is_there(cluster):
+    kinds = {watched.run.kind for watched in cluster.watched}
+    assert kinds >= {*ordinary.KINDS, "samples", "older-file", *FRESH}
 
 
 def test_work_that_a_limit_takes_is_announced_an_interval_ahead(watch):
@@ -42,7 +69,8 @@ def test_a_flag_does_not_flap(watch):
     opened = {}
     for watched in watch.watched:
         for flag in watched.flags.values():
-            name = flag.finding.rule, flag.finding.run, flag.finding.job_id
+            restart = flag.finding.evidence.get("restart_count")  # each restart may have its own
+            name = flag.finding.rule, flag.finding.run, flag.finding.job_id, restart
             if name[0] == "damaged-checkpoint" and watched.run.kind == "torn-saves":
                 continue  # each is another save
             opened[name] = opened.get(name, 0) + 1
@@ -50,7 +78,7 @@ def test_a_flag_does_not_flap(watch):
 
 
 def test_judging_where_something_may_have_changed_finds_what_judging_at_every_look_does():
-    world = together.World(seed=2, run_count=30, days=4)
+    world = together.World(seed=2, run_count=34, days=4)
     (_, thinned), (_, whole) = together.watch_all([world, replace(world, is_always=True)])
     found = compare(thinned.flags, whole.flags)
     assert found.total > 80

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from simulation import score
 from simulation.observer import Watch
-from simulation.world import make_world
+from simulation.ordinary import make_cluster
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,7 @@ class World:
     seed: int
     run_count: int
     days: float
+    ordinary_count: int = 0
     share: tuple[int, int] = (0, 1)
     is_always: bool = False
     reads_scripts: bool = False
@@ -60,7 +61,7 @@ def watch_all(worlds: list[World]) -> Iterator[tuple[World, Outcome]]:
 
 def watch_share(world: World) -> Outcome:
     before = time.process_time()
-    runs = make_world(world.seed, run_count=world.run_count, days=world.days)
+    runs = make_cluster(world.seed, run_count=world.run_count, ordinary_count=world.ordinary_count, days=world.days)
     gc.freeze()  # it stays: no need to look through it again and again
     watch = Watch(
         runs,

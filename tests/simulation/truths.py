@@ -16,7 +16,7 @@ LATE_TORN = MINUTE  # a broken file that changed a moment ago still counts as be
 def good_at(run, now):
     return [
         write
-        for write in run.writes
+        for write in loadable(run)
         if write.is_whole and write.end <= now < write.gone and not (write.corrupt_from and write.corrupt_from <= now)
     ]
 
@@ -27,32 +27,47 @@ def ran_before(run, execution):
     return sum(each.end - each.start for each in earlier) - sum(suspended)
 
 
+def loadable(run):
+    """Return what a restart may load, or in a run without states what it would have to load."""
+    return run.saves or run.writes
+
+
 def restarted_without_checkpoint(run):
+    if run.kind == "array-outputs":
+        return  # its tasks are no restarts of each other
     for execution in executions(run)[1:]:
-        if not good_at(run, execution.start) and ran_before(run, execution) >= 10 * MINUTE:
-            saved = [w.end for w in run.writes if w.is_whole and execution.start < w.end <= execution.end]
+        if not (run.saves and good_at(run, execution.start)) and ran_before(run, execution) >= 10 * MINUTE:
+            saved = [w.end for w in run.saves if w.is_whole and execution.start < w.end <= execution.end]
             yield execution.start, min([execution.end, *saved])
 
 
 def no_checkpoint_yet(run):
-    """An attempt that saves nothing for long, the first one or one before which next to nothing was lost."""
+    """An attempt that saves nothing for long, the first one or one before which next to nothing was lost.
+
+    Until a search has found where a job saves, and nobody says it, nobody expects it to save.
+    """
+    found = run.writes[0].begin if run.located_by == "discovery" else run.start
     for execution in executions(run):
         if ran_before(run, execution) >= 10 * MINUTE or good_at(run, execution.start):
             break
-        begun = [w.begin for w in run.writes if w.begin >= execution.start]
+        begun = [w.begin for w in run.saves if w.begin >= execution.start]
         bound = execution.start + min(HOUR, execution.limit * 0.25)
         if execution.suspended and execution.suspended[0] < bound:
             bound += execution.suspended[1] - execution.suspended[0]
-        yield bound, min([execution.end, *begun])
+        yield max(bound, found), min([execution.end, *begun])
 
 
 def not_resuming(run):
+    """From the first save of an attempt that loaded less than there was, to the one that is beyond that."""
+    if run.kind == "array-outputs":
+        return
     for execution in executions(run)[1:]:
         before = max((w.step for w in good_at(run, execution.start)), default=None)
-        own = sorted((w.end, w.step) for w in run.writes if w.is_whole and execution.start < w.end <= execution.end)
-        behind = [end for end, step in own if before is not None and step < before]
+        own = sorted((w.end, w.step) for w in loadable(run) if w.is_whole and execution.start < w.end <= execution.end)
+        has_loaded_less = before is not None and (execution.loaded is None or execution.loaded.step < before)
+        behind = [end for end, step in own if has_loaded_less and step <= before]
         if behind:
-            caught_up = [end for end, step in own if step >= before]
+            caught_up = [end for end, step in own if step > before]
             yield behind[0], min([execution.end, *caught_up])
 
 
@@ -66,8 +81,8 @@ def restart_loop(run):
     for previous, execution in zip([None, *executions(run)], executions(run), strict=False):
         is_anew = is_submitted_after(execution, previous)
         opened = None if is_anew and opened == previous.end else opened
-        reached = max((w.step for w in run.writes if w.is_whole and w.end <= execution.start), default=None)
-        own = [w for w in run.writes if w.is_whole and execution.start < w.end <= execution.end]
+        reached = max((w.step for w in loadable(run) if w.is_whole and w.end <= execution.start), default=None)
+        own = [w for w in loadable(run) if w.is_whole and execution.start < w.end <= execution.end]
         moved = [w.end for w in own if reached is None or w.step > reached]
         if moved and opened is not None:
             yield opened, min(moved)
@@ -107,7 +122,7 @@ def seen_until(run):
 
 
 def damaged_checkpoint(run):
-    finished = sorted((w for w in run.writes if not w.is_leftover), key=lambda w: w.end)
+    finished = sorted((w for w in run.saves if not w.is_leftover), key=lambda w: w.end)
     for write, following in pairwise([*finished, None]):
         until = min(following.end if following else seen_until(run), write.gone)
         if not write.is_whole:
@@ -117,7 +132,7 @@ def damaged_checkpoint(run):
 
 
 def interrupted_save(run):
-    for write in run.writes:
+    for write in run.saves:
         if write.is_leftover:
             yield write.end + 10 * MINUTE, min(write.gone, seen_until(run))
 
@@ -138,7 +153,7 @@ def checkpoint_overdue(run):
 
 def no_room(run):
     if run.free_drops_at is not None:
-        saved = [w.end for w in run.writes if w.is_whole]
+        saved = [w.end for w in run.saves if w.is_whole]
         yield max(run.free_drops_at, min(saved, default=run.end)), run.end
 
 
@@ -185,13 +200,29 @@ TRUTHS = {
 }
 
 
+OF_ORDINARY_JOBS = {"restarted-without-checkpoint", "not-resuming", "restart-loop"}  # what may be true of these
+
+
+def list_episodes(run, rule):
+    """Return when what a rule is about was so, as pairs of a beginning and an end."""
+    if run.is_ordinary and rule not in OF_ORDINARY_JOBS:
+        return []
+    if rule == "restart-loop" and run.kind in {"array-outputs", "elsewhere"}:
+        return []  # its tasks are no restarts of each other, or what it saves cannot be seen
+    return [(begin, end) for begin, end in TRUTHS[rule](run) if end > begin]
+
+
 def executions(run):
     return sorted(run.executions, key=lambda execution: execution.start)
 
 
 def is_clear(run, rule):
     """Whether a case is so far beyond the threshold, and so well seen, that it has to be found."""
-    saves = sum(write.is_whole for write in run.writes)
+    saves = sum(write.is_whole for write in run.saves)
+    if run.is_ordinary and run.writes:
+        return False  # what its files are nobody can tell
+    if run.sample_interval and rule in {"restarted-without-checkpoint", "no-checkpoint-yet"}:
+        return False  # nor, before the first checkpoint, what the samples are
     if rule == "too-frequent":
         return run.has_inotify and saves >= 12 and run.save_time > 0.115 * run.interval
     if rule == "too-sparse":

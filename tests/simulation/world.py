@@ -6,7 +6,7 @@ Everything is decided here from a seed before anything is looked at. Instants ar
 from dataclasses import dataclass, field
 from random import Random
 
-from ckptd.core.model import JobState
+from ckptd.core.model import JobState, Role
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 QUEUED_SECONDS = 60  # from a submission to the start
@@ -29,6 +29,7 @@ class Execution:
     array_job_id: int | None = None
     is_for_maintenance: bool = False  # its nodes were taken down in a maintenance
     done: float = 0.0  # the work that it resumed with
+    loaded: "Write | None" = None  # what it resumed from
 
 
 @dataclass
@@ -45,6 +46,7 @@ class Write:
     is_leftover: bool = False
     corrupt_from: float | None = None  # its bytes rot, and a deep look sees it from then on
     gone: float = float("inf")
+    role: Role = Role.STATE
 
 
 @dataclass
@@ -74,6 +76,15 @@ class Run:
     states_goal: bool = False  # its checkpoints say how far it shall go
     broken_resumes: list[int] = field(default_factory=list)  # executions that began again from nothing
     size: int = GIGABYTE
+    located_by: str = "comment"  # "discovery": nobody says where it saves
+    is_ordinary: bool = False  # its user never meant to checkpoint it
+    kept_count: int = 2  # complete checkpoints that a new one leaves
+    sample_interval: float | None = None  # between the data files that it writes beside its checkpoints
+
+    @property
+    def saves(self) -> list[Write]:
+        """What a restart may load."""
+        return [write for write in self.writes if write.role is Role.STATE]
 
     @property
     def start(self) -> float:
@@ -88,6 +99,10 @@ KINDS = {
     "healthy": 62,
     "never-saves": 5,
     "broken-resume": 6,
+    "wrong-path": 3,
+    "repeats": 3,
+    "older-file": 5,
+    "samples": 10,
     "crash-loop": 4,
     "hangs": 5,
     "torn-saves": 6,
@@ -97,6 +112,9 @@ KINDS = {
     "frequent": 2,
     "slow-saves": 5,
 }
+FRESH = {"broken-resume", "wrong-path", "repeats"}  # kinds that begin again from nothing, the last in the same files
+MISSES = 0.7  # of the restarts of these kinds, and of "older-file", that load something else than the furthest one
+SAMPLES_KEPT = 30
 NEVER_DONE = {"crash-loop", "hangs"}  # kinds whose goal is farther than they ever get
 BREAKS = {  # what breaks an execution off: how its job ends, what accounting says of that, how often of a hundred
     "preemption": (JobState.REQUEUED, JobState.PREEMPTED, 45),
@@ -111,10 +129,19 @@ MEAN_BETWEEN_INTERRUPTIONS = 40 * HOUR
 
 
 def make_world(seed: int, *, run_count: int, days: float) -> list[Run]:
-    """Return runs that begin over the first part of the days, in the order of their starts."""
+    """Return runs that checkpoint, or should, beginning over the first part of the days, in the order of their starts.
+
+    `ordinary.make_cluster` adds the jobs that never meant to.
+    """
     chance = Random(seed)
     job_ids = iter(range(1000, 10_000_000))
     runs = [_Maker(Random(chance.random()), number, job_ids, days).make() for number in range(run_count)]
+    note_interruptions(runs)
+    return sorted(runs, key=lambda run: run.start)
+
+
+def note_interruptions(runs: list[Run]) -> None:
+    """Note for each run how long jobs of its size ran between two interruptions, as it came out."""
     for node_count in {run.node_count for run in runs}:
         alike = [run for run in runs if run.node_count == node_count]
         executions = [execution for run in alike for execution in run.executions]
@@ -122,7 +149,6 @@ def make_world(seed: int, *, run_count: int, days: float) -> list[Run]:
         ran = sum(execution.end - execution.start for execution in executions)
         for run in alike:
             run.mean_between_interruptions = ran / max(broken_off, 1)
-    return sorted(runs, key=lambda run: run.start)
 
 
 def is_interrupted(execution: Execution) -> bool:
@@ -175,6 +201,10 @@ class _Maker:
             begins = [first + gap * number for number in range(int(self.horizon / gap) + 1)]
             self.run.maintenance = tuple((begin, begin + length) for begin in begins)
         self.run.states_goal = chance.random() < 0.3
+        if kind == "samples":
+            self.run.sample_interval = interval / chance.uniform(2, 12)
+        if kind == "older-file":
+            self.run.kept_count = 6
 
     def choose_lead(self, chance):
         """Most that save at their limit ask Slurm for the signal; a few others do, too, and do not heed it."""
@@ -187,9 +217,10 @@ class _Maker:
         job_id, restart_count = next(self.job_ids), 0
         array = job_id if chance.random() < 0.3 else None
         while now < self.horizon and len(run.executions) < 12:
-            done = self.resume(len(run.executions), now)
+            loaded = self.resume(len(run.executions), now)
+            done = float(loaded.step) if loaded else 0.0
             execution = self.execute(now, job_id, restart_count, done)
-            execution.array_job_id, execution.done = array, done
+            execution.array_job_id, execution.done, execution.loaded = array, done, loaded
             now = self.after_maintenance(execution.end + chance.uniform(4, 20) * MINUTE)
             if execution.state is JobState.REQUEUED:
                 restart_count += 1
@@ -206,6 +237,11 @@ class _Maker:
             run.free_drops_at = chance.uniform(run.start, run.end)
         if run.kind == "rots":
             self.rot()
+        if run.sample_interval:
+            self.write_samples()
+        first = run.executions[0]
+        if any(write.is_whole and write.end < first.end - HOUR / 2 for write in run.saves) and chance.random() < 0.35:
+            run.located_by = "discovery"
         return run
 
     def after_maintenance(self, instant):
@@ -216,15 +252,19 @@ class _Maker:
         return instant
 
     def resume(self, number, now):
-        """Return the work that an execution begins with."""
-        if number == 0:
-            return 0.0
-        good = [write for write in self.run.writes if write.is_whole and write.end <= now < write.gone]
-        done = max((write.step for write in good), default=0)
-        if self.run.kind == "broken-resume" and done and self.chance.random() < 0.7:
-            self.run.broken_resumes.append(number)
-            return 0.0
-        return float(done)
+        """Return what an execution loads."""
+        run = self.run
+        good = [write for write in run.writes if write.is_whole and write.end <= now < write.gone]
+        if number == 0 or not good:
+            return None
+        if run.kind in FRESH and self.chance.random() < MISSES:
+            run.broken_resumes.append(number)
+            return None
+        by_progress = sorted(good, key=lambda write: write.step)
+        if run.kind == "older-file" and len(good) > 2 and self.chance.random() < MISSES:
+            run.broken_resumes.append(number)
+            return self.chance.choice(by_progress[:-2])
+        return by_progress[-1]
 
     def execute(self, start, job_id, restart_count, done):
         run, chance = self.run, self.chance
@@ -265,7 +305,7 @@ class _Maker:
         own = JobState.REQUEUED, None
         if run.kind == "crash-loop" and number >= 1:
             return start + chance.uniform(2, 15) * MINUTE, *own
-        if run.kind == "broken-resume" and number < 2:
+        if run.kind in {*FRESH, "older-file"} and number < 2:
             return start + chance.uniform(0.3, 0.8) * run.limit, *own
         if run.kind == "never-saves" and number < 2:
             return start + chance.uniform(0.1, 0.9) * run.limit, *own
@@ -308,9 +348,17 @@ class _Maker:
         paused = execution.suspended[1] - execution.suspended[0] if execution.suspended else 0.0
         worked = begin - execution.start - (paused if execution.suspended and begin > execution.suspended[0] else 0)
         step = int(done + worked)
+        if run.kind == "repeats":  # it saves at the same steps each time, however long they take
+            step = max(round((done + worked) / run.interval), 1) * int(run.interval)
         is_cut = completed > execution.end
         is_torn = run.kind == "torn-saves" and chance.random() < 0.15
-        name = f"step-{step}.{number}.pt" if not is_cut or run.is_in_place else f"step-{step}.{number}.tmp"
+        name = f"step-{step}.{number}.pt"
+        if run.kind == "repeats":
+            name = f"step-{step}.pt"
+        if run.kind == "wrong-path" and number in run.broken_resumes:
+            name = f"other-{step}.{number}.pt"
+        if is_cut and not run.is_in_place:
+            name = name.removesuffix("pt") + "tmp"
         found = Write(
             name=name,
             begin=begin,
@@ -321,10 +369,32 @@ class _Maker:
             is_whole=not (is_cut or is_torn),
             is_leftover=is_cut and not run.is_in_place,
         )
+        for old in run.writes:
+            if old.name == name:
+                old.gone = min(old.gone, begin)
         whole = [write for write in run.writes if write.is_whole and write.gone > completed]
-        for old in whole[:-2]:
+        for old in whole[: -run.kept_count]:
             old.gone = completed + 5
         run.writes.append(found)
+
+    def write_samples(self):
+        """Write data beside the checkpoints, more often than these, numbered by the work that is done."""
+        run, chance = self.run, self.chance
+        for number, execution in enumerate(run.executions):
+            now = execution.start + chance.uniform(0.5, 5) * MINUTE
+            pause = execution.suspended or (float("inf"), float("inf"))
+            while (now := now + run.sample_interval * chance.gauss(1, run.jitter)) < execution.end - 2:
+                if pause[0] <= now < pause[1]:
+                    now = pause[1]
+                    continue
+                worked = now - execution.start - (pause[1] - pause[0] if now >= pause[1] else 0)
+                name = f"sample-{int(execution.done + worked)}.npz"
+                sample = Write(name, now, now + 1, int(execution.done + worked), 10**6, number, role=Role.DATA)
+                run.writes.append(sample)
+        samples = sorted((each for each in run.writes if each.role is Role.DATA), key=lambda each: each.begin)
+        for old, new in zip(samples, samples[SAMPLES_KEPT:], strict=False):
+            old.gone = new.end
+        run.writes.sort(key=lambda each: each.begin)
 
     def share(self):
         """Let a second job run in the same directory for a while, which writes nothing."""
