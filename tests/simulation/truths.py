@@ -44,9 +44,11 @@ def restarted_without_checkpoint(run):
 def no_checkpoint_yet(run):
     """An attempt that saves nothing for long, the first one or one before which next to nothing was lost.
 
-    Until a search has found where a job saves, and nobody says it, nobody expects it to save.
+    Until a search has found where a job saves, and neither it nor its user's settings say that it does, nobody expects
+    it to save.
     """
-    found = run.writes[0].begin if run.located_by == "discovery" else run.start
+    is_named = run.located_by != "discovery" or bool(run.wishes)
+    found = run.start if is_named else run.writes[0].begin
     for execution in executions(run):
         if ran_before(run, execution) >= 10 * MINUTE or good_at(run, execution.start):
             break
