@@ -27,7 +27,7 @@ timeout = "5s"
 
 [scan]
 interval = "3s"
-settle_time = "5s"
+write_grace = "5s"
 allowed_roots = ["{homes}"]
 
 [health]

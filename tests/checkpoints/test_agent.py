@@ -46,7 +46,7 @@ def scan_item(directory):
     return {
         "directory": str(directory),
         "now": now,
-        "settle_seconds": 60,
+        "write_grace_seconds": 60,
         "max_depth": 4,
         "max_entries": 1000,
         "known": [],

@@ -22,7 +22,7 @@ cluster = "alpha"
 url = "sqlite:///{root}/ckptd.sqlite3"
 [scan]
 interval = "1s"
-settle_time = "1s"
+write_grace = "1s"
 inotify = false
 allowed_roots = ["{root}/home"]
 [mail]

@@ -83,8 +83,8 @@ def test_every_error_is_reported_at_once_with_its_key_and_the_nearest_name(tmp_p
             'scan.workspace_databases: "db" is not an absolute path; use for example',
         ),
         (
-            "[slurm]\ncatch_up_most = 7",
-            'slurm.catch_up_most: 7 is not a duration; use for example "90s", "1h30m" or "7d"',
+            "[slurm]\nbackfill_max_age = 7",
+            'slurm.backfill_max_age: 7 is not a duration; use for example "90s", "1h30m" or "7d"',
         ),
         ("[actions]\nmax_per_hour = true", "actions.max_per_hour: true is not a number"),
         ("[retention.caps]\nfilesystem_share = true", "retention.caps.filesystem_share: true is not a number"),

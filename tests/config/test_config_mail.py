@@ -45,7 +45,7 @@ def read(tmp_path, text):
             GOOD + 'repeat_gap = "91d"\n[store]\nkeep = "90d"\n',
             "config.toml: mail.repeat_gap must not be longer than store.keep: notifications are deleted",
         ),
-        ("[apprise]\ntells = []\n", "apprise.tells: "),
+        ("[apprise]\naudience = []\n", "apprise.audience: "),
         (GOOD + 'pasword_file = "/x"\n', "mail.pasword_file: unknown setting; did you mean 'password_file'?"),
         (GOOD + 'mode2 = "x"\n', "mail.mode2: unknown setting; did you mean 'mode'?"),
     ],
@@ -91,7 +91,7 @@ def test_without_a_word_no_mail_leaves(tmp_path):
 
 def test_the_policy_is_as_configured_and_rooms_are_known_by_name_only(tmp_path):
     (tmp_path / "urls").write_text("ops json://host/token\n")
-    found = read(tmp_path, f'[mail]\n{GOOD}[apprise]\nurls_file = "{tmp_path}/urls"\ntells = ["user", "admin"]\n')
+    found = read(tmp_path, f'[mail]\n{GOOD}[apprise]\nurls_file = "{tmp_path}/urls"\naudience = ["user", "admin"]\n')
     policy = build_notify.build_policy(found)
     assert (policy.mode, policy.user_rule) == (NoticeMode.ON, "{user}@example.org")
     (room,) = policy.rooms

@@ -27,7 +27,7 @@ poll_interval = "1s"
 timeout = "5s"
 [scan]
 interval = "1s"
-settle_time = "2s"
+write_grace = "2s"
 allowed_roots = ["{homes}"]
 [[watch]]
 job_name = "tasks"

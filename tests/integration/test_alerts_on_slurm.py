@@ -20,7 +20,7 @@ poll_interval = "1s"
 timeout = "4s"
 [scan]
 interval = "2s"
-settle_time = "5s"
+write_grace = "5s"
 allowed_roots = ["{homes}"]
 [health]
 min_job_duration = "30s"

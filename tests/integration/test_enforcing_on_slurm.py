@@ -22,7 +22,7 @@ poll_interval = "1s"
 timeout = "4s"
 [scan]
 interval = "1s"
-settle_time = "2s"
+write_grace = "2s"
 allowed_roots = ["{homes}"]
 [web]
 listen = "{listen}"

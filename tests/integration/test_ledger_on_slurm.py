@@ -64,7 +64,7 @@ def blind(slurm):
 @pytest.fixture(scope="module")
 def away(slurm):
     """One that looked once, before anything ran, and comes back when all is over."""
-    watch = Watch(slurm, "away", source=Forgetful, catching_up=BackfillWindow(after=timedelta(seconds=1)))
+    watch = Watch(slurm, "away", source=Forgetful, backfill_window=BackfillWindow(after=timedelta(seconds=1)))
     watch.turn()
     yield watch
     watch.close()

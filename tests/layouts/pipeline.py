@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from ckptd.checkpoints.formats.interface import Claim, Shape
 from ckptd.checkpoints.scanning.claiming import claim_tree
-from ckptd.checkpoints.scanning.recognition import SETTLE_TIME, assemble, examine_claim
+from ckptd.checkpoints.scanning.recognition import WRITE_GRACE, assemble, examine_claim
 from ckptd.core import checkpoint_sets, retention
 from ckptd.core.model import Attempt, JobKey, JobState, Level, RestartKind, RunKey, Scan
 from ckptd.core.runs import ownership, progress
@@ -71,7 +71,7 @@ class Observer:
         examinations = [self._examine(claim) for claim in claims]
         found = tuple(assemble(claims, examinations, root=self.root, level=Level.STRUCTURE, now=now))
         others = [checkpoint_sets.OtherFile(file.path, file.identity, file.uid) for file in left]
-        settled_ns = int((now - SETTLE_TIME).timestamp() * 10**9)
+        settled_ns = int((now - WRITE_GRACE).timestamp() * 10**9)
         sets = checkpoint_sets.group(found, others, root=self.root, settled_ns=settled_ns)
         self.violations += self._check_partition(found, left, sets)
         return sets, tuple(sorted({file.path for claim in claims for file in claim.markers}))

@@ -33,7 +33,7 @@ poll_interval = "{POLL_SECONDS}s"
 timeout = "10s"
 [scan]
 interval = "{SCAN_SECONDS}s"
-settle_time = "{SETTLE_SECONDS}s"
+write_grace = "{SETTLE_SECONDS}s"
 allowed_roots = ["{{homes}}"]
 [health]
 min_job_duration = "30s"

@@ -63,7 +63,7 @@ def test_a_first_start_asks_nothing_and_nor_does_one_that_is_told_not_to(lives):
     first.parts.source.past = THREE
     first.run(0, make_job(1))
     second = lives(60)
-    second.parts = replace(second.parts, catching_up=None)
+    second.parts = replace(second.parts, backfill_window=None)
     second.run(60, FOURTH)
     assert first.parts.source.asked == []
 
@@ -171,7 +171,7 @@ def test_a_crash_before_the_directories_were_looked_for_does_not_leave_them_unkn
     second = came_and_went(lives)
     second.parts.source.jobs = (FOURTH, *OTHERS)
     poll.record_queue(second.parts, second.state, *poll.observe_queue(second.parts, second.state, at(60)), at(60))
-    backfill.catch_up(second.parts, second.state, at(60))
+    backfill.backfill_missed_jobs(second.parts, second.state, at(60))
     assert count_executions(second) == 5
     third = lives(61)
     third.run(62, FOURTH)

@@ -46,12 +46,12 @@ def save(fleet, place, minutes, name, content):
 
 
 @pytest.mark.parametrize(
-    ("place", "settle_seconds"), [(keep_all, 1), (keep_all, 60), (keep_two, 60), (keep_one, 1), (overwrite, 60)]
+    ("place", "write_grace_seconds"), [(keep_all, 1), (keep_all, 60), (keep_two, 60), (keep_one, 1), (overwrite, 60)]
 )
-def test_a_run_of_damaged_saves_is_one_critical_flag_that_opens_once(fleet, place, settle_seconds):
+def test_a_run_of_damaged_saves_is_one_critical_flag_that_opens_once(fleet, place, write_grace_seconds):
     fleet.parts = replace(
         fleet.parts,
-        limits=replace(fleet.parts.limits, settle_time=timedelta(seconds=settle_seconds)),
+        limits=replace(fleet.parts.limits, write_grace=timedelta(seconds=write_grace_seconds)),
         scan_interval=timedelta(seconds=30),
     )
     job = fleet.job(comment="ckpt=ck")
@@ -64,7 +64,7 @@ def test_a_run_of_damaged_saves_is_one_critical_flag_that_opens_once(fleet, plac
         save(fleet, where, number * 2 + 0.3, "optimizer.pt", CUT_SHORT)
         is_open += [scan(fleet, job, number * 2 + later) for later in (0.5, 1, 1.5)]
     first = is_open.index(True)
-    assert first <= (4 if settle_seconds == 60 else 2)  # two scans after it counts as written
+    assert first <= (4 if write_grace_seconds == 60 else 2)  # two scans after it counts as written
     assert all(is_open[first:])
     finding = damage(fleet)
     assert finding.evidence["newest_good"] is None

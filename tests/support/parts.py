@@ -10,7 +10,7 @@ from ckptd.steps.parts import Parts
 
 LIMITS = ScanLimits(
     deadline=timedelta(seconds=30),
-    settle_time=timedelta(seconds=1),
+    write_grace=timedelta(seconds=1),
     max_depth=4,
     max_entries=1000,
     discovery_depth=2,

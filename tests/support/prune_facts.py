@@ -99,7 +99,7 @@ class Workshop:
             self.queue,
             self.store,
             agent,
-            limits=replace(LIMITS, settle_time=MINUTE, allowed_roots=(PurePosixPath(root),)),
+            limits=replace(LIMITS, write_grace=MINUTE, allowed_roots=(PurePosixPath(root),)),
             min_job_duration=MINUTE,
             runner=make_runner(poll=lambda _parts, _state: self.poll(), read_time=lambda: self.now),
         )

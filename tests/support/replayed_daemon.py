@@ -28,7 +28,7 @@ poll_interval = "1s"
 url = "{database}"
 [scan]
 interval = "1s"
-settle_time = "1s"
+write_grace = "1s"
 inotify = false
 allowed_roots = ["{root}/home"]
 [health]

@@ -22,11 +22,11 @@ class SlurmSection(Section):
     """Time between polls of the queue; each poll is one query."""
     timeout: Duration = timedelta(seconds=30)
     """Maximum time that Slurm may take to answer a query."""
-    catch_up: bool = True
+    backfill: bool = True
     """Whether to backfill jobs from accounting that started and ended while the queue was not polled."""
-    catch_up_after: Duration = timedelta(minutes=5)
+    backfill_after: Duration = timedelta(minutes=5)
     """Backfill gaps between polls that are longer than this; at most MinJobAge of slurm.conf, 300 s by default."""
-    catch_up_most: Duration = timedelta(days=7)
+    backfill_max_age: Duration = timedelta(days=7)
     """Do not backfill jobs that ended longer ago than this."""
     replay_path: Path | None = None
     """For `source = "replay"`: a directory of recorded snapshots."""
@@ -58,7 +58,7 @@ class ScanSection(Section):
 
     interval: Duration = timedelta(minutes=5)
     """Time between scans of a running job's directory; inotify events trigger earlier scans."""
-    settle_time: Duration = timedelta(seconds=60)
+    write_grace: Duration = timedelta(seconds=60)
     """An invalid file that changed within this time counts as still being written."""
     deadline: Duration = timedelta(seconds=60)
     """Maximum duration of the scan of one directory; after that its state is unknown and ckptd retries later."""

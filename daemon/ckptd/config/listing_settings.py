@@ -31,7 +31,7 @@ KEYS = {
     "service": frozenset({"log_level", "state_directory", "user"}),
     "slurm": frozenset(
         {
-            "catch_up", "catch_up_after", "catch_up_most", "cluster", "poll_interval", "read_batch_scripts",
+            "backfill", "backfill_after", "backfill_max_age", "cluster", "poll_interval", "read_batch_scripts",
             "replay_path", "source", "timeout",
         }
     ),

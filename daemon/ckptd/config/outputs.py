@@ -56,7 +56,7 @@ class MailSection(Section):
     """Minimum time between notifications of the same flag of a run, unless it gets worse."""
     max_repeats: int = Field(default=4, ge=0)
     """Maximum number of reminders for a flag that stays open, one per `repeat_gap`; 0 disables reminders."""
-    tell_recovery: bool = True
+    notify_resolved: bool = True
     """Whether to notify once when a reported flag is resolved."""
     templates: Path | None = None
     """Directory with subject.txt, body.txt or body.html that replace the built-in templates."""
@@ -116,7 +116,7 @@ class AppriseSection(Section):
 
     urls_file: Path | None = None
     """File with lines `NAME URL`; it is separate because these URLs contain secrets."""
-    tells: tuple[Literal["user", "admin"], ...] = Field(default=("admin",), min_length=1)
+    audience: tuple[Literal["user", "admin"], ...] = Field(default=("admin",), min_length=1)
     """Which flags to send there: those for users, those for administrators, or both."""
 
 

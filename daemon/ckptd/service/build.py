@@ -135,7 +135,7 @@ def build_parts(
         site_variables=dict(config.scan.variables),
         purge_rules=build_purge_rules(config),
         workspace_databases=config.scan.workspace_databases,
-        catching_up=build_reach(config),
+        backfill_window=build_backfill_window(config),
         poll_interval=config.slurm.poll_interval,
         scan_interval=config.scan.interval,
         max_poll_age=max(config.slurm.poll_interval * MISSED_POLLS, timedelta(seconds=10)),
@@ -152,10 +152,10 @@ def _list_source_settings(config: Config) -> tuple[object, ...]:
     return slurm.source, slurm.cluster, slurm.timeout, slurm.replay_path
 
 
-def build_reach(config: Config) -> BackfillWindow | None:
+def build_backfill_window(config: Config) -> BackfillWindow | None:
     """Return after how long without a look at the queue accounting is asked what ran, and how far back."""
     slurm = config.slurm
-    return BackfillWindow(after=slurm.catch_up_after, most=slurm.catch_up_most) if slurm.catch_up else None
+    return BackfillWindow(after=slurm.backfill_after, most=slurm.backfill_max_age) if slurm.backfill else None
 
 
 def find_cluster(source: JobSource, store: Store, now: datetime) -> str | Unknown:
@@ -196,7 +196,7 @@ def build_limits(config: Config) -> ScanLimits:
     scan = config.scan
     return ScanLimits(
         deadline=scan.deadline,
-        settle_time=scan.settle_time,
+        write_grace=scan.write_grace,
         max_depth=scan.max_depth,
         max_entries=scan.max_entries,
         discovery_depth=scan.discovery_depth,

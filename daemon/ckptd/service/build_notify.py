@@ -35,7 +35,7 @@ def build_policy(config: Config) -> NoticePolicy:
         allowed_domains=mail.allowed_domains,
         admins=mail.admins,
         rooms=tuple(
-            ChatRoom(recipient=Recipient("apprise", name), tells=frozenset(config.apprise.tells)) for name in names
+            ChatRoom(recipient=Recipient("apprise", name), tells=frozenset(config.apprise.audience)) for name in names
         ),
         windows={
             Severity.CRITICAL: mail.critical_window,
@@ -44,7 +44,7 @@ def build_policy(config: Config) -> NoticePolicy:
         },
         repeat_gap=mail.repeat_gap,
         max_repeats=mail.max_repeats,
-        is_recovery_told=mail.tell_recovery,
+        is_resolution_notified=mail.notify_resolved,
     )
 
 

@@ -29,7 +29,7 @@ MAX_RECORDED = 500  # executions in one transaction, so that nobody waits long f
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
     """Backfill one part of the gap."""
     before = state.latest(MissedJobs)
-    count = catch_up(parts, state, now)
+    count = backfill_missed_jobs(parts, state, now)
     lines = [info(f"backfilled {format_count(count, 'missed execution')} from accounting")] if count else []
     trouble = state.latest(MissedJobs).trouble
     if trouble not in {None, before.trouble} and before.gap:
@@ -37,13 +37,13 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     return StepResult(count > 0, tuple(lines))
 
 
-def catch_up(parts: Parts, state: State, now: datetime) -> int:
+def backfill_missed_jobs(parts: Parts, state: State, now: datetime) -> int:
     """Query accounting for one part of the gap; return how many executions were not yet recorded."""
     count = 0
-    if parts.catching_up is None or state.is_in_doubt:
+    if parts.backfill_window is None or state.is_in_doubt:
         return count
     missed = state.latest(MissedJobs)
-    gap = poll_gaps.bound(missed.gap, now, parts.catching_up)
+    gap = poll_gaps.bound(missed.gap, now, parts.backfill_window)
     if gap is None and missed.gap is not None:
         _note_told(parts, state, missed.gap.until, now)
     elif gap is not None and state.latest(PolledQueue).slurm_trouble is None and missed.is_due(now):

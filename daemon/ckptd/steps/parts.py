@@ -120,7 +120,8 @@ class Parts:
     scan_interval: timedelta
     max_poll_age: timedelta  # rules do not judge by an older poll
     min_job_duration: timedelta
-    catching_up: BackfillWindow | None = field(default_factory=BackfillWindow)  # None: what nobody polled stays unknown
+    # None: what nobody polled stays unknown
+    backfill_window: BackfillWindow | None = field(default_factory=BackfillWindow)
     permits: ActionPermits = field(default_factory=lambda: ActionPermits(partitions={}))
     programs: Programs = field(default_factory=Programs)
     notice_policy: notices.NoticePolicy = field(default_factory=notices.NoticePolicy)

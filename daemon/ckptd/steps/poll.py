@@ -188,7 +188,7 @@ def _publish_changes(state: State, snapshot: QueueSnapshot, changes: JobChanges,
 
 def _note_poll(parts: Parts, state: State, missed: Iterable[MissedRestarts], now: datetime) -> None:
     """Record a successful poll, together with the gap since the previous one if jobs may have been missed."""
-    known, reach = state.latest(MissedJobs), parts.catching_up
+    known, reach = state.latest(MissedJobs), parts.backfill_window
     gap = poll_gaps.widen(known.gap, known.polled_at, now, reach, missed) if reach else None
     parts.store.clusters.record_poll(parts.cluster, now, gap=gap, has_mentions=True)
     if gap and (known.gap is None or gap.until != known.gap.until):

@@ -27,7 +27,7 @@ GOOD = """
 poll_interval = "1s"
 [scan]
 interval = "1s"
-settle_time = "1s"
+write_grace = "1s"
 [health]
 min_job_duration = "1s"
 [actions]

@@ -25,7 +25,7 @@ poll_interval = "1s"
 url = "sqlite:///{root}/ckptd.sqlite3"
 [scan]
 interval = "1s"
-settle_time = "1s"
+write_grace = "1s"
 inotify = false
 allowed_roots = ["{root}/home"]
 [web]

@@ -32,7 +32,7 @@ class ScanLimits:
     """Limits of a scan or search."""
 
     deadline: timedelta
-    settle_time: timedelta
+    write_grace: timedelta
     max_depth: int
     max_entries: int
     discovery_depth: int
@@ -256,7 +256,7 @@ def _scan_item(
     return {
         "directory": key.directory,
         "now": now.timestamp(),
-        "settle_seconds": limits.settle_time.total_seconds(),
+        "write_grace_seconds": limits.write_grace.total_seconds(),
         "max_depth": limits.max_depth,
         "max_entries": limits.max_entries,
         "quota_command": list(quota_command),

@@ -178,7 +178,7 @@ def verify(
         "directory": run.directory,
         "only": [str(piece.path.relative_to(directory)) for piece in pieces],
         "now": now.timestamp(),
-        "settle_seconds": limits.settle_time.total_seconds(),
+        "write_grace_seconds": limits.write_grace.total_seconds(),
         "max_depth": limits.max_depth,
         "max_entries": limits.max_entries,
     }

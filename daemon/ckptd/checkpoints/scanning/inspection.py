@@ -16,7 +16,7 @@ from ckptd.checkpoints.scanning.examination import examine_in_child
 from ckptd.checkpoints.scanning.links import Link, find_links
 from ckptd.checkpoints.scanning.pointers import LinkText, list_links
 from ckptd.checkpoints.scanning.reader import Reader
-from ckptd.checkpoints.scanning.recognition import SETTLE_TIME, assemble
+from ckptd.checkpoints.scanning.recognition import WRITE_GRACE, assemble
 from ckptd.checkpoints.scanning.tree import Directory, File, list_tree
 from ckptd.core.checkpoint_sets import OtherFile, group
 from ckptd.core.model import Checkpoint, Level, Unknown
@@ -51,7 +51,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     only: frozenset[str] | None = None,
     max_depth: int = 12,
     max_entries: int = 2_000_000,
-    settle_time: timedelta = SETTLE_TIME,
+    write_grace: timedelta = WRITE_GRACE,
     limits: ChildLimits | None = None,
     progress: Progress | None = None,
 ) -> Inspection:
@@ -80,9 +80,9 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
             watch = _watch(todo, level, progress)
             fresh = iter(examine_in_child(todo, reader, level, limits=limits, progress=watch))
             examinations = [kept.get(claim.path) or next(fresh) for claim in claims]
-        found = assemble(claims, examinations, root=root, level=level, now=now, settle_time=settle_time)
+        found = assemble(claims, examinations, root=root, level=level, now=now, write_grace=write_grace)
         pieces = (*settled, *found)
-        settled_ns = int((now - settle_time).timestamp() * 1e9)
+        settled_ns = int((now - write_grace).timestamp() * 1e9)
         others = [OtherFile(file.path, file.identity, file.uid) for file in left]
         checkpoints = pieces if only is not None else group(pieces, others, root=root, settled_ns=settled_ns)
         links = tuple(find_links(tree, checkpoints, str(root)))

@@ -11,7 +11,7 @@ from ckptd.checkpoints.scanning.open_files import list_open_for_writing
 from ckptd.checkpoints.scanning.reader import NotRegularError, Reader
 from ckptd.core.model import Checkpoint, CheckpointState, Level
 
-SETTLE_TIME = timedelta(seconds=60)
+WRITE_GRACE = timedelta(seconds=60)
 LAST_NS = 2**63 - 1  # in the year 2262; calendars here end with 9999, and the times of files do not
 _MAX_REASON = 1_000
 _MAX_UNSAFE = 100
@@ -48,7 +48,7 @@ def assemble(
     root: PurePosixPath,
     level: Level,
     now: datetime,
-    settle_time: timedelta = SETTLE_TIME,
+    write_grace: timedelta = WRITE_GRACE,
 ) -> Iterator[Checkpoint]:
     """Combine the facts from each claim's names and content, and from claims that refer to each other.
 
@@ -57,7 +57,7 @@ def assemble(
     claims = mark_strangers(claims)
     best = _best_names(claims, examinations)
     epochs = _epochs_by_step(claims, examinations)
-    settled_ns = int((now - settle_time).timestamp() * 1e9)
+    settled_ns = int((now - write_grace).timestamp() * 1e9)
     writers: frozenset[tuple[int, int]] | None = None
     for claim, result in zip(claims, examinations, strict=True):
         opinion = best.get(_place(claim)) if best else None

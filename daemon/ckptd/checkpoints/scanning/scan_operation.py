@@ -30,7 +30,7 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
         known=[checkpoint_json.decode_checkpoint(known) for known in item["known"]],
         max_depth=item["max_depth"],
         max_entries=item["max_entries"],
-        settle_time=timedelta(seconds=item["settle_seconds"]),
+        write_grace=timedelta(seconds=item["write_grace_seconds"]),
     )
     work_dirs, roots = item.get("work_dirs", ()), item.get("allowed_roots", ())
     links = pointers.gather(found.link_texts, work_dirs, roots, str(directory))

@@ -24,7 +24,7 @@ def verify(item: dict[str, Any]) -> dict[str, Any]:
         only=frozenset(item["only"]),
         max_depth=item["max_depth"],
         max_entries=item["max_entries"],
-        settle_time=timedelta(seconds=item["settle_seconds"]),
+        write_grace=timedelta(seconds=item["write_grace_seconds"]),
     )
     pieces = (piece for checkpoint in found.checkpoints for piece in checkpoint.parts or (checkpoint,))
     return {"checkpoints": [checkpoint_json.encode_checkpoint(piece) for piece in pieces]}

@@ -17,13 +17,13 @@ SHOWN_COUNT = 10
 
 @dataclass(frozen=True, slots=True)
 class InterruptedSave:
-    """Flag leftovers of a save that are older than `settle_time` and whose writer has ended or saved again since.
+    """Flag leftovers of a save that are older than `min_age` and whose writer has ended or saved again since.
 
     A complete backup beside a newer complete checkpoint is no interrupted save: some programs always keep one.
     """
 
     name: ClassVar[str] = "interrupted-save"
-    settle_time: timedelta = timedelta(minutes=10)
+    min_age: timedelta = timedelta(minutes=10)
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
         job = facts.current_job(history)
@@ -46,13 +46,13 @@ class InterruptedSave:
 
     def _is_broken_off(self, history: RunHistory, record: RecordedCheckpoint, now: datetime) -> bool:
         left = record.checkpoint
-        if now - left.modified_at <= self.settle_time or left.state is CheckpointState.UNKNOWN:
+        if now - left.modified_at <= self.min_age or left.state is CheckpointState.UNKNOWN:
             return False
         whole = [each.checkpoint.modified_at for each in facts.settled(history) if _is_complete(each)]
         if left.state is CheckpointState.COMPLETE:
             return not any(instant >= left.modified_at for instant in whole)
         running = [attempt.started_at for attempt in history.attempts if attempt.ended_at is None]
-        has_gone_on = any(instant > left.modified_at + self.settle_time for instant in whole)
+        has_gone_on = any(instant > left.modified_at + self.min_age for instant in whole)
         return has_gone_on or all(started_at > left.modified_at for started_at in running)
 
 

@@ -14,12 +14,12 @@ from ckptd.core.runs import history as facts
 class NotResubmitted:
     """Flag a timed-out run that ckptd did not resubmit although its user asked for it.
 
-    The flag stays open for `stays`, or until a job of the run starts. While another job may continue the run, it is an
-    info and nobody is notified.
+    The flag stays open for `open_for`, or until a job of the run starts. While another job may continue the run, it is
+    an info and nobody is notified.
     """
 
     name: ClassVar[str] = "not-resubmitted"
-    stays: timedelta = timedelta(days=7)
+    open_for: timedelta = timedelta(days=7)
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
         standing = history.context.standing
@@ -30,7 +30,7 @@ class NotResubmitted:
     def _was_so(self, history: RunHistory, now: datetime) -> bool:
         """Return whether the run was flagged soon after its end and no job of it has started since."""
         latest = max(history.attempts, key=lambda each: each.started_at, default=None)
-        if latest is None or latest.ended_at is None or now - latest.ended_at > self.stays:
+        if latest is None or latest.ended_at is None or now - latest.ended_at > self.open_for:
             return False
         return (self.name, latest.job.job_id) in history.context.flagged
 

@@ -64,7 +64,7 @@ class NoticePolicy:
     )
     repeat_gap: timedelta = timedelta(days=7)
     max_repeats: int = 4
-    is_recovery_told: bool = True
+    is_resolution_notified: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -30,7 +30,7 @@ def plan(changes: FlagChanges, facts: NoticeFacts, policy: NoticePolicy, now: da
     edges = [(NoticeKind.OPENED, flag) for flag in changes.opened] + [
         (NoticeKind.WORSENED, flag) for flag in changes.worsened
     ]
-    if policy.is_recovery_told:
+    if policy.is_resolution_notified:
         edges += [(NoticeKind.RESOLVED, flag) for flag in list_recovered(changes, facts)]
     groups: dict[tuple[NoticeKind, NoticeTopic, Recipient, str | None], list[Flag]] = defaultdict(list)
     told_by_topic = list_told(facts.told, policy)
