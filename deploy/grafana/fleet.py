@@ -156,7 +156,12 @@ RISK = Board(
             'sum(ckptd_time_left_seconds_bucket{le="3600",DAEMON})',
             "short",
         ),
-        number("No time limit", "Running jobs without a time limit.", "sum(ckptd_unlimited_jobs{DAEMON})", "short"),
+        number(
+            "No time limit",
+            "Running jobs without a time limit.",
+            "sum(ckptd_running_jobs_without_limit{DAEMON})",
+            "short",
+        ),
         number(
             "No checkpoint yet",
             "Running runs without any checkpoint.",

@@ -70,7 +70,7 @@ THE_DAEMON = Board(
         number(
             "Runs that pruning skips",
             "The outcome of an earlier removal in these runs is unknown.",
-            "sum(ckptd_prune_doubtful_runs{DAEMON})",
+            "sum(ckptd_prune_unconfirmed_runs{DAEMON})",
             "short",
             width=8,
             steps=[(None, GREEN), (1, YELLOW)],
@@ -94,15 +94,15 @@ THE_DAEMON = Board(
             "Actions on jobs",
             "Signals, holds, summaries and resubmissions per hour, by result.",
             {
-                "{{action}} {{result}}": "sum by (action, result) (rate(ckptd_acts_total{DAEMON}[$__rate_interval])) "
-                "* 3600"
+                "{{action}} {{result}}": "sum by (action, result) "
+                "(rate(ckptd_job_actions_total{DAEMON}[$__rate_interval])) * 3600"
             },
             "suffix: /h",
         ),
         lines(
             "Deferred actions",
             "Actions on jobs that wait. limit: actions.max_per_hour is reached; slurm: Slurm does not answer.",
-            {"{{action}}, {{reason}}": "sum by (action, reason) (ckptd_acts_put_off{DAEMON})"},
+            {"{{action}}, {{reason}}": "sum by (action, reason) (ckptd_deferred_job_actions{DAEMON})"},
             "short",
         ),
         lines(

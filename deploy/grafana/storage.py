@@ -37,13 +37,13 @@ STORAGE = Board(
         number(
             "Deleted",
             "Size of the checkpoints deleted from the trash over the time shown.",
-            'sum(increase(ckptd_prune_act_bytes_total{action="empty",DAEMON}[$__range]))',
+            'sum(increase(ckptd_prune_operation_bytes_total{action="empty",DAEMON}[$__range]))',
             "bytes",
         ),
         number(
             "Pruning is paused",
             "1 while all removals are paused: removals of several users failed, or the clock jumped.",
-            "max(ckptd_prune_stopped{DAEMON})",
+            "max(ckptd_prune_paused{DAEMON})",
             "short",
             steps=[(None, GREEN), (1, RED)],
             link="daemon",
@@ -51,7 +51,7 @@ STORAGE = Board(
         number(
             "Paused users",
             "Users whose removals are paused because some of their removals failed.",
-            "sum(ckptd_prune_stopped_users{DAEMON})",
+            "sum(ckptd_prune_paused_users{DAEMON})",
             "short",
             steps=[(None, GREEN), (1, YELLOW), (10, RED)],
         ),
@@ -86,7 +86,7 @@ STORAGE = Board(
         lines(
             "Moved to trash, restored, deleted",
             "Bytes per second. prune moves to the trash, restore moves back, empty deletes and frees space.",
-            {"{{action}}": "sum by (action) (rate(ckptd_prune_act_bytes_total{DAEMON}[$__rate_interval]))"},
+            {"{{action}}": "sum by (action) (rate(ckptd_prune_operation_bytes_total{DAEMON}[$__rate_interval]))"},
             "Bps",
         ),
         lines(
@@ -94,14 +94,14 @@ STORAGE = Board(
             "Per hour, by the daemon and by commands; refused and failed ones changed nothing.",
             {
                 "{{action}} {{result}}": "sum by (action, result) "
-                "(rate(ckptd_prune_acts_total{DAEMON}[$__rate_interval])) * 3600"
+                "(rate(ckptd_prune_operations_total{DAEMON}[$__rate_interval])) * 3600"
             },
             "suffix: /h",
         ),
         bars(
             "Why operations failed",
             "Over the time shown: reasons for refusals and errors of the file system.",
-            "sort_desc(sum by (action, reason) (increase(ckptd_prune_unfinished_acts_total{DAEMON}[$__range])))",
+            "sort_desc(sum by (action, reason) (increase(ckptd_prune_failures_total{DAEMON}[$__range])))",
             "{{action}} {{reason}}",
             "short",
             steps=[(None, YELLOW), (20, RED)],

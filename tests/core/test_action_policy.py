@@ -275,7 +275,7 @@ def many(kind, count, uid):
 
 
 def chosen(acts, done=(), recent=None, permits=ALL):
-    return action_policy.choose(acts, done, recent or {}, permits).acts
+    return action_policy.choose(acts, done, recent or {}, permits).actions
 
 
 def test_one_users_thousand_jobs_keep_nobody_elses_signal_back():
@@ -299,13 +299,13 @@ def test_one_users_thousand_jobs_keep_nobody_elses_signal_back():
 )
 def test_a_user_gets_half_of_what_others_left_of_the_hour_of_each_kind(recent, count):
     choice = action_policy.choose(many(ActionKind.SIGNAL, 20, 1), (), recent, replace(ALL, max_per_hour=10))
-    assert len(choice.acts) == count
-    assert len(choice.put_off) == 20 - count
+    assert len(choice.actions) == count
+    assert len(choice.deferred) == 20 - count
 
 
 def test_what_has_room_in_the_hour_and_waits_for_the_next_cycle_is_not_put_off():
     choice = action_policy.choose(many(ActionKind.SIGNAL, 3, 1), (), {}, replace(ALL, max_per_cycle=1))
-    assert (len(choice.acts), choice.put_off) == (1, ())
+    assert (len(choice.actions), choice.deferred) == (1, ())
 
 
 def test_no_act_is_done_twice_and_none_beyond_the_sites_limits():

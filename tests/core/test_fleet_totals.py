@@ -83,7 +83,7 @@ def test_time_left_is_counted_to_now_and_no_limit_is_no_number():
     unlimited = job(job_id=2, time_limit=None, ends_at=None)
     summed = fleet_totals.sum_up([history(now=60, jobs=[limited, unlimited])], at(60))
     assert summed.left_seconds.total == 600
-    assert (summed.left_seconds.count, summed.unlimited_jobs) == (1, 1)
+    assert (summed.left_seconds.count, summed.jobs_without_limit) == (1, 1)
 
 
 def test_of_each_type_of_file_system_the_fullest_is_told():

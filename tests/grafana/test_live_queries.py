@@ -104,7 +104,7 @@ def _live_through(daemon, scraping, training, stubborn, others):
         "ckptd_checkpoint_interval_seconds_count > 0",
         "ckptd_damaged_checkpoints_total > 0",
         'ckptd_messages_total{result="sent"} > 0',
-        'ckptd_prune_act_bytes_total{action="empty"} > 0',
+        'ckptd_prune_operation_bytes_total{action="empty"} > 0',
         'ckptd_opened_flags_total{rule="restarted-without-checkpoint"} > 0',
         meanwhile=daemon.save,
     )

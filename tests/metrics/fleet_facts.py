@@ -148,18 +148,18 @@ def make_totals(histories, flags, now) -> EventTotals:
 def make_pruned(now) -> PruneTotals:
     """Pruning as it is when every kind of act has ended in every way."""
     return PruneTotals(
-        acts={
+        operations={
             PruneAction(action, result, cause): 2
             for action in DONE
             for result in TrashResult
             for cause in ("", *FailureCause)
         },
-        act_bytes={"prune": 4 * 10**12, "restore": 10**9, "empty": 3 * 10**12},
+        operation_bytes={"prune": 4 * 10**12, "restore": 10**9, "empty": 3 * 10**12},
         held=TrashTotals(count=9, size_bytes=10**12, oldest_at=now - timedelta(days=3), overdue_count=1),
         going={"plan": RemovableTotals(30, 3 * 10**11), "enforce": RemovableTotals(2, 10**9)},
-        is_braked=True,
-        braked_user_count=3,
-        doubtful_run_count=1,
+        is_breaker_open=True,
+        paused_user_count=3,
+        unconfirmed_run_count=1,
         stepped_at=now - timedelta(minutes=2),
         step_duration=timedelta(seconds=1.5),
     )
@@ -177,8 +177,8 @@ def make_report(now, *, runs=200, queued_jobs=1000, flag_count=30, **shape) -> R
         jobs_by_state={"RUNNING": runs, "PENDING": queued_jobs - runs},
         runs_by_locator={"comment": runs // 2, "discovery": runs - runs // 2, "none": 3},
         unknown_directories=2,
-        unread_owners=1,
-        spread_requeues=4,
+        unreadable_directory_users=1,
+        recent_requeues=4,
         unwatched_directories=7,
         scan_delay=timedelta(seconds=3),
         open_flags=flags,

@@ -138,18 +138,18 @@ def test_the_numbers_are_those_of_the_report():
     assert value(text, "ckptd_step_failures_total", step="scan") == 1
     assert value(text, "ckptd_step_duration_seconds_bucket", step="poll", le="0.25") == 1
     assert value(text, "ckptd_failed_polls_total") == 1
-    assert value(text, "ckptd_spread_requeues") == 4
-    assert value(text, "ckptd_unread_owners") == 1
+    assert value(text, "ckptd_recent_requeues") == 4
+    assert value(text, "ckptd_unreadable_directory_users") == 1
     assert value(text, "ckptd_lost_gpu_seconds_total", cause="time-limit", partition="part1") == 4800
     assert value(text, "ckptd_waiting_notices", channel="mail") == 12
     assert value(text, "ckptd_notice_delay_seconds") == 90
     assert value(text, "ckptd_trash_bytes") == 10**12
     assert value(text, "ckptd_trash_oldest_timestamp_seconds") == NOW.timestamp() - 3 * 86400
-    assert value(text, "ckptd_prune_acts_total", action="prune", result="refused") == 2 * len(("", *FailureCause))
-    assert value(text, "ckptd_prune_unfinished_acts_total", action="prune", reason="open") == 12
-    assert value(text, "ckptd_prune_act_bytes_total", action="empty") == 3 * 10**12
+    assert value(text, "ckptd_prune_operations_total", action="prune", result="refused") == 2 * len(("", *FailureCause))
+    assert value(text, "ckptd_prune_failures_total", action="prune", reason="open") == 12
+    assert value(text, "ckptd_prune_operation_bytes_total", action="empty") == 3 * 10**12
     assert value(text, "ckptd_prune_planned_bytes", mode="plan") == 3 * 10**11
-    assert value(text, "ckptd_prune_stopped", reason="errors") == 1
+    assert value(text, "ckptd_prune_paused", reason="errors") == 1
     assert value(text, "ckptd_last_prune_duration_seconds") == 1.5
 
 
@@ -201,7 +201,7 @@ def test_the_worst_flags_are_named_and_what_is_left_out_is_counted():
     named = [dict(labels) for name, labels in samples(text) if name == "ckptd_flag_opened_timestamp_seconds"]
     assert [each["severity"] for each in named] == ["critical"] * 4
     assert {each["job_id"] for each in named} == {"29", "26", "23", "20"}
-    assert value(text, "ckptd_flags_left_out") == 26
+    assert value(text, "ckptd_omitted_flags") == 26
 
 
 def test_a_configuration_that_was_refused_is_told_until_a_good_one_comes():

@@ -54,6 +54,6 @@ def test_users_are_counted_whose_directories_could_not_be_read_not_those_whose_n
         WatchedRun(key=RunKey("c1", uid, f"job:{number}@x"), due_at=START, last=last)
         for number, (uid, last) in enumerate(looks)
     ]
-    assert per_user_cap.count_unread_owners(watched) == 1
+    assert per_user_cap.count_unreadable_directory_users(watched) == 1
     other = WatchedRun(key=RunKey("c1", 1001, "/scratch/other"), due_at=START, last=HUNG)
-    assert per_user_cap.count_unread_owners([*watched, other]) == 2
+    assert per_user_cap.count_unreadable_directory_users([*watched, other]) == 2

@@ -60,9 +60,9 @@ def test_requeued_jobs_that_began_again_are_reported_by_how_many_users_they_are_
     service.run(3, *(replace(each, state=STATES.PENDING, restart_count=1, submitted_at=at(2)) for each in jobs))
     again = [replace(each, restart_count=1, submitted_at=at(2), started_at=at(4)) for each in jobs]
     service.run(5, *again)
-    assert publish.report(service.parts, service.state, at(5)).spread_requeues == 40
+    assert publish.report(service.parts, service.state, at(5)).recent_requeues == 40
     service.run(35, *again)
-    assert publish.report(service.parts, service.state, at(35)).spread_requeues == 0
+    assert publish.report(service.parts, service.state, at(35)).recent_requeues == 0
 
 
 def test_what_accounting_corrects_while_the_daemon_runs_is_counted_as_it_would_be_after_a_restart(lives):

@@ -399,4 +399,4 @@ def test_the_runbook_has_a_section_for_every_alert_and_shows_its_text_as_text(st
     assert '<h2 id="ckptddown">CkptdDown</h2>' in text
     assert "<code>systemctl status ckptd; journalctl -u ckptd -n 50</code>" in text
     assert "`" not in text
-    assert "ckptd_spread_requeues" in text
+    assert "ckptd_recent_requeues" in text

@@ -15,7 +15,7 @@ from ckptd.metrics.event_metrics import collect_totals
 from ckptd.metrics.exposition import Exposition
 from ckptd.metrics.flagged_jobs import collect_flagged
 from ckptd.metrics.fleet_metrics import collect_fleet
-from ckptd.metrics.job_actions import collect_acts
+from ckptd.metrics.job_actions import collect_job_actions
 from ckptd.metrics.lost_work_metrics import NAMED_PARTITIONS, collect_losses
 from ckptd.metrics.message_metrics import collect_messages
 from ckptd.metrics.metric_families import counters, gauge, gauges, histograms
@@ -82,7 +82,7 @@ class ReportCollector(Collector):
             yield from collect_totals(report.totals)
             yield from collect_losses(report.losses, self._loss_places)
             yield from collect_pruned(report.pruned)
-            yield from collect_acts(report.acts, report.acts_put_off)
+            yield from collect_job_actions(report.job_actions, report.deferred_job_actions)
             channels = {channel for channel, _ in report.messages_by_result}
             yield from collect_outbox(report.outbox, channels, report.made_at)
             yield from collect_messages(report.messages_by_result)
@@ -177,9 +177,9 @@ def _collect_sources(report: Report) -> Iterator[Metric]:
         report.unknown_directories,
     )
     yield gauge(
-        "ckptd_unread_owners",
+        "ckptd_unreadable_directory_users",
         "Users with a checkpoint directory that could not be read; directories that were not found do not count.",
-        report.unread_owners,
+        report.unreadable_directory_users,
     )
     yield gauge(
         "ckptd_unwatched_directories",

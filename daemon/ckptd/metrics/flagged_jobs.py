@@ -28,7 +28,7 @@ def collect_flagged(flags: Sequence[Flag], limit: int) -> Iterator[Metric]:
         family.add_metric(names, opened_at)
     yield family
     yield gauge(
-        "ckptd_flags_left_out",
+        "ckptd_omitted_flags",
         "Open flags omitted from ckptd_flag_opened_timestamp_seconds because of the limit metrics.flagged_jobs.",
         max(len(worst) - limit, 0),
     )

@@ -61,9 +61,9 @@ def collect_fleet(report: Report) -> Iterator[Metric]:
         {(rule,): count for rule, count in report.flagged_users_by_rule.items()},
     )
     yield gauge(
-        "ckptd_spread_requeues",
+        "ckptd_recent_requeues",
         "Requeued jobs that restarted within the last 30 minutes; at most 20 per user are counted.",
-        report.spread_requeues,
+        report.recent_requeues,
     )
     yield from _collect_running(fleet)
     yield from _collect_checkpoints(fleet)
@@ -95,7 +95,7 @@ def _collect_running(fleet: FleetTotals) -> Iterator[Metric]:
         "Current time left until the limit of each running job (a gauge: do not use rate()).",
         fleet.left_seconds,
     )
-    yield gauge("ckptd_unlimited_jobs", "Running jobs without a time limit.", fleet.unlimited_jobs)
+    yield gauge("ckptd_running_jobs_without_limit", "Running jobs without a time limit.", fleet.jobs_without_limit)
 
 
 def _collect_checkpoints(fleet: FleetTotals) -> Iterator[Metric]:

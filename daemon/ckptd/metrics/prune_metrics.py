@@ -11,7 +11,7 @@ from ckptd.metrics.metric_families import Labels, counters, gauge, gauges
 
 def collect_pruned(pruned: PruneTotals) -> Iterator[Metric]:
     """Yield the operations since the daemon started, the content of the trash, and whether pruning is paused."""
-    yield from _collect_acts(pruned)
+    yield from _collect_operations(pruned)
     yield from _collect_trash(pruned)
     yield from _collect_plans(pruned)
     yield from _collect_stops(pruned)
@@ -46,49 +46,49 @@ def _collect_plans(pruned: PruneTotals) -> Iterator[Metric]:
 
 def _collect_stops(pruned: PruneTotals) -> Iterator[Metric]:
     yield gauges(
-        "ckptd_prune_stopped",
+        "ckptd_prune_paused",
         "Whether all removals are paused (1), by reason: errors of several users, or a clock jump.",
         ("reason",),
-        {("errors",): int(pruned.is_braked), ("clock",): int(pruned.is_clock_doubted)},
+        {("errors",): int(pruned.is_breaker_open), ("clock",): int(pruned.is_clock_unreliable)},
     )
     yield gauge(
-        "ckptd_prune_stopped_users",
+        "ckptd_prune_paused_users",
         "Users whose removals are paused because some of their removals failed.",
-        pruned.braked_user_count,
+        pruned.paused_user_count,
     )
     yield gauge(
-        "ckptd_prune_doubtful_runs",
+        "ckptd_prune_unconfirmed_runs",
         "Runs that pruning skips because the outcome of an earlier removal is unknown.",
-        pruned.doubtful_run_count,
+        pruned.unconfirmed_run_count,
     )
 
 
-def _collect_acts(pruned: PruneTotals) -> Iterator[Metric]:
+def _collect_operations(pruned: PruneTotals) -> Iterator[Metric]:
     results: Counter[Labels] = Counter()
     reasons: Counter[Labels] = Counter()
-    for (action, result, cause), count in pruned.acts.items():
+    for (action, result, cause), count in pruned.operations.items():
         results[action, result] += count
         if cause:
             reasons[action, cause] += count
     yield counters(
-        "ckptd_prune_acts",
+        "ckptd_prune_operations",
         "Operations on users' checkpoints by the daemon and by commands: prune moves to the trash, restore moves "
         "back, empty deletes permanently; by result: moved, restored, deleted, or the kind of failure.",
         ("action", "result"),
         dict(results),
     )
     yield counters(
-        "ckptd_prune_unfinished_acts",
+        "ckptd_prune_failures",
         "Operations on users' checkpoints that were refused or failed, by reason.",
         ("action", "reason"),
         dict(reasons),
     )
     yield counters(
-        "ckptd_prune_act_bytes",
+        "ckptd_prune_operation_bytes",
         "Size of the checkpoints moved to the trash (prune), restored from it (restore) or deleted from it "
         "(empty: only this frees space).",
         ("action",),
-        {(action,): size_bytes for action, size_bytes in pruned.act_bytes.items()},
+        {(action,): size_bytes for action, size_bytes in pruned.operation_bytes.items()},
     )
 
 

@@ -125,7 +125,7 @@ def act(
     done = parts.store.audit.find_recorded(parts.cluster, [each.name for each in due])
     recent = parts.store.audit.count_by_owner(parts.cluster, ACTOR, now - timedelta(hours=1))
     choice = action_policy.choose(due, done, recent, parts.permits)
-    return ActResults(tuple(_carry_out_all(parts, choice.acts, marked, now)), choice.put_off)
+    return ActResults(tuple(_carry_out_all(parts, choice.actions, marked, now)), choice.deferred)
 
 
 def wait_for_slurm(
@@ -134,7 +134,7 @@ def wait_for_slurm(
     """Carry out nothing; return what would be due if Slurm answered."""
     due = action_policy.plan(histories.values(), finished, parts.permits, now, loop_rule=parts.loop_rule)
     done = parts.store.audit.find_recorded(parts.cluster, [each.name for each in due]) if due else ()
-    return ActResults(put_off=tuple(each for each in due if each.name not in done), waits_for=DeferReason.SLURM)
+    return ActResults(deferred=tuple(each for each in due if each.name not in done), waits_for=DeferReason.SLURM)
 
 
 def _carry_out_all(

@@ -21,7 +21,7 @@ class ActResults(NamedTuple):
     """Actions with their outcomes, and deferred actions."""
 
     done: tuple[tuple[JobAction, str], ...] = ()
-    put_off: tuple[JobAction, ...] = ()
+    deferred: tuple[JobAction, ...] = ()
     waits_for: DeferReason = DeferReason.LIMIT
 
 
@@ -30,7 +30,7 @@ class JobActionLog:
 
     def __init__(self) -> None:
         self.counts = Counter(dict.fromkeys(itertools.product(ActionKind, RESULTS), 0))  # by kind and how it went
-        self.put_off: dict[Waiting, int] = dict.fromkeys(itertools.product(ActionKind, DeferReason), 0)
+        self.deferred: dict[Waiting, int] = dict.fromkeys(itertools.product(ActionKind, DeferReason), 0)
 
     def note(self, acted: ActResults) -> tuple[LogLine, ...]:
         """Count the actions of one step; return log lines for them, and for kinds whose deferral starts or ends."""
@@ -40,22 +40,22 @@ class JobActionLog:
             self.counts[act.kind, _result(outcome)] += 1
         users: dict[Waiting, set[str]] = defaultdict(set)
         waiting: Counter[Waiting] = Counter()
-        for act in acted.put_off:
+        for act in acted.deferred:
             waiting[act.kind, acted.waits_for] += 1
             users[act.kind, acted.waits_for].add(ascii(act.job.user))
-        for (kind, reason), before in self.put_off.items():
+        for (kind, reason), before in self.deferred.items():
             count = waiting[kind, reason]
             if count and not before:
                 names = ", ".join(sorted(users[kind, reason])[:5])
                 lines.append(warning(f"{kind.value} deferred: {format_count(count, 'job')} of {names}: {_WHY[reason]}"))
             elif before and not count:
                 lines.append(warning(f"{kind.value} no longer deferred"))
-            self.put_off[kind, reason] = count
+            self.deferred[kind, reason] = count
         return tuple(lines)
 
     def read_counts(self) -> ActionCounts:
         """Return the current counts."""
-        return ActionCounts(dict(self.counts), dict(self.put_off))
+        return ActionCounts(dict(self.counts), dict(self.deferred))
 
 
 def _result(outcome: str) -> str:

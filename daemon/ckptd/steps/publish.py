@@ -54,8 +54,8 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
         outbox=state.latest(Outbox),
         messages_by_result=state.latest(MessageCounts).by_result,
         pruned=state.latest(PruneTotals),
-        acts=actions.done,
-        acts_put_off=actions.put_off,
+        job_actions=actions.done,
+        deferred_job_actions=actions.deferred,
         unwatched_directories=len(parts.watcher.unwatched) if parts.watcher else 0,
     )
     state.publish(made)
@@ -83,12 +83,12 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
         open_flags=open_flags,
         totals=state.events.read(),
         losses=losses.totals,
-        spread_requeues=state.latest(RequeueStarts).count(now),
+        recent_requeues=state.latest(RequeueStarts).count(now),
         runs_by_locator=Counter(
             located_by.get(each.key) or "unknown" if each.key.is_located else "none" for each in watched
         ),
         unknown_directories=sum(each.is_unknown for each in watched),
-        unread_owners=per_user_cap.count_unread_owners(watched),
+        unreadable_directory_users=per_user_cap.count_unreadable_directory_users(watched),
         scan_delay=now - min((each.due_at for each in watched if each.due_at < now), default=now),
         fleet=fleet_totals.sum_up(in_queue, now),
     )

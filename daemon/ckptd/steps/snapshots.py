@@ -61,7 +61,7 @@ class ActionCounts:
     """The actions on jobs since the start, by kind and result; and those deferred now, by reason."""
 
     done: Mapping[tuple[ActionKind, str], int] = field(default_factory=dict)
-    put_off: Mapping[tuple[ActionKind, DeferReason], int] = field(default_factory=dict)
+    deferred: Mapping[tuple[ActionKind, DeferReason], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

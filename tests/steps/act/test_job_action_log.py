@@ -23,8 +23,8 @@ def test_acts_are_counted_by_how_they_went():
 
 def test_that_acts_are_put_off_is_told_once_until_they_are_no_longer():
     told = JobActionLog()
-    waiting = ActResults(put_off=(act(ActionKind.HOLD), act(ActionKind.HOLD)))
-    silent = ActResults(put_off=(act(ActionKind.HOLD),), waits_for=DeferReason.SLURM)
+    waiting = ActResults(deferred=(act(ActionKind.HOLD), act(ActionKind.HOLD)))
+    silent = ActResults(deferred=(act(ActionKind.HOLD),), waits_for=DeferReason.SLURM)
     said = [line for step in (ActResults(), waiting, waiting, ActResults(), silent) for line in told.note(step)]
     assert {line.level for line in said} == {logging.WARNING}
     assert [line.text for line in said] == [
@@ -32,5 +32,5 @@ def test_that_acts_are_put_off_is_told_once_until_they_are_no_longer():
         "hold-job no longer deferred",
         "hold-job deferred: 1 job of 'a\\nb': Slurm does not answer",
     ]
-    assert {key: count for key, count in told.put_off.items() if count} == {(ActionKind.HOLD, DeferReason.SLURM): 1}
-    assert len(told.put_off) == len(ActionKind) * len(DeferReason)
+    assert {key: count for key, count in told.deferred.items() if count} == {(ActionKind.HOLD, DeferReason.SLURM): 1}
+    assert len(told.deferred) == len(ActionKind) * len(DeferReason)

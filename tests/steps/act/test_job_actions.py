@@ -78,7 +78,7 @@ def test_no_more_acts_an_hour_than_the_site_allows(parts, run_on_record):
         again = looping_since(number)
         acted = acting.act(parts, {RUN: again}, {}, {}, at(5 + number))
     assert len(parts.agent.asked) == 2
-    assert [act.kind for act in acted.put_off] == [ActionKind.HOLD]
+    assert [act.kind for act in acted.deferred] == [ActionKind.HOLD]
     acting.act(parts, {RUN: looping_since(9)}, {}, {}, at(70))
     assert len(parts.agent.asked) == 3
     assert parts.store.audit.count_by_owner("c1", "actions", at(0)) == {("hold-job", 1000): 3}
@@ -87,10 +87,10 @@ def test_no_more_acts_an_hour_than_the_site_allows(parts, run_on_record):
 def test_while_slurm_is_silent_nothing_is_done_and_what_is_due_waits(parts, run_on_record):
     for minute in (5, 6):
         acted = acting.wait_for_slurm(parts, {RUN: LOOPING}, {}, at(minute))
-        assert ([act.kind for act in acted.put_off], acted.waits_for) == ([ActionKind.HOLD], DeferReason.SLURM)
+        assert ([act.kind for act in acted.deferred], acted.waits_for) == ([ActionKind.HOLD], DeferReason.SLURM)
     assert (parts.agent.asked, parts.store.audit.list_newest("c1")) == ([], ())
     acting.act(parts, {RUN: LOOPING}, {}, {}, at(7))
-    assert acting.wait_for_slurm(parts, {RUN: LOOPING}, {}, at(8)).put_off == ()
+    assert acting.wait_for_slurm(parts, {RUN: LOOPING}, {}, at(8)).deferred == ()
 
 
 def test_whoever_keeps_one_act_waiting_has_the_others_wait_for_the_next_time(parts, run_on_record, monkeypatch):

@@ -39,7 +39,7 @@ def test_nothing_is_moved_while_slurms_clock_is_another_and_that_is_told(shop, a
     controller.ahead = timedelta(days=ahead)
     assert shop.act() == step.PruneResult()
     assert shop.names() == EPOCHS
-    assert shop.memory.pruned.is_clock_doubted
+    assert shop.memory.pruned.is_clock_unreliable
     assert paused(shop) == [f"this host's clock is {words} of Slurm's controller"]
     shop.wait(5)
     shop.act()
@@ -47,7 +47,7 @@ def test_nothing_is_moved_while_slurms_clock_is_another_and_that_is_told(shop, a
     controller.ahead = timedelta(0)
     shop.wait(5)
     assert shop.act().moved_count == 4
-    assert not shop.memory.pruned.is_clock_doubted
+    assert not shop.memory.pruned.is_clock_unreliable
     assert paused(shop) == []
 
 

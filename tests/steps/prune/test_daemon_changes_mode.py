@@ -33,10 +33,12 @@ def test_a_mode_that_is_changed_holds_from_the_next_step_on():
             assert (shop.audit(), shop.trashed()) == ([], [])
 
             change("enforce")
-            wait_for("moves", lambda: metrics.read("ckptd_prune_acts_total", action="prune", result="moved") >= 3)
-            assert metrics.read("ckptd_prune_act_bytes_total", action="prune") > 0
+            wait_for("moves", lambda: metrics.read("ckptd_prune_operations_total", action="prune", result="moved") >= 3)
+            assert metrics.read("ckptd_prune_operation_bytes_total", action="prune") > 0
             wait_for("the trash", lambda: metrics.read("ckptd_trash_bytes") > 0)
-            wait_for("the first hold to end", lambda: metrics.read("ckptd_prune_act_bytes_total", action="empty") > 0)
+            wait_for(
+                "the first hold to end", lambda: metrics.read("ckptd_prune_operation_bytes_total", action="empty") > 0
+            )
 
             change("off")
             metrics.wait_for_steps()  # the one that was under way has ended

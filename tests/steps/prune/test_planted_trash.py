@@ -89,7 +89,7 @@ def test_numbers_times_and_names_that_no_one_can_count_with_are_left_out(shop):
     shop.wait(5)
     shop.act()
     assert shop.memory.pruned.held == expected
-    assert shop.memory.pruned.doubtful_run_count == 0
+    assert shop.memory.pruned.unconfirmed_run_count == 0
     assert shop.audit(audit_entries.RECOVER) == []
 
 
@@ -174,7 +174,7 @@ def test_what_was_never_there_is_deleted_with_one_row_for_each_step_and_no_word_
     count = 150
     for number in range(count):
         plant(shop, f"hollow-{number:03d}".encode())
-    deletions = shop.memory.pruned.acts[PruneAction("empty", "deleted", "")]
+    deletions = shop.memory.pruned.operations[PruneAction("empty", "deleted", "")]
     elapsed = shop.memory.clock.stepped_on
     shop.memory.trash.read(PruneParts(shop.store, shop.agent, shop.site, CLUSTER), [shop.run])
     shop.site = make_site(shop.root, hold=timedelta(days=1000))
@@ -193,7 +193,7 @@ def test_what_was_never_there_is_deleted_with_one_row_for_each_step_and_no_word_
     assert len(told) >= 2
     assert sum(int(each[1]) for each in told) == count
     assert not any("planted" in entry.target for entry in shop.audit())
-    assert shop.memory.pruned.acts[PruneAction("empty", "deleted", "")] == deletions
+    assert shop.memory.pruned.operations[PruneAction("empty", "deleted", "")] == deletions
 
 
 def test_what_is_planted_is_emptied_as_its_owners_and_takes_nothing_along(shop):

@@ -26,7 +26,7 @@ def test_what_was_moved_is_counted_once_and_lies_in_the_trash(shop):
         shop.wait(5)
         shop.act()
     found = shop.memory.pruned
-    assert (found.acts[MOVED], found.act_bytes["prune"]) == (4, expected)
+    assert (found.operations[MOVED], found.operation_bytes["prune"]) == (4, expected)
     assert (found.held.count, found.held.size_bytes, found.held.oldest_at) == (4, expected, moved_at)
     assert found.going == {"plan": RemovableTotals(), "enforce": RemovableTotals()}
     assert found.stepped_at == shop.now
@@ -55,7 +55,7 @@ def test_what_was_deleted_is_counted_as_freed_and_no_longer_held(shop):
     shop.wait(11 * 60)
     shop.act()
     found = shop.memory.pruned
-    assert (found.acts[PruneAction("empty", "deleted", "")], found.act_bytes["empty"]) == (4, freed)
+    assert (found.operations[PruneAction("empty", "deleted", "")], found.operation_bytes["empty"]) == (4, freed)
     assert (found.held.count, found.held.oldest_at) == (0, None)
 
 
@@ -74,8 +74,8 @@ def test_refusals_and_failures_are_counted_by_reason_and_only_failures_brake(sho
         shop.act()
         shop.wait(5)
     found = shop.memory.pruned
-    assert found.acts[PruneAction("prune", "refused", "linked")] == 1
-    assert (found.braked_user_count, found.is_braked) == (0, False)
+    assert found.operations[PruneAction("prune", "refused", "linked")] == 1
+    assert (found.paused_user_count, found.is_breaker_open) == (0, False)
     assert found.going["enforce"].count == 1
     (shop.root / "second-name").unlink()
     shop.wait(6 * 60)
@@ -84,12 +84,12 @@ def test_refusals_and_failures_are_counted_by_reason_and_only_failures_brake(sho
         shop.act()
         shop.wait(5)
     found = shop.memory.pruned
-    assert found.acts[PruneAction("prune", "failed", "permission")] == 3
-    assert (found.braked_user_count, found.is_braked) == (1, False)
+    assert found.operations[PruneAction("prune", "failed", "permission")] == 3
+    assert (found.paused_user_count, found.is_breaker_open) == (1, False)
     assert found.going["enforce"].count == 1
     shop.wait(7 * 60)
     shop.act()
-    assert shop.memory.pruned.braked_user_count == 0
+    assert shop.memory.pruned.paused_user_count == 0
 
 
 def test_what_a_person_brings_back_is_counted_and_no_longer_held(shop):
@@ -107,8 +107,8 @@ def test_what_a_person_brings_back_is_counted_and_no_longer_held(shop):
     shop.wait(4)
     shop.act()
     found = shop.memory.pruned
-    assert (found.acts[PruneAction("restore", "restored", "")], found.held.count) == (1, 3)
-    assert found.act_bytes["restore"] == size(shop, 1)
+    assert (found.operations[PruneAction("restore", "restored", "")], found.held.count) == (1, 3)
+    assert found.operation_bytes["restore"] == size(shop, 1)
 
 
 def test_what_its_owner_takes_out_of_the_trash_is_seen_within_a_few_steps(shop):
@@ -127,11 +127,11 @@ def test_a_clock_that_jumped_is_told(shop):
     elapsed = shop.memory.clock.stepped_on
     shop.wait(24 * 60)
     assert shop.act(elapsed + timedelta(minutes=5)) == step.PruneResult()
-    assert shop.memory.pruned.is_clock_doubted
+    assert shop.memory.pruned.is_clock_unreliable
     assert shop.memory.pruned.held.count == 4
     shop.wait(120)
     shop.act(elapsed + timedelta(minutes=125))
-    assert not shop.memory.pruned.is_clock_doubted
+    assert not shop.memory.pruned.is_clock_unreliable
 
 
 def test_acts_of_an_earlier_daemon_are_not_counted_again(shop):
@@ -139,5 +139,5 @@ def test_acts_of_an_earlier_daemon_are_not_counted_again(shop):
     shop.memory = step.PruneSlice()
     shop.wait(5)
     shop.act()
-    assert shop.memory.pruned.acts[MOVED] == 0
+    assert shop.memory.pruned.operations[MOVED] == 0
     assert shop.memory.pruned.held.count == 4

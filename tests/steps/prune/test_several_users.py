@@ -136,8 +136,8 @@ def test_failures_that_users_cause_stop_these_users_and_nobody_else(shop):
         assert [outcome.partition(":")[0] for outcome in user.outcomes()] == ["failed", "failed"]
         assert "circuit breaker" in explain(shop, user)
     pruned = shop.memory.pruned
-    assert (pruned.braked_user_count, pruned.is_braked) == (3, False)
-    assert pruned.acts[PruneAction("prune", "failed", "permission")] == 6
+    assert (pruned.paused_user_count, pruned.is_breaker_open) == (3, False)
+    assert pruned.operations[PruneAction("prune", "failed", "permission")] == 6
     dan.save_more(7)
     shop.wait(65)
     assert shop.act().moved_count == 1
@@ -183,7 +183,7 @@ def test_three_users_with_hard_links_stop_nobody(shop):
         user.link(1)
     shop.act()
     assert left(shop) == {"ann": 3, "bob": 3, "cid": 3, "dan": 2}
-    assert not shop.memory.pruned.is_braked
+    assert not shop.memory.pruned.is_breaker_open
     dan.save_more(7)
     shop.wait(65)
     assert shop.act().moved_count == 1

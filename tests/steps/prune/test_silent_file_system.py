@@ -86,7 +86,7 @@ def test_a_move_that_falls_silent_at_any_call_is_finished_or_undone_and_nothing_
             if silent.is_over:
                 break
             assert (done.moved_count, done.failed_count) == (0, 1)
-            assert shop.memory.pruned.doubtful_run_count == 1
+            assert shop.memory.pruned.unconfirmed_run_count == 1
             check(shop, written)
             shop.wait(3)
             assert shop.act().moved_count == 0  # it is not tried again at once
@@ -95,7 +95,7 @@ def test_a_move_that_falls_silent_at_any_call_is_finished_or_undone_and_nothing_
             shop.act()
             shop.wait(5)
             shop.act()
-            assert shop.memory.pruned.doubtful_run_count == 0
+            assert shop.memory.pruned.unconfirmed_run_count == 0
             check(shop, written)
             assert shop.names() == [f"epoch_{at + 2}.npz"]
             assert [entry for entry in shop.audit() if entry.finished_at is None] == []
@@ -141,10 +141,10 @@ def test_while_a_trash_does_not_answer_its_run_is_left_alone_and_asked_again_aft
         for _ in range(3):
             assert shop.act().deleted_count == 0
             shop.wait(3)
-        assert (deaf.asked, shop.memory.pruned.doubtful_run_count) == (1, 1)
+        assert (deaf.asked, shop.memory.pruned.unconfirmed_run_count) == (1, 1)
         assert shop.memory.pruned.held.count == 4  # what it held when it was last heard of
         deaf.is_deaf = False
         shop.wait(10)
         assert shop.act().deleted_count == 4
-        assert shop.memory.pruned.doubtful_run_count == 0
+        assert shop.memory.pruned.unconfirmed_run_count == 0
         assert [entry for entry in shop.audit() if entry.finished_at is None] == []

@@ -102,8 +102,8 @@ def test_on_a_full_disk_nothing_is_lost_the_trash_is_still_emptied_and_then_thin
             assert (done.moved_count, done.failed_count) == (0, 1)
             assert shop.names() == EPOCHS[2:]
         pruned = shop.memory.pruned
-        assert pruned.acts[PruneAction("prune", "failed", "full")] == 4
-        assert pruned.braked_user_count == 0
+        assert pruned.operations[PruneAction("prune", "failed", "full")] == 4
+        assert pruned.paused_user_count == 0
         assert len(shop.trashed()) == 2  # no entry is left half made
         shop.wait(60)
         done = shop.act()
@@ -122,8 +122,8 @@ def test_on_a_read_only_disk_nothing_is_lost_and_the_brake_holds():
             shop.wait(5)
         assert shop.names() == EPOCHS
         pruned = shop.memory.pruned
-        assert pruned.acts[PruneAction("prune", "failed", "read-only")] == 3
-        assert pruned.braked_user_count == 1
+        assert pruned.operations[PruneAction("prune", "failed", "read-only")] == 3
+        assert pruned.paused_user_count == 1
         remount(home, 0)
         shop.wait(7 * 60)
         assert shop.act().moved_count == 4

@@ -176,7 +176,7 @@ def test_a_name_that_the_new_job_has_taken_is_the_jobs_and_the_old_file_stays_in
     assert (shop.directory / "epoch_1.npz").read_bytes() == b"the job's own"
     assert len(shop.trashed()) == 1
     assert shop.names() == EPOCHS
-    assert shop.memory.pruned.doubtful_run_count == 1
+    assert shop.memory.pruned.unconfirmed_run_count == 1
     wait_and_act(shop, 15)
-    assert shop.memory.pruned.doubtful_run_count == 0
+    assert shop.memory.pruned.unconfirmed_run_count == 0
     assert [entry for entry in shop.audit() if entry.outcome is None] == []

@@ -166,7 +166,7 @@ def test_what_is_refused_for_what_its_owner_did_with_it_holds_up_nothing_else_an
     for _ in range(4):
         shop.wait(5)
         assert shop.act() == step.PruneResult()
-    assert shop.memory.pruned.braked_user_count == 0
+    assert shop.memory.pruned.paused_user_count == 0
     assert [entry.outcome.partition(":")[0] for entry in shop.audit(audit_entries.PRUNE)] == ["refused", *["moved"] * 3]
     os.unlink(shop.root / "second-name")
     shop.wait(6 * 60)
@@ -344,7 +344,7 @@ def test_two_minutes_later_the_first_run_in_doubt_is_not_asked_again_but_others_
 
     monkeypatch.setattr(trash_client, "recover", hang)
     assert shop.act() == step.PruneResult()
-    assert shop.memory.pruned.doubtful_run_count == 1
+    assert shop.memory.pruned.unconfirmed_run_count == 1
     shop.wait(2)
     shop.act()
     assert len(asked) == 1
@@ -356,4 +356,4 @@ def test_two_minutes_later_the_first_run_in_doubt_is_not_asked_again_but_others_
     assert shop.act() == step.PruneResult()  # the second pause is twice as long
     shop.wait(10)
     assert shop.act().moved_count == 4
-    assert shop.memory.pruned.doubtful_run_count == 0
+    assert shop.memory.pruned.unconfirmed_run_count == 0

@@ -42,7 +42,7 @@ class FleetTotals:
     shares_by_partition: Mapping[str, ResourceShare] = field(default_factory=dict)
     age_seconds: Distribution = field(default_factory=lambda: Distribution.empty(AGE_BOUNDS))
     left_seconds: Distribution = field(default_factory=lambda: Distribution.empty(LEFT_BOUNDS))
-    unlimited_jobs: int = 0
+    jobs_without_limit: int = 0
     checkpoints_by_format: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (format, state)
     bytes_by_format: Mapping[str, int] = field(default_factory=dict)
     space_by_filesystem: Mapping[str, FreeSpace] = field(default_factory=dict)
@@ -85,7 +85,7 @@ def sum_up(histories: Iterable[RunRecord], now: datetime) -> FleetTotals:
         shares_by_partition=shares,
         age_seconds=Distribution.empty(AGE_BOUNDS).plus(ages),
         left_seconds=Distribution.empty(LEFT_BOUNDS).plus(left),
-        unlimited_jobs=unlimited,
+        jobs_without_limit=unlimited,
         checkpoints_by_format=checkpoints,
         bytes_by_format=sizes,
         space_by_filesystem=space,

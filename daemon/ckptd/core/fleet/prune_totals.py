@@ -79,13 +79,13 @@ class TrashTotals:
 class PruneTotals:
     """The state of pruning after its last step. Expected counters exist from the start, so that increases show."""
 
-    acts: Mapping[PruneAction, int] = field(default_factory=lambda: dict.fromkeys(_EXPECTED, 0))
-    act_bytes: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(DONE, 0))
+    operations: Mapping[PruneAction, int] = field(default_factory=lambda: dict.fromkeys(_EXPECTED, 0))
+    operation_bytes: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(DONE, 0))
     held: TrashTotals = field(default_factory=TrashTotals)
     going: Mapping[str, RemovableTotals] = field(default_factory=dict)  # by the mode of the policy
-    is_braked: bool = False  # by errors of several users
-    braked_user_count: int = 0
-    is_clock_doubted: bool = False
-    doubtful_run_count: int = 0  # of which an act's end is not known
+    is_breaker_open: bool = False  # by errors of several users
+    paused_user_count: int = 0
+    is_clock_unreliable: bool = False
+    unconfirmed_run_count: int = 0  # of which an act's end is not known
     stepped_at: datetime | None = None
     step_duration: timedelta = timedelta(0)

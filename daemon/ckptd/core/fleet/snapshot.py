@@ -25,8 +25,8 @@ class Report:
     jobs_by_state: Mapping[str, int] = field(default_factory=dict)
     runs_by_locator: Mapping[str, int] = field(default_factory=dict)
     unknown_directories: int = 0
-    unread_owners: int = 0  # users of whom a directory could not be read
-    spread_requeues: int = 0  # that began within the last half hour, of each user some at most
+    unreadable_directory_users: int = 0  # users of whom a directory could not be read
+    recent_requeues: int = 0  # that began within the last half hour, of each user some at most
     unwatched_directories: int = 0
     scan_delay: timedelta = timedelta(0)  # how long ago the look that is most overdue was due
     open_flags: tuple[Flag, ...] = ()
@@ -36,9 +36,9 @@ class Report:
     outbox: Outbox = field(default_factory=Outbox)
     pruned: PruneTotals = field(default_factory=PruneTotals)
     # on jobs since the start, by how they went
-    acts: Mapping[tuple[ActionKind, str], int] = field(default_factory=dict)
+    job_actions: Mapping[tuple[ActionKind, str], int] = field(default_factory=dict)
     # now, by what they wait for
-    acts_put_off: Mapping[tuple[ActionKind, DeferReason], int] = field(default_factory=dict)
+    deferred_job_actions: Mapping[tuple[ActionKind, DeferReason], int] = field(default_factory=dict)
     messages_by_result: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (channel, result)
 
     @property

@@ -110,8 +110,8 @@ class _SiteWord(TypedDict):
 class ActionChoice(NamedTuple):
     """The actions to take now, and those deferred by the limit per hour."""
 
-    acts: tuple[JobAction, ...]
-    put_off: tuple[JobAction, ...]
+    actions: tuple[JobAction, ...]
+    deferred: tuple[JobAction, ...]
 
 
 def declared_signal(history: RunRecord, job: Job) -> str | None:
@@ -166,17 +166,17 @@ def plan(
     """
     if not permits.allows_any:
         return ()
-    acts: list[JobAction] = []
+    actions: list[JobAction] = []
     for history in histories:
         for job in history.jobs:
             attempt = facts.attempt_of(history, job)
-            acts += _plan_signal(history, job, attempt, permits, now)
-            acts += _plan_hold(history, job, loop_rule(history), permits, now)
-            acts += _plan_summary(history, job, permits, now)
+            actions += _plan_signal(history, job, attempt, permits, now)
+            actions += _plan_hold(history, job, loop_rule(history), permits, now)
+            actions += _plan_summary(history, job, permits, now)
         if history.key in finished:
-            acts += _plan_resubmit(history, finished[history.key], permits)
+            actions += _plan_resubmit(history, finished[history.key], permits)
     order = list(ActionKind)
-    return tuple(sorted(acts, key=lambda act: order.index(act.kind)))
+    return tuple(sorted(actions, key=lambda act: order.index(act.kind)))
 
 
 def find_standing(
@@ -192,7 +192,7 @@ def find_standing(
 
 
 def choose(
-    acts: Iterable[JobAction], done: Collection[str], recent: Mapping[tuple[str, int], int], permits: ActionPermits
+    actions: Iterable[JobAction], done: Collection[str], recent: Mapping[tuple[str, int], int], permits: ActionPermits
 ) -> ActionChoice:
     """Return the actions to take now, without recorded and duplicate ones, within the site's limits.
 
@@ -202,22 +202,22 @@ def choose(
     """
     counts = Counter(dict(recent))
     chosen: list[JobAction] = []
-    put_off: list[JobAction] = []
-    for act in _take_turns({act.name: act for act in acts if act.name not in done}.values()):
+    deferred: list[JobAction] = []
+    for act in _take_turns({act.name: act for act in actions if act.name not in done}.values()):
         if not has_room(act.kind.value, act.run.uid, counts, permits.max_per_hour):
-            put_off.append(act)
+            deferred.append(act)
         elif len(chosen) < permits.max_per_cycle:
             chosen.append(act)
             counts[act.kind.value, act.run.uid] += 1
-    return ActionChoice(tuple(chosen), tuple(put_off))
+    return ActionChoice(tuple(chosen), tuple(deferred))
 
 
-def _take_turns(acts: Iterable[JobAction]) -> list[JobAction]:
+def _take_turns(actions: Iterable[JobAction]) -> list[JobAction]:
     """Return the actions by kind, and within a kind each owner's first one before any owner's second."""
     turns: Counter[tuple[ActionKind, int]] = Counter()
     order = list(ActionKind)
     placed = []
-    for act in acts:
+    for act in actions:
         placed.append((order.index(act.kind), turns[act.kind, act.run.uid], act))
         turns[act.kind, act.run.uid] += 1
     return [act for _, _, act in sorted(placed, key=lambda each: each[:2])]

@@ -20,8 +20,8 @@ _CAUSES = frozenset(cause.value for cause in FailureCause)
 class AuditCounts:
     """The operations that ended since the audit table was first read."""
 
-    acts: Counter[PruneAction] = field(default_factory=lambda: Counter(PruneTotals().acts))
-    act_bytes: Counter[str] = field(default_factory=lambda: Counter(PruneTotals().act_bytes))
+    operations: Counter[PruneAction] = field(default_factory=lambda: Counter(PruneTotals().operations))
+    operation_bytes: Counter[str] = field(default_factory=lambda: Counter(PruneTotals().operation_bytes))
     _since: datetime | None = None
     _seen: set[int] = field(default_factory=set)
     _looked_at: datetime | None = None
@@ -46,10 +46,12 @@ class AuditCounts:
         result = (entry.outcome or "").partition(":")[0]
         is_done = DONE[entry.action] == result
         cause = "" if is_done else str(entry.details.get("cause"))
-        self.acts[PruneAction(entry.action, result, cause if is_done or cause in _CAUSES else FailureCause.OTHER)] += 1
+        self.operations[
+            PruneAction(entry.action, result, cause if is_done or cause in _CAUSES else FailureCause.OTHER)
+        ] += 1
         size_bytes = entry.details.get("size_bytes")
         if is_done and isinstance(size_bytes, int):
-            self.act_bytes[entry.action] += size_bytes
+            self.operation_bytes[entry.action] += size_bytes
 
 
 def _is_ended_act(entry: AuditEntry, since: datetime) -> bool:

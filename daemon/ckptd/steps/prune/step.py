@@ -111,7 +111,7 @@ def act(  # noqa: PLR0913 - what the schedule gives every step of it
     doubt = memory.clock.find_doubt(parts.read_clock, site.guards, now, elapsed)
     pause_record.record(parts.store, parts.cluster, doubt, now)
     if doubt:
-        _sum_up(hands, memory, {}, now, is_clock_doubted=True)
+        _sum_up(hands, memory, {}, now, is_clock_unreliable=True)
         return PruneResult()
     may_delete = memory.clock.may_delete(elapsed) and not should_stop()
     emptied = empty_due(hands, memory.trash, memory.settled.runs, now) if may_delete else TrashExpiryResult()
@@ -201,19 +201,19 @@ def _sum_up(
     going: Mapping[str, RemovableTotals],
     now: datetime,
     *,
-    is_clock_doubted: bool = False,
+    is_clock_unreliable: bool = False,
 ) -> None:
     memory.tally.read(hands.store, hands.cluster, now)
     found = planning.check_brake(hands.store, hands.cluster, hands.site, now)
     memory.pruned = PruneTotals(
-        acts=dict(memory.tally.acts),
-        act_bytes=dict(memory.tally.act_bytes),
+        operations=dict(memory.tally.operations),
+        operation_bytes=dict(memory.tally.operation_bytes),
         held=memory.trash.sum_up(hands.site.hold, now),
         going=going or memory.pruned.going,
-        is_braked=found.everyone is not None,
-        braked_user_count=len(found.users),
-        is_clock_doubted=is_clock_doubted,
-        doubtful_run_count=len(memory.settled.doubts),
+        is_breaker_open=found.everyone is not None,
+        paused_user_count=len(found.users),
+        is_clock_unreliable=is_clock_unreliable,
+        unconfirmed_run_count=len(memory.settled.doubts),
         stepped_at=now,
     )
 
