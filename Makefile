@@ -41,7 +41,7 @@ test-long: venv
 
 # GROMACS, LAMMPS and torch on a private Slurm, and whether what ckptd says of them is true: see tests/programs.
 test-programs: venv $(PROGRAMS)/.ready
-	deploy/demo/install demo programs
+	deploy/demo/install demo test programs
 	TORCH_PYTHON=$(abspath $(PROGRAMS)/bin/python) PYTHONPATH=$(CURDIR)/daemon:$(CURDIR)/deploy:$(CURDIR)/tests \
 		$(BIN)/python -m programs $(PROGRAMS_OPTIONS)
 
