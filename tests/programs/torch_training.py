@@ -1,6 +1,7 @@
 """torch: a small model and its optimizer, one file for each epoch. The program marks what it does."""
 
 import os
+import subprocess
 
 from programs.truth import NOTHING, Loaded, Save
 
@@ -11,8 +12,12 @@ UNIT = "epoch"
 
 
 def prepare(directory):
-    """Return the environment of its jobs: the Python that has torch."""
-    return {"TORCH_PYTHON": os.environ["TORCH_PYTHON"]}
+    """Return the environment of its jobs: the Python that has torch, which their users must be able to run."""
+    python = os.environ["TORCH_PYTHON"]
+    as_anyone = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    done = subprocess.run([*as_anyone, python, "-c", "import torch"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"users cannot run {python} with torch: {done.stderr[-500:]}"
+    return {"TORCH_PYTHON": python}
 
 
 def list_options(scenario):
