@@ -129,9 +129,8 @@ def _judge(runs, rows, shown, flags, metrics, save_seconds):
         judge.judge_show(shown[run.name])
         judge.judge_flags(flags)
         judgements += judge.judgements
-    attempts = [attempt for run in runs for attempt in run.attempts]
-    unsaved = [truth.measure_unsaved(attempt) for attempt in attempts]
-    redone = [seconds for run in runs for seconds in truth.measure_redone(run.attempts).values()]
+    unsaved = [truth.measure_unsaved(attempt) for run in runs for attempt in run.counted]
+    redone = [truth.measure_redone(run.attempts)[attempt.name] for run in runs for attempt in run.counted]
     for name, true in (("lost", unsaved), ("redone", redone)):
         slack = save_seconds + ROUNDING_SECONDS * sum(seconds > 0 for seconds in true)
         said = _sum(metrics, f"ckptd_{name}_seconds_total")

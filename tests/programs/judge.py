@@ -37,6 +37,7 @@ class Bounds:
 # a rule that may hold in a scenario without being demanded there, and why it is true
 ALLOWED = {
     ("at-risk", "chain"): "its time limit comes between two saves",
+    ("at-risk", "chain-over"): "its time limit comes between two saves",
     ("checkpoint-overdue", "killed"): "the program is dead and saves nothing more",
     ("interrupted-save", "killed"): "the save was interrupted",
 }
