@@ -137,7 +137,7 @@ STORAGE = Board(
         rows(
             "Operations in the audit table",
             "Operations of the last 7 days by outcome; without an outcome: interrupted or in progress.",
-            """SELECT audit.action AS "Act", coalesce(audit.outcome, 'not finished') AS "Outcome",
+            """SELECT audit.action AS "Action", coalesce(audit.outcome, 'not finished') AS "Outcome",
                    count(*) AS "Count", max(audit.begun_at) AS "Last" FROM audit
                    WHERE audit.cluster = ${cluster:sqlstring} AND audit.begun_at > now() - interval '7 days'
                    GROUP BY 1, 2 ORDER BY 4 DESC LIMIT 50""",

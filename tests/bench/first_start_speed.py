@@ -41,7 +41,12 @@ class Disk:
 
     def answer(self, batch, item):
         if batch.operation == "locate":
-            return {"directory": f"/data{item['work_dir']}", "located_by": "comment", "wishes": {}, "problems": []}
+            return {
+                "directory": f"/data{item['work_dir']}",
+                "located_by": "comment",
+                "user_settings": {},
+                "problems": [],
+            }
         place = PurePosixPath(item["directory"])
         found = [
             replace(make_checkpoint(f"step-{step}.pt", step - 30, step=step), path=place / f"step-{step}.pt")

@@ -91,7 +91,7 @@ def test_the_users_file_names_the_directory_and_its_wishes_come_along(ask, tmp_p
     (tmp_path / ".ckptd.toml").write_text('directory = "ck"\nepochs = 90\n')
     found = ask(("user-file", ".ckptd.toml"))
     assert (found["directory"], found["located_by"]) == (str(tmp_path / "ck"), "user-file")
-    assert found["wishes"]["epochs"] == 90
+    assert found["user_settings"]["epochs"] == 90
 
 
 HOSTILE_FILES = {
@@ -114,14 +114,14 @@ def test_a_bad_file_of_the_user_costs_only_itself(ask, tmp_path, content):
 
 def test_a_file_that_takes_long_to_read_is_not_read(ask, tmp_path):
     (tmp_path / ".ckptd.toml").write_text(f"a{'.a' * 10_000} = 1\n")
-    assert "larger than" in ask(("user-file", ".ckptd.toml"))["wishes"]["problem"]
+    assert "larger than" in ask(("user-file", ".ckptd.toml"))["user_settings"]["problem"]
 
 
 def test_a_working_directory_that_is_not_there_is_no_word_that_nothing_is_wished(ask, tmp_path):
-    assert ask(("user-file", ".ckptd.toml"))["wishes"] == {}
+    assert ask(("user-file", ".ckptd.toml"))["user_settings"] == {}
     tmp_path.rmdir()
     try:
-        assert "No such file" in ask(("user-file", ".ckptd.toml"))["wishes"]["problem"]
+        assert "No such file" in ask(("user-file", ".ckptd.toml"))["user_settings"]["problem"]
     finally:
         tmp_path.mkdir()
 
@@ -207,7 +207,7 @@ def test_the_file_of_wishes_counts_only_from_the_jobs_user_or_root(ask, tmp_path
     file.write_text('signal = "TERM"\nresubmit = true\nmax_resubmits = 9\n')
     os.chown(file, {"self": 4001, "root": 0, "another": 4002}[owner], -1)
     found = ask()
-    assert ("signal" in found["wishes"]) == is_read
+    assert ("signal" in found["user_settings"]) == is_read
     assert any("belongs to uid 4002" in problem for problem in found["problems"]) != is_read
 
 

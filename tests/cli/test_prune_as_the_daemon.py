@@ -41,7 +41,7 @@ def apply(shop, status=0):
     """Apply the plan as it is now; return the acts."""
     done = command(shop, "prune", "--apply", "--plan", plan(shop), "--json")
     assert done.exit_code == status, (done.output, done.exception)
-    return json.loads(done.stdout)["acts"]
+    return json.loads(done.stdout)["removals"]
 
 
 def refuse(shop):

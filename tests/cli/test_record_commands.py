@@ -244,7 +244,7 @@ def test_show_says_that_a_name_led_to_no_directory(state):
     job = replace(job, comment=f"ckpt='/data/{HOSTILE}'", admin_comment="ckpt=/data/other")
     store.jobs.record(queue.compare({}, QueueSnapshot(cluster="alpha", polled_at=now, jobs=(job,))))
     [view] = json.loads(run(config, "show", "8", "--json").stdout)["runs"]
-    assert view["doubts"] == [
+    assert view["setting_warnings"] == [
         f"{path}, named by its {where}, does not exist or is not a directory"
         for path, where in ((f"/data/{HOSTILE}", "comment"), ("/data/other", "admin comment"))
     ]
@@ -280,7 +280,7 @@ def test_status_tells_what_accounting_has_yet_to_tell(state):
     result = run(config, "status", "--json")
     assert result.exit_code == 0
     [cluster] = json.loads(result.stdout)["clusters"]
-    assert datetime.fromisoformat(cluster["unseen_since"]) == since
+    assert datetime.fromisoformat(cluster["backfill_since"]) == since
     assert "missing since 3 h" in run(config, "status").stdout
 
 
@@ -324,7 +324,7 @@ def test_status_counts_acts_on_jobs_and_says_which_have_to_wait(state):
         )  # fmt: skip
     assert "2 in the last hour, limit reached: hold-job" in run(config, "status").stdout
     [cluster] = json.loads(run(config, "status", "--json").stdout)["clusters"]
-    assert (cluster["acts_in_the_hour"], cluster["acts_at_their_limit"]) == (2, ["hold-job"])
+    assert (cluster["actions_last_hour"], cluster["actions_at_limit"]) == (2, ["hold-job"])
 
 
 def test_without_a_database_a_sentence_says_what_to_do(tmp_path):

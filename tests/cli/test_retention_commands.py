@@ -48,15 +48,16 @@ def test_a_policy_for_a_format_that_there_is_not_is_told_by_the_check(desk):
 
 def test_a_wish_that_is_not_granted_whole_is_told_with_its_run_and_in_its_plan(desk):
     shop = desk.shop
-    note_run(shop.store, shop.run, shop.now, wishes={"keep": {"last": 5000, "\x1b[31m": 1}})
+    note_run(shop.store, shop.run, shop.now, user_settings={"keep": {"last": 5000, "\x1b[31m": 1}})
     why = "last: this site allows at most 100, not 5000"
     shown = desk.command("show", shop.directory)
     assert f"User setting limited by the site: {why}" in shown
     assert "\x1b[31m" not in shown
     [run] = desk.json("show", shop.directory)["runs"]
-    assert f"User setting limited by the site: {why}" in run["doubts"]
+    assert f"User setting limited by the site: {why}" in run["setting_warnings"]
     [planned] = desk.json("plan")["runs"]
     assert why in planned["refused_wishes"]
+    assert planned["limited_settings"] == planned["refused_wishes"]
     assert f"user setting limited by the site: {why}" in desk.command("plan")
 
 
@@ -70,7 +71,7 @@ def test_a_plan_says_of_every_checkpoint_why_it_stays_or_goes_and_touches_nothin
         "wait": 0,
         "wait_bytes": 0,
     }
-    assert set(run) == {"run", "keep", "remove", "skipped", "refused_wishes"}
+    assert set(run) == {"run", "keep", "remove", "skipped", "refused_wishes", "limited_settings"}
     assert run["run"] == str(desk.shop.directory)
     assert run["skipped"] is None
     assert sorted(row["path"].rpartition("/")[2] for row in run["remove"]) == EPOCHS[:4]
@@ -86,13 +87,13 @@ def test_a_plan_says_of_every_checkpoint_why_it_stays_or_goes_and_touches_nothin
 def test_exactly_the_plan_is_carried_out_and_told(desk):
     plan_id = desk.json("plan")["plan"]
     found = desk.json("prune", "--apply", "--plan", plan_id)
-    assert [row["result"] for row in found["acts"]] == ["moved"] * 4
+    assert [row["result"] for row in found["removals"]] == ["moved"] * 4
     assert desk.shop.names() == EPOCHS[4:]
     (run,) = desk.json("show", 1)["runs"]
     pruned = {row["path"].rpartition("/")[2] for row in run["checkpoints"] if row["pruned_at"]}
     assert pruned == set(EPOCHS[:4])
-    assert [row["action"] for row in run["acts"]] == ["prune"] * 4
-    assert {row["outcome"] for row in run["acts"]} == {"moved"}
+    assert [row["action"] for row in run["actions"]] == ["prune"] * 4
+    assert {row["outcome"] for row in run["actions"]} == {"moved"}
     assert "moved" in desk.command("show", 1)
 
 

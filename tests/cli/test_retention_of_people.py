@@ -139,7 +139,7 @@ def test_owners_plan_pin_prune_list_and_restore_their_own(shop, owner):
     found = owner.json("plan", shop.directory)
     (run,) = found["runs"]
     assert [row["path"].rpartition("/")[2] for row in run["remove"]] == ["epoch_1.npz", "epoch_3.npz", "epoch_4.npz"]
-    acts = owner.json("prune", "--apply", "--plan", found["plan"], shop.directory)["acts"]
+    acts = owner.json("prune", "--apply", "--plan", found["plan"], shop.directory)["removals"]
     assert [row["result"] for row in acts] == ["moved"] * 3
     entries = owner.json("trash", "list")["trash"]
     assert owner.command("trash", "restore", entries[0]["id"]).returncode == 0

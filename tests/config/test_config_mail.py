@@ -95,5 +95,5 @@ def test_the_policy_is_as_configured_and_rooms_are_known_by_name_only(tmp_path):
     policy = build_notify.build_policy(found)
     assert (policy.mode, policy.user_rule) == (NoticeMode.ON, "{user}@example.org")
     (room,) = policy.rooms
-    assert (room.recipient, room.tells) == (("apprise", "ops"), {"user", "admin"})
+    assert (room.recipient, room.audience) == (("apprise", "ops"), {"user", "admin"})
     assert "token" not in repr(policy)

@@ -19,7 +19,7 @@ def run_of(number):
     return RunKey("c1", 1000, f"/scratch/alice/{number}")
 
 
-def flag(number=1, *, rule="at-risk", severity=Severity.WARNING, run=RUN, user="alice", tells=("user",), job_id=1):
+def flag(number=1, *, rule="at-risk", severity=Severity.WARNING, run=RUN, user="alice", audience=("user",), job_id=1):
     finding = Finding(
         rule=rule,
         severity=severity,
@@ -28,7 +28,7 @@ def flag(number=1, *, rule="at-risk", severity=Severity.WARNING, run=RUN, user="
         user=user,
         evidence={"time_left_seconds": 864000, "directory": run.directory},
         recorded_advice="Save sooner.",
-        tells=tells,
+        audience=audience,
     )
     return Flag(flag_id=number, finding=finding, opened_at=at(0))
 

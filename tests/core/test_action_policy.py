@@ -59,9 +59,9 @@ def test_no_signal_where_little_would_be_lost_or_the_directory_is_unknown():
 
 
 def test_the_users_file_declares_a_signal_too_and_the_comment_wins():
-    wished = replace(near_its_limit(comment=""), wishes=UserSettings(signal="SIGTERM"))
+    wished = replace(near_its_limit(comment=""), user_settings=UserSettings(signal="SIGTERM"))
     assert [act.word for act in plan([wished], {}, ALL, at(59.5))] == ["TERM"]
-    both = replace(near_its_limit(), wishes=UserSettings(signal="TERM"))
+    both = replace(near_its_limit(), user_settings=UserSettings(signal="TERM"))
     assert [act.word for act in plan([both], {}, ALL, at(59.5))] == ["B:USR1"]
 
 
@@ -72,7 +72,10 @@ def test_a_job_is_to_be_signalled_where_it_declares_a_signal_and_the_site_sends_
         job(3, partition="gpu1"),
     ]
     assert action_policy.list_signalled(history(jobs=jobs), ALL) == {1: timedelta(minutes=1)}
-    assert action_policy.list_signalled(history(jobs=jobs, wishes=UserSettings(signal="TERM")), ALL).keys() == {1, 3}
+    assert action_policy.list_signalled(history(jobs=jobs, user_settings=UserSettings(signal="TERM")), ALL).keys() == {
+        1,
+        3,
+    }
     slow = history(jobs=jobs, checkpoints=[saved(minute, step=minute, took=2) for minute in (10, 20, 30)])
     assert action_policy.list_signalled(slow, ALL) == {1: timedelta(minutes=4)}  # when it is sent
 
@@ -198,12 +201,12 @@ def test_what_the_site_wrote_into_the_admin_comment_stays():
 WISHES = UserSettings(is_resubmitted=True, max_resubmits=3)
 
 
-def timed_out(*, saves=((10, 1), (50, 5)), wishes=WISHES, finished=None, **changes):
+def timed_out(*, saves=((10, 1), (50, 5)), user_settings=WISHES, finished=None, **changes):
     ended = replace(attempt(0, 60, cause=EndCause.TIME_LIMIT), state=JobState.TIMEOUT, partition="gpu1")
     run = history(jobs=(), attempts=[ended], checkpoints=[saved(minute, step=step) for minute, step in saves])
-    facts = {"is_settled": True, "has_successor": False, "resubmit_count": 0, **(finished or {})}
+    facts = {"is_final": True, "has_successor": False, "resubmit_count": 0, **(finished or {})}
     own = job(partition="gpu1", state=JobState.TIMEOUT)
-    return replace(run, wishes=wishes, **changes), {RUN: TimedOutRun(job=own, attempt=ended, **facts)}
+    return replace(run, user_settings=user_settings, **changes), {RUN: TimedOutRun(job=own, attempt=ended, **facts)}
 
 
 def test_a_run_that_its_limit_ended_and_that_moved_on_is_submitted_again():
@@ -218,11 +221,11 @@ def test_a_run_that_its_limit_ended_and_that_moved_on_is_submitted_again():
         pytest.param({"saves": ()}, id="nothing saved"),
         pytest.param({"saves": ((-5, 9), (50, 5))}, id="below what there was"),
         pytest.param({"saves": ((70, 5),)}, id="saved by somebody else after its end"),
-        pytest.param({"wishes": UserSettings()}, id="not wished"),
-        pytest.param({"wishes": UserSettings(is_resubmitted=True)}, id="no maximum"),
+        pytest.param({"user_settings": UserSettings()}, id="not wished"),
+        pytest.param({"user_settings": UserSettings(is_resubmitted=True)}, id="no maximum"),
         pytest.param({"finished": {"resubmit_count": 3}}, id="as often as wished"),
         pytest.param({"finished": {"has_successor": True}}, id="another job waits"),
-        pytest.param({"finished": {"is_settled": False}}, id="not looked at since"),
+        pytest.param({"finished": {"is_final": False}}, id="not looked at since"),
         pytest.param({"finished": {"is_late": True}}, id="long over"),
         pytest.param({"jobs": (job(),)}, id="a job of it runs"),
     ],

@@ -29,7 +29,7 @@ def test_a_name_is_unmet_unless_it_or_one_of_greater_trust_led_to_the_directory(
         key=RUN if located_by else UNLOCATED,
         located_by=located_by,
         jobs=[job(**SAYS), job(2, **SAYS)],
-        wishes=UserSettings(directory="c"),
+        user_settings=UserSettings(directory="c"),
     )
     assert [each.path for each in list_unmet(given)] == unmet
 
@@ -41,7 +41,9 @@ def test_a_name_for_the_directory_that_was_found_another_way_is_met(name):
 
 
 def test_a_job_that_says_it_does_not_checkpoint_names_nothing():
-    given = history(key=UNLOCATED, located_by=None, jobs=[job(comment="ckpt=none")], wishes=UserSettings(directory="c"))
+    given = history(
+        key=UNLOCATED, located_by=None, jobs=[job(comment="ckpt=none")], user_settings=UserSettings(directory="c")
+    )
     assert list_unmet(given) == []
 
 

@@ -47,7 +47,7 @@ AT_RISK = {
         Severity.INFO,
     ),
     "it says that it saves on a signal, and nobody is known to send it": (
-        history(now=215, jobs=[limited(225)], checkpoints=HOURLY, wishes=UserSettings(saves_on_signal=True)),
+        history(now=215, jobs=[limited(225)], checkpoints=HOURLY, user_settings=UserSettings(saves_on_signal=True)),
         215,
         Severity.INFO,
     ),
@@ -56,7 +56,7 @@ AT_RISK = {
             now=200,
             jobs=[limited(235)],
             checkpoints=HOURLY,
-            wishes=UserSettings(saves_on_signal=True),
+            user_settings=UserSettings(saves_on_signal=True),
             signals={1: LimitSignal("B:USR1", 300)},
         ),
         200,
@@ -73,12 +73,12 @@ AT_RISK = {
         Severity.INFO,
     ),
     "its goal will be saved before": (
-        history(now=200, jobs=[limited(250)], checkpoints=HOURLY, wishes=UserSettings(goal_step=240)),
+        history(now=200, jobs=[limited(250)], checkpoints=HOURLY, user_settings=UserSettings(goal_step=240)),
         200,
         None,
     ),
     "its goal will not be saved before": (
-        history(now=200, jobs=[limited(235)], checkpoints=HOURLY, wishes=UserSettings(goal_step=240)),
+        history(now=200, jobs=[limited(235)], checkpoints=HOURLY, user_settings=UserSettings(goal_step=240)),
         200,
         Severity.INFO,
     ),
@@ -134,7 +134,7 @@ AT_RISK = {
         Severity.INFO,
     ),
     "it will not end by itself, as its goal is far": (
-        history(now=185, jobs=[limited(225)], checkpoints=HOURLY, wishes=UserSettings(goal_step=2400)),
+        history(now=185, jobs=[limited(225)], checkpoints=HOURLY, user_settings=UserSettings(goal_step=2400)),
         185,
         Severity.WARNING,
     ),
@@ -167,7 +167,7 @@ def by_ckptd(seconds):
 
 
 def by_slurm(seconds):
-    return {"signals": {1: LimitSignal("B:USR1", seconds)}, "wishes": SAYS}
+    return {"signals": {1: LimitSignal("B:USR1", seconds)}, "user_settings": SAYS}
 
 
 AT_THE_END = {

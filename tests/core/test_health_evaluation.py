@@ -9,7 +9,7 @@ from ckptd.core import health
 from ckptd.core.health.at_risk import AtRisk
 from ckptd.core.health.no_room import NoRoom
 from ckptd.core.model import JobState, UserSettings
-from ckptd.core.runs.user_settings import read_wishes
+from ckptd.core.runs.user_settings import parse_user_settings
 from core.histories import RUN, at, attempt, history, job, look, saved
 
 REQUEUED = (attempt(0, 60), attempt(62, restart_count=1))
@@ -68,13 +68,13 @@ def test_nothing_is_decided_of_a_suspended_job_nor_right_after(given):
 
 WITHOUT = {
     "the job says so": history(now=70, attempts=REQUEUED, jobs=[job(comment="x ckpt=none")]),
-    "its user says so": history(now=70, attempts=REQUEUED, wishes=UserSettings(is_saving=False)),
+    "its user says so": history(now=70, attempts=REQUEUED, user_settings=UserSettings(is_saving=False)),
 }
 
 
 @pytest.mark.parametrize("given", WITHOUT.values(), ids=WITHOUT)
 def test_jobs_that_do_not_checkpoint_by_design_are_not_judged(given):
-    assert evaluate(replace(given, jobs=(job(),), wishes=UserSettings()), 70).findings
+    assert evaluate(replace(given, jobs=(job(),), user_settings=UserSettings()), 70).findings
     assert evaluate(given, 70) == health.Evaluation(run=RUN)
 
 
@@ -115,12 +115,12 @@ def test_of_a_restart_that_has_lost_work_it_is_not_told_as_well_that_it_saved_no
 
 
 def test_a_user_who_mutes_a_rule_is_not_told_but_administrators_are():
-    wishes = UserSettings(muted=frozenset({"restarted-without-checkpoint", "no-room"}))
+    user_settings = UserSettings(muted=frozenset({"restarted-without-checkpoint", "no-room"}))
     scan = look(70, free_bytes=1)
-    given = history(now=70, attempts=REQUEUED, checkpoints=[saved(65, size=9)], scan=scan, wishes=wishes)
-    told = {finding.rule: finding.tells for finding in evaluate(given, 70).findings}
+    given = history(now=70, attempts=REQUEUED, checkpoints=[saved(65, size=9)], scan=scan, user_settings=user_settings)
+    told = {finding.rule: finding.audience for finding in evaluate(given, 70).findings}
     assert told == {"no-room": ("admin",)}
-    told = {finding.rule: finding.tells for finding in evaluate(replace(given, checkpoints=()), 70).findings}
+    told = {finding.rule: finding.audience for finding in evaluate(replace(given, checkpoints=()), 70).findings}
     assert told == {"restarted-without-checkpoint": ()}
 
 
@@ -158,9 +158,9 @@ WISHES = {
 }
 
 
-@pytest.mark.parametrize(("table", "wishes"), WISHES.values(), ids=WISHES)
-def test_what_a_user_wishes_is_read_as_far_as_it_makes_sense(table, wishes):
-    assert replace(read_wishes(table), misread=()) == wishes
+@pytest.mark.parametrize(("table", "user_settings"), WISHES.values(), ids=WISHES)
+def test_what_a_user_wishes_is_read_as_far_as_it_makes_sense(table, user_settings):
+    assert replace(parse_user_settings(table), misread=()) == user_settings
 
 
 def test_a_rhythm_that_cannot_be_measured_fails_the_rules_that_ask_for_it_and_no_other():

@@ -211,9 +211,9 @@ EXPECTED = {
     "another job of its name and place has": ({"has_saved_before": True}, True),
     "its script names a directory": ({"is_named_by_script": True}, True),
     "its comment names a directory": ({"jobs": [job(comment="ckpt=saves")]}, True),
-    "its user names a directory": ({"wishes": UserSettings(directory="saves")}, True),
-    "its user sets a goal": ({"wishes": UserSettings(goal_epoch=90)}, True),
-    "its user says that it saves on a signal": ({"wishes": UserSettings(saves_on_signal=True)}, True),
+    "its user names a directory": ({"user_settings": UserSettings(directory="saves")}, True),
+    "its user sets a goal": ({"user_settings": UserSettings(goal_epoch=90)}, True),
+    "its user says that it saves on a signal": ({"user_settings": UserSettings(saves_on_signal=True)}, True),
 }
 
 

@@ -108,7 +108,7 @@ LOOPS = {
 def test_attempts_that_get_nowhere_are_a_loop(attempts, checkpoints, minute, count):
     finding = only(RestartLoop(), history(now=minute, attempts=attempts, checkpoints=checkpoints), minute)
     assert (finding.evidence["attempts"] if finding else None) == count
-    assert finding is None or (finding.severity, finding.tells) == (Severity.CRITICAL, ("user", "admin"))
+    assert finding is None or (finding.severity, finding.audience) == (Severity.CRITICAL, ("user", "admin"))
 
 
 def preempted(start, end, *, seen, first=0):
@@ -175,7 +175,7 @@ def held(hold, **changes):
 def test_the_user_is_told_that_ckptd_has_held_the_job_and_how_to_let_it_go_on():
     own = Hold(3, frozenset({2}), is_own=True)
     finding = only(JobHeld(), held(own), 61)
-    assert (finding.severity, finding.job_id, finding.tells) == (Severity.WARNING, 1, ("user",))
+    assert (finding.severity, finding.job_id, finding.audience) == (Severity.WARNING, 1, ("user",))
     assert "scontrol release 1" in text_of(finding)
     loop = only(RestartLoop(attempts=2), held(own), 61)
     assert "ckptd held the job" in text_of(loop)
@@ -315,7 +315,9 @@ GOALS = {
 
 @pytest.mark.parametrize(("goal", "limit", "fits"), GOALS.values(), ids=GOALS)
 def test_a_goal_that_does_not_fit_says_how_many_epochs_do(goal, limit, fits):
-    given = history(now=245, jobs=[limited(limit)], checkpoints=HOURLY_EPOCHS, wishes=UserSettings(goal_epoch=goal))
+    given = history(
+        now=245, jobs=[limited(limit)], checkpoints=HOURLY_EPOCHS, user_settings=UserSettings(goal_epoch=goal)
+    )
     finding = only(WillNotFinish(), given, 245)
     assert (finding.evidence["fits"] if finding else None) == fits
     assert finding is None or f"JobId=1 TimeLimit=+{goal * 60 + 1 - limit}" in text_of(finding)

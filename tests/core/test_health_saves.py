@@ -169,7 +169,7 @@ def test_a_disk_with_less_room_than_two_checkpoints_is_told_to_user_and_administ
     finding = only(NoRoom(), given, 60)
     assert bool(finding) == holds
     if finding:
-        assert finding.tells == ("user", "admin")
+        assert finding.audience == ("user", "admin")
         assert finding.evidence["full_at"] == at(79.9).isoformat()
 
 
@@ -208,7 +208,7 @@ def test_a_full_disk_asks_to_keep_the_save_that_got_furthest_beside_the_newest()
 def test_an_unsafe_pickle_is_told_to_administrators_alone():
     given = history(now=20, checkpoints=[saved(10), saved(15, unsafe=("os.system",))])
     finding = only(UnsafePickle(), given, 20)
-    assert (finding.severity, finding.tells) == (Severity.CRITICAL, ("admin",))
+    assert (finding.severity, finding.audience) == (Severity.CRITICAL, ("admin",))
     assert finding.evidence["names"] == ["os.system"]
     assert only(UnsafePickle(), history(now=20, checkpoints=[saved(10)]), 20) is None
     assert isinstance(UnsafePickle().evaluate(history(checkpoints=[saved(10)], scan=BLIND), at(20)), Unknown)
@@ -217,7 +217,11 @@ def test_an_unsafe_pickle_is_told_to_administrators_alone():
 def test_a_file_of_another_user_is_told_unless_the_site_knows_them():
     given = history(now=20, checkpoints=[saved(10), saved(15, owner_uids=frozenset({1000, 77}))])
     finding = only(ForeignOwner(), given, 20)
-    assert (finding.severity, finding.tells, finding.evidence["owner_uids"]) == (Severity.WARNING, ("admin",), ["77"])
+    assert (finding.severity, finding.audience, finding.evidence["owner_uids"]) == (
+        Severity.WARNING,
+        ("admin",),
+        ["77"],
+    )
     assert only(ForeignOwner(service_uids=(77,)), given, 20) is None
 
 

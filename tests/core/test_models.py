@@ -14,7 +14,7 @@ def line(ended):
         cause=EndCause.REQUEUE,
         ended_at=ended.ended_at,
         loss=lost_work.measure_loss(ended, ()),
-        is_settled=True,
+        is_final=True,
     )
 
 

@@ -11,7 +11,7 @@ from core.notice_facts import ADMIN, ALICE, DAY, POLICY, array_of, facts_of, fla
 
 NAMED = Recipient("mail", "al@uni.example")
 NOT_YET = Recipient(UNADDRESSED, "1")
-ROOM = ChatRoom(recipient=Recipient("apprise", "ops"), tells=frozenset({"user"}))
+ROOM = ChatRoom(recipient=Recipient("apprise", "ops"), audience=frozenset({"user"}))
 
 
 def unanswered(*flags, **changes):
@@ -19,7 +19,7 @@ def unanswered(*flags, **changes):
 
 
 @pytest.mark.parametrize(
-    ("mode", "tells", "expected"),
+    ("mode", "audience", "expected"),
     [
         ("on", ("user",), {NOT_YET}),
         ("log", ("user",), {NOT_YET}),
@@ -29,9 +29,9 @@ def unanswered(*flags, **changes):
     ],
 )
 def test_while_slurm_has_not_said_whom_a_job_wants_mailed_its_user_s_notice_waits_and_no_other_does(
-    mode, tells, expected
+    mode, audience, expected
 ):
-    each = flag(tells=tells)
+    each = flag(audience=audience)
     found = notices.plan(opened(each), unanswered(each), replace(POLICY, mode=NoticeMode(mode)), at(0))
     assert {notice.recipient for notice in found} == expected
 

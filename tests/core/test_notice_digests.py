@@ -102,7 +102,7 @@ TELLS = {"at-risk": ("user",), "no-room": ("user", "admin")}
 def of_its_user(each):
     """A run has one user, and a rule tells the same people every time."""
     user = USERS[int(each.finding.run.directory[-1]) - 1]
-    return replace(each, finding=replace(each.finding, user=user, tells=TELLS[each.finding.rule]))
+    return replace(each, finding=replace(each.finding, user=user, audience=TELLS[each.finding.rule]))
 
 
 flag_strategy = st.builds(

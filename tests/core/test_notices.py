@@ -35,7 +35,7 @@ from core.notice_facts import (
 
 
 @pytest.mark.parametrize(
-    ("mode", "tells", "expected"),
+    ("mode", "audience", "expected"),
     [
         ("on", ("user",), {ALICE: None}),
         ("on", ("admin",), {ADMIN: None}),
@@ -46,8 +46,8 @@ from core.notice_facts import (
         ("off", ("user", "admin"), {}),
     ],
 )
-def test_the_mode_and_the_rule_say_who_is_told(mode, tells, expected):
-    found = plan(opened(flag(tells=tells)), policy=replace(POLICY, mode=NoticeMode(mode)))
+def test_the_mode_and_the_rule_say_who_is_told(mode, audience, expected):
+    found = plan(opened(flag(audience=audience)), policy=replace(POLICY, mode=NoticeMode(mode)))
     assert {notice.recipient: notice.meant_for for notice in found} == expected
 
 
@@ -109,7 +109,9 @@ def test_a_user_without_any_valid_address_is_told_through_the_administrators():
 def test_a_room_hears_of_what_it_asked_for_even_where_mail_is_off():
     room = ChatRoom(recipient=Recipient("apprise", "ops"))
     policy = NoticePolicy(rooms=(room,))
-    assert [each.recipient for each in plan(opened(flag(tells=("user", "admin"))), policy=policy)] == [room.recipient]
+    assert [each.recipient for each in plan(opened(flag(audience=("user", "admin"))), policy=policy)] == [
+        room.recipient
+    ]
     assert plan(opened(flag()), policy=policy) == ()
 
 

@@ -129,7 +129,7 @@ def test_a_goal_that_checkpoints_state_tells_how_many_more_jobs_it_needs():
     goal = projection.toward_goal(history(checkpoints=found), limited, at(251), at(200))
     assert (goal.unit, goal.goal, goal.reached, goal.fits) == ("step", 100, 20, 5)
     assert (goal.is_declared, goal.more_jobs) == (False, 3)  # 75 steps are left and 25 fit into 250 minutes
-    declared = history(checkpoints=found, wishes=UserSettings(goal_step=24))
+    declared = history(checkpoints=found, user_settings=UserSettings(goal_step=24))
     goal = projection.toward_goal(declared, limited, at(251), at(200))
     assert (goal.goal, goal.is_declared, goal.fits, goal.more_jobs, goal.done_at) == (24, True, 4, 0, at(240))
     short = replace(limited, time_limit=timedelta(minutes=10))
@@ -140,7 +140,7 @@ def test_a_goal_that_checkpoints_state_tells_how_many_more_jobs_it_needs():
 def test_a_goal_beyond_any_calendar_is_only_far_away(goal):
     found = [saved(10 * number, epoch=number) for number in range(1, 21)]
     for run in (
-        history(checkpoints=found, wishes=UserSettings(goal_epoch=goal)),
+        history(checkpoints=found, user_settings=UserSettings(goal_epoch=goal)),
         history(checkpoints=[replace(each, checkpoint=replace(each.checkpoint, goal_epoch=goal)) for each in found]),
     ):
         expected = projection.toward_goal(run, attempt(), at(251), at(200))
@@ -152,7 +152,7 @@ def test_a_save_dated_in_a_far_future_counts_from_now():
     late = datetime(9999, 12, 31, tzinfo=UTC)
     found[-1] = replace(found[-1], completed_at=late, checkpoint=replace(found[-1].checkpoint, modified_at=late))
     expected = projection.toward_goal(
-        history(checkpoints=found, wishes=UserSettings(goal_epoch=30)), attempt(), at(251), at(200)
+        history(checkpoints=found, user_settings=UserSettings(goal_epoch=30)), attempt(), at(251), at(200)
     )
     assert expected.done_at == at(300)
 
@@ -173,7 +173,7 @@ def test_a_goal_is_counted_from_the_newest_save_and_not_from_an_older_training()
 
 def test_epochs_that_still_fit_leave_time_for_the_save_and_the_margin():
     found = [saved(60 * number, epoch=number, took=10) for number in range(1, 5)]
-    run = history(checkpoints=found, wishes=UserSettings(goal_epoch=10))
+    run = history(checkpoints=found, user_settings=UserSettings(goal_epoch=10))
     for limit, fits in ((370, 1), (371, 2), (5000, 6)):  # 4 epochs at minute 240, 60 each, 10 for the save, 1 of margin
         assert projection.toward_goal(run, attempt(), at(limit), at(250)).fits == fits
     assert projection.toward_goal(run, attempt(), at(5000), at(250)).done_at == at(610)
@@ -239,29 +239,31 @@ def test_whether_a_signal_is_heeded_that_was_never_sent_yet_is_in_doubt():
 
 
 @pytest.mark.parametrize(
-    ("known", "wishes", "holds"),
+    ("known", "user_settings", "holds"),
     [
         pytest.param({}, UserSettings(saves_on_signal=True), False, id="its user says so, and nobody sends it"),
         pytest.param({"asked": ASKED}, UserSettings(saves_on_signal=True), True, id="its script asks for it, too"),
         pytest.param({"is_signalled": True}, UserSettings(), True, id="ckptd is to send it"),
     ],
 )
-def test_at_a_first_limit_a_signal_is_believed_that_somebody_sends(known, wishes, holds):
-    run = history(checkpoints=[saved(20, step=20), saved(40, step=40)], wishes=wishes)
+def test_at_a_first_limit_a_signal_is_believed_that_somebody_sends(known, user_settings, holds):
+    run = history(checkpoints=[saved(20, step=20), saved(40, step=40)], user_settings=user_settings)
     assert projection.saves_before_limit(run, tolerance=timedelta(minutes=5), **known) == holds
 
 
 def test_a_user_who_says_that_a_signal_is_heeded_has_mostly_seen_to_its_being_sent():
-    run = history(checkpoints=[saved(20, step=20)], wishes=UserSettings(saves_on_signal=True))
+    run = history(checkpoints=[saved(20, step=20)], user_settings=UserSettings(saves_on_signal=True))
     assert risk.not_saving_at_the_end(run, tolerance=timedelta(minutes=5)) == pytest.approx(0.2)
 
 
 def test_what_a_user_says_of_a_signal_is_believed_until_a_limit_came_and_no_save():
-    wishes = UserSettings(saves_on_signal=True)
+    user_settings = UserSettings(saves_on_signal=True)
     saves = [saved(20, step=20), saved(40, step=40)]
     answers = [
         projection.saves_before_limit(
-            history(attempts=[attempt(0, end, cause=LIMITED), attempt(90)], checkpoints=saves, wishes=wishes),
+            history(
+                attempts=[attempt(0, end, cause=LIMITED), attempt(90)], checkpoints=saves, user_settings=user_settings
+            ),
             tolerance=timedelta(minutes=5),
         )
         for end in (50, 60)

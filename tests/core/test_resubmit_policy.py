@@ -27,11 +27,11 @@ NEXT = replace(attempt(61, 70, job_id=2, cause=EndCause.FAILURE))
 def ended_run(*, saves=((10, 1), (50, 5)), **changes):
     recorded = [saved(minute, step=step) for minute, step in saves]
     run = history(now=61, jobs=(), attempts=[ENDED], checkpoints=recorded)
-    return change(run, **{"wishes": WISHES, **changes})
+    return change(run, **{"user_settings": WISHES, **changes})
 
 
 def finished(**changes):
-    facts = {"is_settled": True, "has_successor": False, "resubmit_count": 0}
+    facts = {"is_final": True, "has_successor": False, "resubmit_count": 0}
     return TimedOutRun(**{"job": JOB, "attempt": ENDED, **facts, **changes})
 
 
@@ -41,10 +41,10 @@ def stand(run=None, permits=PERMITS, **changes):
 
 STANDS = {
     "the site does not do it": ({"permits": ActionPermits(partitions={})}, "in partition gpu1"),
-    "no maximum": ({"run": ended_run(wishes=replace(WISHES, max_resubmits=0))}, "max_resubmits is missing"),
+    "no maximum": ({"run": ended_run(user_settings=replace(WISHES, max_resubmits=0))}, "max_resubmits is missing"),
     "as often as wished": ({"resubmit_count": 3}, "this run has reached the maximum that max_resubmits allows (3)"),
     "as often as the site allows": (
-        {"run": ended_run(wishes=replace(WISHES, max_resubmits=9)), "resubmit_count": 4},
+        {"run": ended_run(user_settings=replace(WISHES, max_resubmits=9)), "resubmit_count": 4},
         "this run has reached the maximum that the site allows (4)",
     ),
     "nothing saved": ({"run": ended_run(saves=())}, "saved no checkpoint beyond"),
@@ -53,7 +53,7 @@ STANDS = {
     "refused": ({"outcomes": {NAME: "failed: sbatch ended with 1: no"}}, "sbatch ended with 1: no"),
     "cut off": ({"outcomes": {NAME: "cut off: it is not known to have been done"}}, "cut off"),
     "another job waits": ({"has_successor": True}, "another job of yours"),
-    "never read": ({"is_settled": False, "is_late": True}, "could not be read completely"),
+    "never read": ({"is_final": False, "is_late": True}, "could not be read completely"),
     "put off for too long": ({"is_late": True}, "within an hour"),
     "it waited for in vain": ({"has_successor": True, "is_late": True}, "another job of yours"),
 }
@@ -71,8 +71,8 @@ def test_a_run_stands_still_for_a_reason(case, reason):
     "case",
     [
         pytest.param({}, id="it is to be submitted"),
-        pytest.param({"is_settled": False}, id="its last saves are not known yet"),
-        pytest.param({"run": ended_run(wishes=UserSettings())}, id="nobody asked for it"),
+        pytest.param({"is_final": False}, id="its last saves are not known yet"),
+        pytest.param({"run": ended_run(user_settings=UserSettings())}, id="nobody asked for it"),
         pytest.param({"run": ended_run(jobs=(job(2),))}, id="a job of it is there"),
         pytest.param({"run": ended_run(attempts=(ENDED, NEXT)), "resubmit_count": 3}, id="it went on and ended since"),
         pytest.param({"attempt": replace(ENDED, state=JobState.FAILED), "resubmit_count": 3}, id="it failed"),
@@ -95,14 +95,14 @@ UNKNOWN = Unknown(what="resubmission", reason="long ago")
 
 def test_its_user_hears_why_and_from_what_to_go_on():
     (found,) = judge(ended_run(standing=ResubmitRefusal(JOB, "sbatch said:\nno"))).findings
-    assert (found.severity, found.job_id, found.tells) == (Severity.WARNING, 1, ("user",))
+    assert (found.severity, found.job_id, found.audience) == (Severity.WARNING, 1, ("user",))
     assert "did not resubmit it: sbatch said:\\nno." in text_of(found)
     assert (found.evidence["newest_good_step"], found.evidence["newest_good"][-9:]) == (5, "step-5.pt")
 
 
 def test_while_another_job_may_go_on_with_it_that_is_no_warning():
     (found,) = judge(ended_run(standing=ResubmitRefusal(JOB, "x", is_waited_for=True))).findings
-    assert (found.severity, found.tells) == (Severity.INFO, ())
+    assert (found.severity, found.audience) == (Severity.INFO, ())
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from ckptd.core.retention import (
     Policy,
     PolicyMatch,
 )
-from ckptd.core.retention.parse_rules import parse_all_wishes
+from ckptd.core.retention.parse_rules import parse_all_retention_settings
 from core.retention_facts import NOW, policy_of, removed, run_of, running_job, saved, series
 
 FIRST = Policy(name="first", rules=(KeepLast(1),))
@@ -31,8 +31,8 @@ def run(*formats):
 ALL = Bounds(is_everything_allowed=True)
 
 
-def chosen(matches, job, found=None, wishes=None, bounds=None):
-    files = {"/w": wishes} if wishes else {}
+def chosen(matches, job, found=None, user_settings=None, bounds=None):
+    files = {"/w": user_settings} if user_settings else {}
     return retention.choose_policy(matches, bounds or Bounds(), found or run("torch"), job, files)
 
 
@@ -55,10 +55,12 @@ def test_a_run_whose_job_is_not_known_has_no_policy():
 
 
 def test_wishes_within_the_bounds_are_beside_the_sites_rules():
-    wishes = {"keep": {"last": 5, "every": {"epochs": 2}, "within": "3d", "best": {"metric": "loss", "mode": "min"}}}
-    found = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes=wishes)
+    user_settings = {
+        "keep": {"last": 5, "every": {"epochs": 2}, "within": "3d", "best": {"metric": "loss", "mode": "min"}}
+    }
+    found = chosen([PolicyMatch(policy=FIRST)], running_job(), user_settings=user_settings)
     assert found.policy.rules == FIRST.rules
-    assert set(found.policy.wishes) == {
+    assert set(found.policy.user_rules) == {
         KeepLast(5),
         KeepEvery(2, "epochs"),
         KeepWithin(timedelta(days=3)),
@@ -68,22 +70,22 @@ def test_wishes_within_the_bounds_are_beside_the_sites_rules():
 
 
 def test_wishes_beyond_the_bounds_go_as_far_as_they_do_and_that_is_told():
-    found = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes={"keep": {"last": 5000, "hourly": 3}})
-    assert found.policy.wishes == (KeepLast(100), KeepCalendar("hourly", 3))
+    found = chosen([PolicyMatch(policy=FIRST)], running_job(), user_settings={"keep": {"last": 5000, "hourly": 3}})
+    assert found.policy.user_rules == (KeepLast(100), KeepCalendar("hourly", 3))
     assert found.refused == ("last: this site allows at most 100, not 5000",)
 
 
 def test_everything_is_kept_only_where_the_site_allows_it():
-    wishes = {"keep": "everything"}
-    refused = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes=wishes)
-    assert refused.policy.wishes == (KeepLast(100),)
+    user_settings = {"keep": "everything"}
+    refused = chosen([PolicyMatch(policy=FIRST)], running_job(), user_settings=user_settings)
+    assert refused.policy.user_rules == (KeepLast(100),)
     assert "no more than last = 100" in refused.refused[0]
-    allowed = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes=wishes, bounds=ALL)
-    assert allowed.policy.wishes == (KeepEverything(),)
+    allowed = chosen([PolicyMatch(policy=FIRST)], running_job(), user_settings=user_settings, bounds=ALL)
+    assert allowed.policy.user_rules == (KeepEverything(),)
 
 
 @pytest.mark.parametrize(
-    "wishes",
+    "user_settings",
     [
         {"keep": "all"},
         {"keep": 7},
@@ -102,20 +104,20 @@ def test_everything_is_kept_only_where_the_site_allows_it():
         {"retention": {"last": 10}},
     ],
 )
-def test_a_wish_that_is_not_understood_keeps_everything_where_that_is_allowed(wishes):
-    found = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes=wishes, bounds=ALL)
-    assert KeepEverything() in found.policy.wishes
+def test_a_wish_that_is_not_understood_keeps_everything_where_that_is_allowed(user_settings):
+    found = chosen([PolicyMatch(policy=FIRST)], running_job(), user_settings=user_settings, bounds=ALL)
+    assert KeepEverything() in found.policy.user_rules
     assert found.refused
 
 
 def test_what_a_file_said_before_it_could_not_be_read_is_still_wished():
     document = {"keep": {"within": "3d"}, "problem": "Invalid statement (at line 1)"}
-    found = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes=document)
-    assert set(found.policy.wishes) == {KeepWithin(timedelta(days=3)), KeepEverything()}
+    found = chosen([PolicyMatch(policy=FIRST)], running_job(), user_settings=document)
+    assert set(found.policy.user_rules) == {KeepWithin(timedelta(days=3)), KeepEverything()}
 
 
 def test_a_file_that_wishes_nothing_to_be_kept_changes_nothing():
-    found = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes={"directory": "x", "mail": "end"})
+    found = chosen([PolicyMatch(policy=FIRST)], running_job(), user_settings={"directory": "x", "mail": "end"})
     assert found == retention.PolicyChoice(policy=FIRST)
 
 
@@ -125,7 +127,7 @@ def test_a_file_that_wishes_nothing_to_be_kept_changes_nothing():
 def joined(*said):
     known = {}
     for where, document in said:
-        known = retention.join_wishes(known, where, document)
+        known = retention.join_retention_settings(known, where, document)
     return known
 
 
@@ -135,7 +137,7 @@ def granted(files, bounds=ALL):
 
 def test_files_in_several_directories_keep_what_any_of_them_wishes():
     files = joined(("/a", {"keep": {"last": 5}}), ("/b", {"keep": {"last": 3, "daily": 2}}), ("/c", {}))
-    assert set(granted(files).policy.wishes) == {KeepLast(5), KeepLast(3), KeepCalendar("daily", 2)}
+    assert set(granted(files).policy.user_rules) == {KeepLast(5), KeepLast(3), KeepCalendar("daily", 2)}
 
 
 def test_a_file_replaces_only_what_it_said_itself():
@@ -150,20 +152,22 @@ def test_what_one_of_several_files_says_wrong_is_told_with_its_directory():
         f"/b: keep: 'lats' is no rule; there are {', '.join(retention.RULE_KEYS)}",
         "/b: it cannot be read: not TOML",
     )
-    assert KeepEverything() in granted(files).policy.wishes
+    assert KeepEverything() in granted(files).policy.user_rules
 
 
 def test_of_more_files_than_anybody_has_the_further_ones_count_as_a_wish_for_everything():
     files = joined(*((f"/{number}", {"keep": {"last": number}}) for number in range(1, 100)))
     assert len(files) == 21
-    assert KeepEverything() in granted(files).policy.wishes
-    assert granted(joined(*files.items(), ("/3", {"keep": {"last": 50}}))).policy.wishes.count(KeepLast(50)) == 1
+    assert KeepEverything() in granted(files).policy.user_rules
+    assert granted(joined(*files.items(), ("/3", {"keep": {"last": 50}}))).policy.user_rules.count(KeepLast(50)) == 1
 
 
 def test_what_an_older_record_says_of_wishes_counts_until_a_file_says_it_anew():
     for older in ({"keep": "everything"}, {"problem": "x"}):
-        assert granted(retention.sort_wishes(older)).policy.wishes == (KeepEverything(),)
-        assert joined(("/a", {"keep": {"last": 5}})) == retention.join_wishes(older, "/a", {"keep": {"last": 5}})
+        assert granted(retention.sort_retention_settings(older)).policy.user_rules == (KeepEverything(),)
+        assert joined(("/a", {"keep": {"last": 5}})) == retention.join_retention_settings(
+            older, "/a", {"keep": {"last": 5}}
+        )
 
 
 # files that a user allows to be pruned
@@ -171,15 +175,15 @@ def test_what_an_older_record_says_of_wishes_counts_until_a_file_says_it_anew():
 
 def test_a_user_names_files_that_may_go_beside_those_of_the_site():
     site = replace(FIRST, prune_files=("*.tmp",))
-    found = chosen([PolicyMatch(policy=site)], running_job(), wishes={"prune_files": ["samples/*.npz", "*.tmp"]})
+    found = chosen([PolicyMatch(policy=site)], running_job(), user_settings={"prune_files": ["samples/*.npz", "*.tmp"]})
     assert found.policy.prune_files == ("*.tmp", "samples/*.npz")
-    assert found.policy.wishes == ()
+    assert found.policy.user_rules == ()
     assert found.refused == ()
 
 
 @pytest.mark.parametrize("value", ["samples/*", ["*"], [7], {"a": 1}, ["/etc/x"]])
 def test_a_pattern_that_is_not_understood_allows_nothing_and_that_is_told(value):
-    found = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes={"prune_files": value}, bounds=ALL)
+    found = chosen([PolicyMatch(policy=FIRST)], running_job(), user_settings={"prune_files": value}, bounds=ALL)
     assert found.policy.prune_files == ()
     assert "prune_files: " in found.refused[0]
 
@@ -196,9 +200,9 @@ def test_a_file_takes_back_what_it_allowed_and_others_stay_as_they_are():
 
 
 def test_files_that_only_locate_allow_nothing():
-    found = chosen([PolicyMatch(policy=FIRST)], running_job(), wishes={"files": ["epoch_*.pt"]})
+    found = chosen([PolicyMatch(policy=FIRST)], running_job(), user_settings={"files": ["epoch_*.pt"]})
     assert found == retention.PolicyChoice(policy=FIRST)
-    assert retention.join_wishes({}, "/a", {"files": ["epoch_*.pt"]}) == {}
+    assert retention.join_retention_settings({}, "/a", {"files": ["epoch_*.pt"]}) == {}
 
 
 def test_a_policy_for_one_format_counts_the_parts_of_each_checkpoint():
@@ -209,8 +213,8 @@ def test_a_policy_for_one_format_counts_the_parts_of_each_checkpoint():
 
 
 def test_a_file_that_cannot_be_read_keeps_everything_whatever_the_bounds_and_the_reason_says_so():
-    rules, _ = parse_all_wishes({"/a": {"keep": "everything"}, "/b": {"problem": "Permission denied"}})
-    policy, refused = retention.apply_wishes(policy_of(), rules, retention.Bounds(max_count=2))
+    rules, _ = parse_all_retention_settings({"/a": {"keep": "everything"}, "/b": {"problem": "Permission denied"}})
+    policy, refused = retention.apply_user_rules(policy_of(), rules, retention.Bounds(max_count=2))
     run = run_of(*series(6))
     assert removed(run, policy) == set()
     told = {why for each in retention.plan_run(run, policy, NOW).keep for why in each.reasons}

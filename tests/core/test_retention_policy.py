@@ -62,8 +62,8 @@ def test_an_empty_or_contradictory_policy_is_an_error_that_names_it(changes, pro
     ],
 )
 def test_a_users_wish_is_granted_as_far_as_the_sites_bounds_go(wish, granted, told):
-    policy, refused = retention.apply_wishes(policy_of(KeepLast(2)), (wish,), retention.Bounds(min_every=10))
-    assert policy.wishes == (() if granted is None else (granted,))
+    policy, refused = retention.apply_user_rules(policy_of(KeepLast(2)), (wish,), retention.Bounds(min_every=10))
+    assert policy.user_rules == (() if granted is None else (granted,))
     assert [told in one for one in refused] == ([] if told is None else [True])
 
 

@@ -179,7 +179,7 @@ def test_adding_a_keep_rule_never_adds_a_removal(run, rules, rule):
 @given(runs, rule_sets, sizes, keep_rules)
 def test_a_users_wish_never_adds_a_removal_not_even_under_a_size_limit(run, rules, size, wish):
     policy = policy_of(*rules, max_total_size_bytes=size)
-    wished, refused = retention.apply_wishes(policy, (wish,), retention.Bounds(is_everything_allowed=True))
+    wished, refused = retention.apply_user_rules(policy, (wish,), retention.Bounds(is_everything_allowed=True))
     assert removed(run, wished) <= removed(run, policy)
     assert wished == policy if refused else wished.rules == policy.rules
 

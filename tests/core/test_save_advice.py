@@ -86,7 +86,7 @@ LOSS = {
     "lost_node_seconds": 7800,
     "lost_cpu_seconds": 249_600,
     "lost_gpu_seconds": 0,
-    "is_loss_settled": True,
+    "is_loss_final": True,
 }
 
 
@@ -94,7 +94,7 @@ LOSS = {
     ("changes", "said"),
     [
         ({}, "1 h 5 min (2.2 node-hours, 69.3 CPU-hours)"),
-        ({"is_loss_settled": False}, "1 h 5 min (2.2 node-hours, 69.3 CPU-hours), not final"),
+        ({"is_loss_final": False}, "1 h 5 min (2.2 node-hours, 69.3 CPU-hours), not final"),
         ({"lost_seconds": 0}, "nothing"),
         ({"lost_seconds": None}, "-"),
         ({"lost_seconds": 0, "lost": unsaved(3900)}, "unknown, up to 1 h 5 min"),

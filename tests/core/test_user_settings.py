@@ -6,16 +6,16 @@ import pytest
 
 from ckptd.core.discovery.declared import LONGEST_PATH
 from ckptd.core.model import UserSettings
-from ckptd.core.runs.user_settings import MAX_MISREAD, read_wishes, select_wishes
+from ckptd.core.runs.user_settings import MAX_MISREAD, parse_user_settings, select_user_settings
 
 
 @pytest.mark.parametrize("value", [7, ["a"], {"b": 1}, None, True])
 def test_a_directory_that_is_no_text_is_no_wish(value):
-    assert replace(read_wishes({"directory": value}), misread=()) == UserSettings()
+    assert replace(parse_user_settings({"directory": value}), misread=()) == UserSettings()
 
 
 def test_a_name_is_no_longer_than_a_path_may_be():
-    assert len(read_wishes({"directory": "x" * 100_000}).directory) == LONGEST_PATH
+    assert len(parse_user_settings({"directory": "x" * 100_000}).directory) == LONGEST_PATH
 
 
 MISREAD = {
@@ -54,16 +54,19 @@ MISREAD = {
 
 @pytest.mark.parametrize(("table", "said"), MISREAD.values(), ids=MISREAD)
 def test_what_counts_for_nothing_is_told(table, said):
-    assert list(read_wishes(select_wishes(table, {}, {"keep"})).misread) == said
+    assert list(parse_user_settings(select_user_settings(table, {}, {"keep"})).misread) == said
 
 
 def test_a_file_that_cannot_be_read_counts_as_it_was_until_it_can():
-    known = select_wishes({"resubmit": True, "max_resubmits": 3}, {}, ())
-    broken = select_wishes({"problem": "Invalid value"}, known, ())
-    assert replace(read_wishes(broken), misread=()) == read_wishes(known)
-    assert read_wishes(select_wishes({"resubmit": True}, broken, ())).max_resubmits == 0
-    assert "problem" not in select_wishes({"resubmit": True}, broken, ())
+    known = select_user_settings({"resubmit": True, "max_resubmits": 3}, {}, ())
+    broken = select_user_settings({"problem": "Invalid value"}, known, ())
+    assert replace(parse_user_settings(broken), misread=()) == parse_user_settings(known)
+    assert parse_user_settings(select_user_settings({"resubmit": True}, broken, ())).max_resubmits == 0
+    assert "problem" not in select_user_settings({"resubmit": True}, broken, ())
 
 
 def test_of_thousands_of_words_a_few_are_told():
-    assert len(read_wishes(select_wishes({f"word{n}": n for n in range(5000)}, {}, ())).misread) == MAX_MISREAD
+    assert (
+        len(parse_user_settings(select_user_settings({f"word{n}": n for n in range(5000)}, {}, ())).misread)
+        == MAX_MISREAD
+    )

@@ -327,4 +327,4 @@ def check_told(watcher, first, second, stuck):
 
 def has_ended(watcher, job_id):
     attempts = watcher.read("show", job_id)["runs"][0]["attempts"]
-    return any(str(each["job_id"]) == job_id and each["is_loss_settled"] for each in attempts)
+    return any(str(each["job_id"]) == job_id and each["is_loss_final"] for each in attempts)

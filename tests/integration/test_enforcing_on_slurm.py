@@ -64,7 +64,7 @@ class Fleet:
 
     def show(self, name):
         runs = self.watcher.read("show", str(self.jobs[name])).get("runs", [])
-        return runs[0] if runs else {"attempts": [], "checkpoints": [], "acts": []}
+        return runs[0] if runs else {"attempts": [], "checkpoints": [], "actions": []}
 
     def files(self, name, pattern):
         return sorted(self.samples.work_dir(self.user, name).glob(pattern))

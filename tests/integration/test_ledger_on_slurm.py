@@ -182,7 +182,7 @@ def test_what_was_saved_is_not_lost_and_a_job_submitted_by_hand_goes_on_in_the_s
     job = submit(saver, "--nodelist=n3", "--comment=ckpt=ckpt", directory="by-hand")
     watch.wait("two saves", lambda: any(len(h.checkpoints) > 1 for h in histories(watch, job)))
     slurm.command("scancel", str(job))
-    watch.wait("its end, settled", lambda: [line.is_settled for line in watch.lines(job)] == [True])
+    watch.wait("its end, settled", lambda: [line.is_final for line in watch.lines(job)] == [True])
     second = submit(saver, "--nodelist=n3", "--comment=ckpt=ckpt", directory="by-hand")
     watch.wait("the run to have both", lambda: len(histories(watch, second)[0].attempts) == 2)
     assert [each.kind for each in histories(watch, second)[0].attempts] == [None, RestartKind.RESUBMIT]
@@ -249,7 +249,7 @@ def test_what_happened_while_the_daemon_was_stopped_is_caught_up(watch, blind, s
     assert watch.causes(preempted) == [EndCause.PREEMPTION, None]
     for job in (requeued, cancelled, preempted):
         assert_ledger_equals_accounting(watch, job)
-    watch.wait("what nobody saw to be looked at", lambda: [line.is_settled for line in watch.lines(unseen)] == [True])
+    watch.wait("what nobody saw to be looked at", lambda: [line.is_final for line in watch.lines(unseen)] == [True])
     (line,) = assert_ledger_equals_accounting(watch, unseen)
     assert line.loss.saved_at is not None
     # without accounting what ran unseen is counted by Slurm, and nobody knows how it ended

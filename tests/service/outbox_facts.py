@@ -27,10 +27,10 @@ class Fake:
         return SendOutcome(result=result, reason=None if result is SendResult.SENT else "no")
 
 
-def record(store, *users, rule="at-risk", made_at=None, channel="mail", tells=("user",), **job_changes):
+def record(store, *users, rule="at-risk", made_at=None, channel="mail", audience=("user",), **job_changes):
     """Record one critical flag of each user, with its notice."""
     flags = [
-        flag(None, rule=rule, user=user, run=run_of(number)._replace(uid=number), job_id=number, tells=tells)
+        flag(None, rule=rule, user=user, run=run_of(number)._replace(uid=number), job_id=number, audience=audience)
         for number, user in enumerate(users, 1)
     ]
     flags = [replace(each, finding=replace(each.finding, severity=Severity.CRITICAL)) for each in flags]

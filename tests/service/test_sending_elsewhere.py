@@ -62,7 +62,7 @@ def test_no_other_refusal_is_sent_elsewhere(store, mail_user, user, outcome):
 
 
 def test_what_an_administrator_hears_is_never_sent_to_a_user_instead(store):
-    record(store, "alice", tells=("admin",))
+    record(store, "alice", audience=("admin",))
     channel = Fake(NOBODY)
     assert send_named(store, channel) == 0
     assert [message.address for message in channel.messages] == ["root@example.org"]

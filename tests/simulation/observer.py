@@ -18,7 +18,7 @@ from ckptd.core.health import flag_changes
 from ckptd.core.model import SUSPENDED_STATES, Flag, LimitSignal, Scan, Severity
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import with_rhythm
-from ckptd.core.runs.user_settings import read_wishes
+from ckptd.core.runs.user_settings import parse_user_settings
 from ckptd.steps.run_facts import EndTallies, FreeSpaceSamples, JobHolds
 from simulation import directory, polls, queue
 from simulation.directory import AFTER_BEGIN, AFTER_END
@@ -89,7 +89,7 @@ class RunWatch:
         self._record = Record()
         self._key = self._directory.key
         self._room, self._tallies, self._holds = FreeSpaceSamples(), EndTallies(), JobHolds()
-        self._wishes = read_wishes(run.wishes)
+        self._user_settings = parse_user_settings(run.user_settings)
         self._open: dict[int, Flag] = {}
         self._jobs = ()
         self._suspended = {}
@@ -179,7 +179,7 @@ class RunWatch:
             polled_at=None,
             scan=self._scan,
             recorded_since=instant(self.run.start),
-            wishes=self._wishes,
+            user_settings=self._user_settings,
             signals=self._signals(),
             is_cut=record.is_cut,
             reaches=record.reaches if record.is_cut else None,

@@ -182,7 +182,7 @@ def will_not_finish(run):
         is_late = execution.start + run.work - execution.done + pause + MARGIN > execution.limit_end
         saved = sorted(w.end for w in run.writes if w.is_whole and execution.start < w.end <= execution.end)
         paced = min([paced, *saved[1:2]])
-        if saved and ("steps" in run.wishes or run.states_goal) and is_late:
+        if saved and ("steps" in run.user_settings or run.states_goal) and is_late:
             yield max(saved[0], paced), execution.end
 
 

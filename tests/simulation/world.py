@@ -65,7 +65,7 @@ class Run:
     asked_lead: int | None  # its script asks for a signal so many seconds before its limit
     has_inotify: bool
     is_in_place: bool
-    wishes: dict = field(default_factory=dict)
+    user_settings: dict = field(default_factory=dict)
     executions: list[Execution] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
     unreadable: tuple[float, float] | None = None
@@ -191,11 +191,11 @@ class _Maker:
         if kind in NEVER_DONE:
             self.run.work *= 100
         if self.run.saves_at_limit and chance.random() < 0.6:
-            self.run.wishes["signal"] = "USR1"
-        if "signal" not in self.run.wishes:
+            self.run.user_settings["signal"] = "USR1"
+        if "signal" not in self.run.user_settings:
             self.run.asked_lead = self.choose_lead(Random(number))
         if chance.random() < 0.15:
-            self.run.wishes["steps"] = int(self.run.work)
+            self.run.user_settings["steps"] = int(self.run.work)
         if chance.random() < 0.3:
             first, gap, length = MAINTENANCE
             begins = [first + gap * number for number in range(int(self.horizon / gap) + 1)]

@@ -48,7 +48,7 @@ class Disk:
     """Answers as the agent does: the first user's runs are in one directory, all others have none."""
 
     def __init__(self):
-        self.wishes = WISHES
+        self.user_settings = WISHES
         self.checkpoints = ()
         self.trouble = None
         self.located_by = "comment"
@@ -61,7 +61,7 @@ class Disk:
     def _answer(self, batch, item):
         if batch.operation == "locate":
             directory = RUN.directory if batch.uid == RUN.uid else None
-            wishes = self.wishes if batch.uid == RUN.uid else {"mute": ["no-room"]}
+            user_settings = self.user_settings if batch.uid == RUN.uid else {"mute": ["no-room"]}
             now_ns = item["since_ns"]
             found = {
                 "directory": directory,
@@ -75,7 +75,7 @@ class Disk:
             return {
                 "directory": directory,
                 "located_by": directory and self.located_by,
-                "wishes": wishes,
+                "user_settings": user_settings,
                 "problems": [],
                 "found": found if directory and self.located_by == "discovery" else None,
             }

@@ -29,7 +29,7 @@ def test_what_was_saved_counts_by_the_times_of_the_files_and_the_lines_are_settl
         (2, 4),
         (3, 4),
     ]
-    assert [line.is_settled for line in lines] == [True] * 4
+    assert [line.is_final for line in lines] == [True] * 4
 
 
 def test_work_whose_saves_may_have_been_overwritten_is_not_taken_for_known(lives):
@@ -37,7 +37,7 @@ def test_work_whose_saves_may_have_been_overwritten_is_not_taken_for_known(lives
     second.parts.agent.checkpoints = (make_checkpoint("last.pt", 58),)  # which job 4 wrote over whatever was there
     second.run(60, FOURTH)
     lines = second.parts.store.lost_work.list_lines(RUN)[1:]
-    assert [line.is_settled for line in lines] == [False] * 3
+    assert [line.is_final for line in lines] == [False] * 3
     assert [line.loss.most for line in lines] == [each.ended_at - each.started_at for each in THREE]
     assert [line.loss.lost for line in lines] == [timedelta(0)] * 3
 
@@ -46,7 +46,7 @@ def test_an_unseen_attempt_that_nobody_followed_lost_what_the_disk_says(lives):
     second = came_and_went(lives)
     second.run(60)  # job 4 never was
     line = second.parts.store.lost_work.list_lines(RUN)[-1]
-    assert (line.attempt[0].job_id, line.is_settled, line.loss.lost) == (3, True, timedelta(minutes=5))
+    assert (line.attempt[0].job_id, line.is_final, line.loss.lost) == (3, True, timedelta(minutes=5))
 
 
 def test_rules_count_attempts_that_nobody_saw(lives):
@@ -111,7 +111,7 @@ def test_a_job_on_record_that_ran_again_unseen_gets_what_is_missing(lives):
         (1, 0, None, EndCause.NODE_FAILURE),
         (1, 1, RestartKind.REQUEUE, EndCause.TIME_LIMIT),
     ]
-    assert [line.is_settled for line in second.parts.store.lost_work.list_lines(RUN)] == [True, True]
+    assert [line.is_final for line in second.parts.store.lost_work.list_lines(RUN)] == [True, True]
 
 
 def test_what_ran_before_a_job_was_first_seen_takes_its_place_in_the_run(lives):
@@ -147,7 +147,7 @@ def test_a_run_that_its_limit_ended_while_nobody_looked_may_still_go_on(lives):
     second.run(60)
     assert second.finished() == {}  # nobody knows yet that nothing else came of it
     second.run(61)
-    assert {run: (each.job.job_id, each.is_settled) for run, each in second.finished().items()} == {RUN: (2, True)}
+    assert {run: (each.job.job_id, each.is_final) for run, each in second.finished().items()} == {RUN: (2, True)}
 
 
 def test_a_run_that_may_have_gone_on_unseen_is_not_submitted_again(lives):

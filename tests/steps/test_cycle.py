@@ -96,7 +96,7 @@ def test_a_job_that_began_and_ended_while_nobody_looked_lost_only_what_it_had_no
     fleet.run(62, fleet.job(**ended), fleet.job(2, start=55, **ended))
     run = RunKey("c1", UID, str(fleet.work_dir / "ck"))
     (line,) = fleet.parts.store.lost_work.list_lines(run)
-    assert (line.attempt[0].job_id, line.is_settled) == (1, True)
+    assert (line.attempt[0].job_id, line.is_final) == (1, True)
     assert line.loss.lost == timedelta(minutes=20)
     fleet.run(70, fleet.job(3, start=69, work_dir=PurePosixPath("/elsewhere")))
     assert all(each.key != run for each in fleet.state.watchlist.all)

@@ -83,7 +83,7 @@ def tell(store):
             for h in histories
             for r in h.checkpoints
         ],
-        "wishes": [h.wishes for h in histories],
+        "user_settings": [h.user_settings for h in histories],
         "flags": sorted(
             (f.finding.rule, f.finding.job_id, f.resolved_at is not None)
             for f in store.flags.read(CLUSTER, include_resolved=True)

@@ -76,30 +76,30 @@ def test_what_accounting_corrects_while_the_daemon_runs_is_counted_as_it_would_b
 
 def test_what_owners_wish_is_known_before_any_directory_is_searched_again(lives):
     before = lives(0).run(0, make_job(1))
-    assert before.wishes == MEANT
+    assert before.user_settings == MEANT
     second = lives(1)
     after = second.run(2, make_job(1))
-    assert after.wishes == MEANT
-    [bob] = {h.wishes for h in second.state.latest(RunHistories).by_run.values() if h.key.uid == 2000}
+    assert after.user_settings == MEANT
+    [bob] = {h.user_settings for h in second.state.latest(RunHistories).by_run.values() if h.key.uid == 2000}
     assert bob == UserSettings(muted=frozenset({"no-room"}))  # though no directory of theirs was ever found
     [history] = second.parts.store.histories.read(CLUSTER, [RUN])
-    assert history.wishes == MEANT  # which is what commands read
+    assert history.user_settings == MEANT  # which is what commands read
     [prunable] = second.parts.store.prune_records.read(CLUSTER, [RUN])
-    assert list(prunable.wishes.values()) == [{"keep": {"last": 3}}]
+    assert list(prunable.retention_settings.values()) == [{"keep": {"last": 3}}]
 
 
 def test_a_file_that_cannot_be_read_takes_no_wish_back_and_an_empty_one_takes_all(lives):
     first = lives(0)
     first.run(0, make_job(1))
-    first.parts.agent.wishes = {"problem": "it is not TOML"}
+    first.parts.agent.user_settings = {"problem": "it is not TOML"}
     again = first.run(6, make_job(1), make_job(2, started_at=at(5)))
-    assert replace(again.wishes, misread=()) == MEANT
-    assert again.wishes.misread
+    assert replace(again.user_settings, misread=()) == MEANT
+    assert again.user_settings.misread
     [prunable] = first.parts.store.prune_records.read(CLUSTER, [RUN])
-    assert list(prunable.wishes.values()) == [{"keep": {"last": 3}, "problem": "it is not TOML"}]
-    first.parts.agent.wishes = {}
-    assert first.run(12, make_job(1), make_job(2), make_job(3, started_at=at(11))).wishes == UserSettings()
-    assert lives(13).run(14, make_job(1), make_job(2), make_job(3)).wishes == UserSettings()
+    assert list(prunable.retention_settings.values()) == [{"keep": {"last": 3}, "problem": "it is not TOML"}]
+    first.parts.agent.user_settings = {}
+    assert first.run(12, make_job(1), make_job(2), make_job(3, started_at=at(11))).user_settings == UserSettings()
+    assert lives(13).run(14, make_job(1), make_job(2), make_job(3)).user_settings == UserSettings()
 
 
 def test_a_run_that_its_limit_ended_may_still_go_on_after_a_restart(lives):
@@ -134,7 +134,7 @@ def test_a_run_whose_end_was_recorded_and_not_looked_at_before_a_restart_is_look
     second = lives(61)
     second.run(62)
     [line] = second.parts.store.lost_work.list_lines(RUN)
-    assert (line.loss.lost, line.is_settled) == (timedelta(minutes=2), True)
+    assert (line.loss.lost, line.is_final) == (timedelta(minutes=2), True)
     assert RUN not in lives(63).state.watchlist
 
 

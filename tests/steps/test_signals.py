@@ -14,7 +14,7 @@ JOB = make_job(1, partition="gpu")
 
 def test_a_signal_is_counted_on_until_it_is_on_record_that_it_could_not_be_sent(lives):
     service = lives(0)
-    service.parts.agent.wishes = {"signal": "USR1"}
+    service.parts.agent.user_settings = {"signal": "USR1"}
     service.parts.agent.checkpoints = (make_checkpoint(written=10, step=5, epoch=None),)
     assert service.run(1, JOB).context.signalled == {}  # the site does not send any
     service.parts = replace(service.parts, permits=PERMITS)

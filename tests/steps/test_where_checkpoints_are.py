@@ -41,7 +41,7 @@ def test_a_name_that_leads_nowhere_is_told_and_hinders_no_flag_until_the_directo
     job = fleet.job(comment=comment)
     fleet.run(1, job)
     doubts = [f"saves, named by its {where}, does not exist or is not a directory"]
-    assert view_of(fleet)["doubts"] == doubts
+    assert view_of(fleet)["setting_warnings"] == doubts
     assert fleet.run(70, job) == [("no-checkpoint-yet", 1)]
     [flag] = fleet.parts.store.flags.list_open("c1")
     assert flag.finding.evidence["unmet_names"] == ["saves"]
@@ -49,7 +49,7 @@ def test_a_name_that_leads_nowhere_is_told_and_hinders_no_flag_until_the_directo
     assert publish.report(fleet.parts, fleet.state, minute(70)).unknown_directories == 0
     fleet.save("saves/step_5.safetensors", 71)
     assert fleet.run(72, job) == []
-    assert view_of(fleet)["doubts"] == []
+    assert view_of(fleet)["setting_warnings"] == []
 
 
 def test_what_in_the_users_file_counts_for_nothing_is_told_and_what_it_said_before_counts(fleet):
@@ -57,24 +57,24 @@ def test_what_in_the_users_file_counts_for_nothing_is_told_and_what_it_said_befo
     own.write_text("resubmit = true\n")
     fleet.save("ck/step_5.safetensors", 2)
     fleet.run(3, fleet.job(comment="ckpt=ck"))
-    assert view_of(fleet)["doubts"] == [".ckptd.toml: resubmit has no effect without max_resubmits"]
+    assert view_of(fleet)["setting_warnings"] == [".ckptd.toml: resubmit has no effect without max_resubmits"]
     own.write_text("resubmit = true\nmax_resubmits = 3\n")
     fleet.run(4, fleet.job(2, comment="ckpt=ck"))
-    assert view_of(fleet)["doubts"] == []
+    assert view_of(fleet)["setting_warnings"] == []
     own.write_text("resubmit = yes\n")
     fleet.run(5, fleet.job(3, comment="ckpt=ck"))
-    [doubt] = view_of(fleet)["doubts"]
+    [doubt] = view_of(fleet)["setting_warnings"]
     assert doubt.startswith(".ckptd.toml: cannot be read: Invalid value (at line 1")
     [run] = fleet.parts.store.runs.find_of_job(3)
     [history] = fleet.parts.store.histories.read("c1", [run])
-    assert history.wishes.max_resubmits == 3
+    assert history.user_settings.max_resubmits == 3
 
 
 def test_a_name_that_leads_nowhere_is_told_where_something_else_was_found(fleet):
     fleet.run(1, fleet.job(comment="ckpt=saves"))
     fleet.save("ck/step_5.safetensors", 2)
     fleet.run(3, fleet.job(comment="ckpt=saves"))
-    [doubt] = view_of(fleet)["doubts"]
+    [doubt] = view_of(fleet)["setting_warnings"]
     assert doubt.endswith(
         "saves, named by its comment, does not exist or is not a directory; "
         "ckptd uses the directory from a search of the working directory"

@@ -45,6 +45,6 @@ def make_flag(run=RUN, severity=Severity.WARNING, job_id=1, **evidence):
         user=HOSTILE,
         evidence={"seconds": 1, "text": HOSTILE, "names": [HOSTILE], "share": 0.5, "nothing": None} | evidence,
         recorded_advice=HOSTILE,
-        tells=("user", "admin"),
+        audience=("user", "admin"),
     )
     return Flag(finding=finding, opened_at=at(1))

@@ -43,7 +43,7 @@ def test_an_end_is_in_the_ledger_with_the_transaction_that_records_it(store):
     assert (line.ended_at, line.loss.saved_at, line.loss.lost) == (at(20), at(4), timedelta(minutes=16))
     seconds = 16 * 60
     assert (line.loss.node_seconds, line.loss.cpu_seconds, line.loss.gpu_seconds) == (2 * seconds, 8 * seconds, seconds)
-    assert not line.is_settled
+    assert not line.is_final
 
 
 def test_a_save_found_after_the_end_betters_the_line_and_settles_it(store):
@@ -52,7 +52,7 @@ def test_a_save_found_after_the_end_betters_the_line_and_settles_it(store):
     assert minutes_lost(store) == [21]
     scan(store, 22, make_checkpoint(written=18))
     (line,) = store.lost_work.list_lines(RUN)
-    assert (line.loss.lost, line.is_settled) == (timedelta(minutes=2), True)
+    assert (line.loss.lost, line.is_final) == (timedelta(minutes=2), True)
     scan(store, 23, make_checkpoint(written=18), make_checkpoint("late.pt", written=19))
     assert minutes_lost(store) == [2]
 
@@ -62,7 +62,7 @@ def test_a_look_that_finds_nothing_new_settles_the_line(store):
     scan(store, 5, make_checkpoint(written=4))
     poll(store, 21, timed_out(job))
     scan(store, 22, make_checkpoint(written=4))
-    assert [line.is_settled for line in store.lost_work.list_lines(RUN)] == [True]
+    assert [line.is_final for line in store.lost_work.list_lines(RUN)] == [True]
 
 
 @pytest.mark.parametrize("trouble", ["unknown", "part"])
@@ -72,7 +72,7 @@ def test_a_look_that_did_not_see_everything_settles_nothing(store, trouble):
     problem = Unknown(what="directory", reason="Stale file handle")
     seen = problem if trouble == "unknown" else make_scan(22, problems=(problem,))
     store.checkpoints.record_scans([ScanRecord(run=RUN, scan=seen)])
-    assert [line.is_settled for line in store.lost_work.list_lines(RUN)] == [False]
+    assert [line.is_final for line in store.lost_work.list_lines(RUN)] == [False]
 
 
 def test_lines_that_no_look_settled_are_measured_again_some_at_a_time(store, monkeypatch):
@@ -81,7 +81,7 @@ def test_lines_that_no_look_settled_are_measured_again_some_at_a_time(store, mon
     poll(store, 21, *(timed_out(job, 18 + job.job_id * 0.5) for job in jobs))
     for minute, settled in ((22, [False, False, True]), (23, [False, True, True]), (24, [True, True, True])):
         scan(store, minute)
-        assert [line.is_settled for line in store.lost_work.list_lines(RUN)] == settled
+        assert [line.is_final for line in store.lost_work.list_lines(RUN)] == settled
 
 
 def test_a_requeue_counts_where_the_attempt_ran_and_not_where_it_waits(store):
@@ -107,7 +107,7 @@ def test_what_a_restart_saved_before_the_queue_showed_it_is_not_credited_to_the_
     assert minutes_lost(store) == [11]
     (record,) = store.checkpoints.read(RUN)
     assert record.attempt == (store.jobs.read_tracked(CLUSTER)[1].key, 1)
-    assert store.lost_work.list_lines(RUN)[0].is_settled
+    assert store.lost_work.list_lines(RUN)[0].is_final
 
 
 def test_what_the_next_job_saved_before_its_run_was_known_is_not_credited_to_the_job_before(store):
@@ -148,11 +148,11 @@ def test_accounting_tells_later_for_how_long_a_job_was_suspended_though_the_line
     poll(store, 10, replace(job, ends_at=job.ends_at + timedelta(minutes=4)))
     poll(store, 21, timed_out(replace(job, ends_at=job.ends_at + timedelta(minutes=4))))
     scan(store, 22)
-    assert (minutes_lost(store), store.lost_work.list_lines(RUN)[0].is_settled) == ([17], True)
+    assert (minutes_lost(store), store.lost_work.list_lines(RUN)[0].is_final) == ([17], True)
     (attempt,) = store.histories.read(CLUSTER, [RUN])[0].attempts
     row = make_row(1, -1, 20, STATES.TIMEOUT)._replace(suspended=timedelta(minutes=3))
     store.jobs.correct_attempts(accounting_merge.refine([attempt], [row], at(23)))
-    assert (minutes_lost(store), store.lost_work.list_lines(RUN)[0].is_settled) == ([18], True)
+    assert (minutes_lost(store), store.lost_work.list_lines(RUN)[0].is_final) == ([18], True)
 
 
 def test_an_attempt_that_was_taken_for_ended_and_runs_has_no_line(store):
@@ -170,7 +170,7 @@ def test_a_line_follows_its_attempt_into_the_run_that_it_turns_out_to_be_part_of
     unlocated = store.runs.find_of_job(1)[0]
     (line,) = store.lost_work.list_lines(unlocated)
     assert (line.loss.lost, line.loss.most) == (timedelta(0), timedelta(minutes=21)), "nobody knows where it saves"
-    assert (line.loss.gpu_seconds, line.is_settled) == (0, False)
+    assert (line.loss.gpu_seconds, line.is_final) == (0, False)
     other = run_job(store, 2)
     scan(store, 22, make_checkpoint(written=18))
     note_run(store, RUN, at(23), jobs=[key], located_by="discovery")

@@ -43,7 +43,7 @@ def claim(store, minutes, channels=("mail",)):
 
 
 def test_a_notice_is_claimed_whole_once_its_window_has_passed(cluster_store):
-    (planned,) = record(cluster_store, critical(1, user="ev\nil \udcff", tells=("admin",)))
+    (planned,) = record(cluster_store, critical(1, user="ev\nil \udcff", audience=("admin",)))
     assert claim(cluster_store, 9) is None
     claimed = claim(cluster_store, 10)
     (found,) = claimed.notices

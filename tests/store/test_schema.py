@@ -1,3 +1,5 @@
+from datetime import UTC, date, datetime
+
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
@@ -20,6 +22,49 @@ def test_a_database_of_any_earlier_revision_is_upgraded(empty_engine, revision):
     schema.upgrade(empty_engine, revision)
     schema.upgrade(empty_engine)
     assert schema.read_revision(empty_engine) == revisions.list_revisions()[-1]
+
+
+RENAMED_BY_0021 = {
+    "clusters": {"unseen_since": "backfill_since", "unseen_until": "backfill_until"},
+    "runs": {"keep_wishes": "retention_settings", "wishes": "user_settings"},
+    "jobs": {"is_awaiting_look": "is_awaiting_scan"},
+    "attempts": {},
+    "losses": {"is_settled": "is_final", "lost_most_seconds": "lost_high_seconds"},
+    "flags": {"tells": "audience"},
+}
+FILLINGS = {
+    bool: True,
+    int: 1,
+    float: 7.5,
+    str: "1",
+    datetime: datetime(2026, 1, 2, tzinfo=UTC),
+    date: date(2026, 1, 2),
+}
+
+
+def _fill(connection, name):
+    """Insert a row with a value in every column."""
+    table = sa.Table(name, sa.MetaData(), autoload_with=connection)
+    row = {column.name: FILLINGS[column.type.python_type] for column in table.columns}
+    connection.execute(table.insert(), row)
+
+
+def _read(connection, name):
+    return connection.execute(sa.select(sa.Table(name, sa.MetaData(), autoload_with=connection))).mappings().one()
+
+
+def test_renamed_columns_keep_their_values_and_the_others_their_names(empty_engine):
+    schema.upgrade(empty_engine, "0020")
+    with begin(empty_engine, is_writer=True) as connection:
+        for name in RENAMED_BY_0021:
+            _fill(connection, name)
+        before = {name: _read(connection, name) for name in RENAMED_BY_0021}
+    schema.upgrade(empty_engine, "0021")
+    with begin(empty_engine, is_writer=False) as connection:
+        for name, renamed in RENAMED_BY_0021.items():
+            expected = {renamed.get(column, column): value for column, value in before[name].items()}
+            assert _read(connection, name) == expected
+            assert renamed.keys() <= before[name].keys()
 
 
 def test_an_upgrade_of_what_is_current_changes_nothing(upgraded_engine):

@@ -46,11 +46,11 @@ SHOWN += "   MailUser=alice MailType=END\n"
 AWAY = "scontrol ended with 1: Unable to contact slurm controller (connect failure)"
 SCRIPT = "#!/bin/sh\nsleep 1\n"
 TIMED_OUT = replace(attempt(0, 60, cause=EndCause.TIME_LIMIT), state=JobState.TIMEOUT, partition="gpu1")
-WISHING = history(jobs=(), attempts=[TIMED_OUT], checkpoints=[saved(50, step=5)], wishes=WISHES)
+WISHING = history(jobs=(), attempts=[TIMED_OUT], checkpoints=[saved(50, step=5)], user_settings=WISHES)
 FINISHED = TimedOutRun(
     job=job(partition="gpu1", work_dir=PurePosixPath("/home/alice"), state=JobState.TIMEOUT),
     attempt=TIMED_OUT,
-    is_settled=True,
+    is_final=True,
     has_successor=False,
     resubmit_count=1,
 )

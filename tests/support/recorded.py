@@ -17,10 +17,17 @@ def poll(store, minutes, *jobs, settle=()):
     return changes
 
 
-def note_run(store, run, now, *, jobs=(), user="alice", located_by="comment", wishes=None, wished_in="/w"):
+def note_run(
+    store, run, now, *, jobs=(), user="alice", located_by="comment", user_settings=None, settings_directory="/w"
+):
     """Record a run where it is new, that these jobs are part of it, and what its owner says of it."""
     found = LocationRecord(
-        jobs=tuple(jobs), run=run, user=user, located_by=located_by, wishes=wishes, wished_in=wished_in
+        jobs=tuple(jobs),
+        run=run,
+        user=user,
+        located_by=located_by,
+        user_settings=user_settings,
+        settings_directory=settings_directory,
     )
     store.located_runs.record([found], now)
 

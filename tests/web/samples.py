@@ -55,7 +55,7 @@ def fill(store):
     for count in range(1, len(saves) + 1):
         recorded = _scan(store, ALICE, saves[:count])
     _prune(store, recorded[0])
-    note_run(store, ALICE, NOW, user="alice", wishes={"epochs": 200})
+    note_run(store, ALICE, NOW, user="alice", user_settings={"epochs": 200})
     again = replace(alice, restart_count=1, **_since(150))
     ended = EndedAttempt(101, None, ago(300), ago(155), JobState.NODE_FAIL, "n1", 1, 4, 0)
     finished = [

@@ -157,8 +157,8 @@ def test_a_time_line_shows_attempts_checkpoints_losses_and_the_limit(ask):
     drawn = text[text.index('<svg class="line"') : text.index("<figcaption>")]
     assert drawn.count('class="bar ') == 2
     assert drawn.count('class="bar failed"') == 1
-    assert drawn.count('href="#mark-good"') == 5
-    assert drawn.count('href="#mark-gone"') == 2
+    assert drawn.count('href="#mark-complete"') == 5
+    assert drawn.count('href="#mark-deleted"') == 2
     assert drawn.count('href="#mark-pruned"') == 1
     assert drawn.count('href="#mark-damaged"') == 1
     assert drawn.count('href="#mark-restart"') == 1

@@ -45,9 +45,9 @@ class Failing(Hanging):
 
 
 def test_wishes_that_are_not_granted_are_told_with_their_run(record):
-    reader = PageReader(record, lambda key: (f"A wish about {key.directory}",))
+    reader = PageReader(record, lambda key: (f"A setting about {key.directory}",))
     found = documents.run(reader.read_run(samples.ALICE), samples.NOW)
-    assert found["doubts"] == [f"A wish about {samples.ALICE.directory}"]
+    assert found["setting_warnings"] == [f"A setting about {samples.ALICE.directory}"]
 
 
 def listening(record):

@@ -186,7 +186,7 @@ def _tell(asked: Decision, outcome: TrashOutcome | Unknown | None, why: str) -> 
 
 def _document(plan_id: str, applied: ApplyResult, done: list[_RemovalOutcome]) -> PruneDocument:
     rows: list[RemovalDocument] = [{"path": each.path, "result": each.result, "reason": each.reason} for each in done]
-    return {"plan": plan_id, "acts": rows, "moved_bytes": _moved_bytes(done), "is_stopped": applied.is_stopped}
+    return {"plan": plan_id, "removals": rows, "moved_bytes": _moved_bytes(done), "is_stopped": applied.is_stopped}
 
 
 def _print(applied: ApplyResult, done: list[_RemovalOutcome], hold: timedelta) -> None:

@@ -159,6 +159,7 @@ def _run_document(run: RunPlan, refused: tuple[str, ...]) -> PlannedRunDocument:
         "remove": [_decision_document(each) for each in run.remove],
         "skipped": run.skipped,
         "refused_wishes": list(refused),
+        "limited_settings": list(refused),
     }
 
 
@@ -185,8 +186,8 @@ def _decision_document(decision: Decision) -> DecisionDocument:
 def _print_run(run: RunPlan, refused: tuple[str, ...], *, is_verbose: bool) -> None:
     policy = f"policy {run.policy}, mode {run.mode.value}" if run.policy else "no policy"
     click.secho(safe(f"{run.run.directory}  (user {run.user}, {policy})"), bold=True)
-    for wish in refused:
-        click.echo(safe(f"user setting limited by the site: {wish}"))
+    for setting in refused:
+        click.echo(safe(f"user setting limited by the site: {setting}"))
     shown = run.decisions
     if run.skipped:
         click.echo(safe(f"skipped: {run.skipped}"))

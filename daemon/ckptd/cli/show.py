@@ -124,7 +124,7 @@ def _read_named(context: click.Context, name: str) -> "list[ShownRunDocument]":
     with open_listed_store(load_settings(context)) as store:
         found = _read_views(store, name, now)
         for view in found:
-            view["doubts"] += _read_refused(context, store, RunKey(view["cluster"], view["uid"], view["run"]))
+            view["setting_warnings"] += _read_refused(context, store, RunKey(view["cluster"], view["uid"], view["run"]))
     if not found:
         raise RunNotFoundError(f"no job or run {name!r} is on record; `ckptd jobs` lists the jobs that have started")
     return found
@@ -141,17 +141,17 @@ def _read_views(store: Store, name: str, now: datetime) -> "list[ShownRunDocumen
 def _read_view(store: Store, key: RunKey, now: datetime) -> "list[ShownRunDocument]":
     flags = store.flags.read(include_resolved=True, run=key)
     losses, ends = store.lost_work.list_lines(key), store.restart_state.read_ends(key.cluster, now - TALLY_AGE)
-    acts = models.act_rows(store.audit.list_newest(key.cluster, run=key))
+    actions = models.action_rows(store.audit.list_newest(key.cluster, run=key))
     histories = store.histories.read(key.cluster, [key])
     return [
-        {**models.run_view(history, flags, now, losses, ends), "acts": acts, "is_cut": history.is_cut}
+        {**models.run_view(history, flags, now, losses, ends), "actions": actions, "is_cut": history.is_cut}
         for history in histories
     ]
 
 
 def _read_refused(context: click.Context, store: Store, key: RunKey) -> tuple[str, ...]:
     """Return the user settings about retention that the site limits; load the configuration only if there are any."""
-    if not any(run.wishes for run in store.prune_records.read(key.cluster, [key])):
+    if not any(run.retention_settings for run in store.prune_records.read(key.cluster, [key])):
         return ()
     from ckptd.cli.whole_config import load_config  # noqa: PLC0415 - takes half as long as all else
     from ckptd.service.build_retention import build_retention  # noqa: PLC0415
@@ -169,7 +169,7 @@ def _print_run(view: "ShownRunDocument") -> None:
     for reason in view["trouble"]:
         prefix = "the last scan was incomplete" if view["located_by"] else "the checkpoint directory is unknown"
         click.secho(f"{prefix}: {safe(reason)}", fg="yellow")
-    for doubt in view["doubts"]:
+    for doubt in view["setting_warnings"]:
         click.secho(safe(doubt), fg="yellow")
     if view["room"]["quota_trouble"]:
         click.secho(f"the quota is unknown: {safe(view['room']['quota_trouble'])}", fg="yellow")
@@ -189,11 +189,11 @@ def _print_run(view: "ShownRunDocument") -> None:
         if row["resolved_at"] is None:
             click.echo(f"{row['rule']}, what is wrong and what to do:")
             print_prose(f"{row['statement']} {row['advice']}".lstrip())
-    acts = [
+    actions = [
         {**row, "checkpoint": row["target"].rpartition("/")[2], "why": "; ".join(row["reasons"])}
-        for row in view["acts"]
+        for row in view["actions"]
     ]
-    _print_rows(("begun_at", "actor", "action", "checkpoint", "outcome", "why"), acts, "No actions recorded.")
+    _print_rows(("begun_at", "actor", "action", "checkpoint", "outcome", "why"), actions, "No actions recorded.")
     _print_rhythm(view)
     _print_ahead(view)
 

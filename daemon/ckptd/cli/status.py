@@ -49,7 +49,7 @@ def status(context: click.Context, is_json: bool) -> None:
                 **_status_row(cluster, now, settings.poll_interval),
                 **_mail_row(select, cluster.cluster, now),
                 **_retention_row(select, cluster.cluster),
-                **_acts_row(select, cluster.cluster, settings.max_per_hour, now),
+                **_actions_row(select, cluster.cluster, settings.max_per_hour, now),
             }
             for cluster in plain_reads.read_status(select)
         ]
@@ -75,13 +75,13 @@ def _status_line(row: "ClusterStateDocument", now: datetime) -> tuple[str, ...]:
         "running" if row["is_alive"] else "not running",
         row["slurm_trouble"] or "answers",
         _age(row["polled_at"], now),
-        f"missing since {_age(row['unseen_since'], now)}" if row["unseen_since"] else "up to date",
+        f"missing since {_age(row['backfill_since'], now)}" if row["backfill_since"] else "up to date",
         _age(row["scanned_at"], now),
         _age(row["heartbeat_at"], now),
         _age(row["mailed_at"], now),
         f"since {_age(row['mail_due_at'], now)}" if row["mail_due_at"] else "none",
-        row["retention_stopped"] or "no",
-        _tell_acts(row),
+        row["pruning_paused"] or "no",
+        _format_actions(row),
     )
 
 
@@ -94,25 +94,25 @@ def _print_lines(cells: tuple[str, ...]) -> None:
 
 def _is_well(row: "ClusterStateDocument", now: datetime) -> bool:
     is_mail_late = row["mail_due_at"] is not None and now - row["mail_due_at"] > LATE_MAIL
-    is_stopped = row["slurm_trouble"] or row["retention_stopped"]
+    is_stopped = row["slurm_trouble"] or row["pruning_paused"]
     return row["is_alive"] and row["polled_at"] is not None and not is_stopped and not is_mail_late
 
 
 def _retention_row(select: Select, cluster: str) -> "RetentionStateFields":
     """Return why the clock stops pruning; None if it does not."""
-    return {"retention_stopped": next(iter(plain_reads.read_unfinished_reasons(select, cluster, PAUSE)), None)}
+    return {"pruning_paused": next(iter(plain_reads.read_unfinished_reasons(select, cluster, PAUSE)), None)}
 
 
-def _acts_row(select: Select, cluster: str, max_per_hour: int, now: datetime) -> "ActionStateFields":
+def _actions_row(select: Select, cluster: str, max_per_hour: int, now: datetime) -> "ActionStateFields":
     """Count the actions on jobs within the last hour, and name the kinds that have reached someone's limit."""
     counts = plain_reads.count_audited_by_owner(select, cluster, hourly_limit.ACTOR, now - timedelta(hours=1))
     full = {kind for kind, owner in counts if not hourly_limit.has_room(kind, owner, counts, max_per_hour)}
-    return {"acts_in_the_hour": sum(counts.values()), "acts_at_their_limit": sorted(full)}
+    return {"actions_last_hour": sum(counts.values()), "actions_at_limit": sorted(full)}
 
 
-def _tell_acts(row: "ClusterStateDocument") -> str:
-    full = ", ".join(row["acts_at_their_limit"])
-    return f"{row['acts_in_the_hour']} in the last hour{f', limit reached: {full}' if full else ''}"
+def _format_actions(row: "ClusterStateDocument") -> str:
+    full = ", ".join(row["actions_at_limit"])
+    return f"{row['actions_last_hour']} in the last hour{f', limit reached: {full}' if full else ''}"
 
 
 def _status_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta) -> "DaemonStateFields":
@@ -123,7 +123,7 @@ def _status_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta)
         "is_alive": is_alive,
         "daemon": f"{cluster.daemon.host} pid {cluster.daemon.pid}" if cluster.daemon else None,
         "polled_at": cluster.polled_at,
-        "unseen_since": cluster.unseen_since,
+        "backfill_since": cluster.backfill_since,
         "scanned_at": cluster.scanned_at,
         "heartbeat_at": heartbeat_at,
         "slurm_trouble": cluster.poll_trouble.reason if cluster.poll_trouble else None,

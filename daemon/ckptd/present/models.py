@@ -40,7 +40,7 @@ def _trouble(history: RunRecord) -> list[str]:
     return [f"{problem.what}: {problem.reason}" for problem in history.scan.problems] if history.scan else []
 
 
-def _doubts(history: RunRecord) -> list[str]:
+def _setting_warnings(history: RunRecord) -> list[str]:
     """Say which names for the checkpoints' directory led nowhere, and which words of their owner count for nothing.
 
     A few of the names, for a run may have any number of jobs.
@@ -51,7 +51,7 @@ def _doubts(history: RunRecord) -> list[str]:
     )
     said = [f"{each.path}, named by its {each.where}, does not exist or is not a directory" for each in found[:SAID]]
     rest = [f"{len(found) - SAID} more named directories do not exist"] if len(found) > SAID else []
-    misread = [f".ckptd.toml: {each}" for each in history.wishes.misread]
+    misread = [f".ckptd.toml: {each}" for each in history.user_settings.misread]
     return [each + instead for each in said] + rest + misread
 
 
@@ -76,7 +76,7 @@ def run_view(
         "located_by": history.located_by,
         "scanned_at": history.scan.scanned_at if isinstance(history.scan, Scan) else None,
         "trouble": _trouble(history),
-        "doubts": _doubts(history),
+        "setting_warnings": _setting_warnings(history),
         "room": _room_row(history),
         "attempts": [
             _attempt_row(attempt, history.key.directory, lines.get((attempt.job, attempt.restart_count)))
@@ -155,7 +155,7 @@ def _next_checkpoint(history: RunRecord, now: datetime) -> dict[str, datetime | 
     return expected
 
 
-def act_rows(acts: Iterable[AuditEntry]) -> "list[AuditDocument]":
+def action_rows(actions: Iterable[AuditEntry]) -> "list[AuditDocument]":
     """Return what was done to a run's files, oldest first."""
     return [
         {
@@ -168,7 +168,7 @@ def act_rows(acts: Iterable[AuditEntry]) -> "list[AuditDocument]":
             "finished_at": act.finished_at,
             "outcome": act.outcome,
         }
-        for act in sorted(acts, key=lambda act: act.audit_id or 0)
+        for act in sorted(actions, key=lambda act: act.audit_id or 0)
     ]
 
 
@@ -200,7 +200,7 @@ def _loss_row(line: LedgerLine | None) -> "AttemptLossFields":
         "lost_node_seconds": round(loss.node_seconds) if loss else None,
         "lost_cpu_seconds": round(loss.cpu_seconds) if loss else None,
         "lost_gpu_seconds": round(loss.gpu_seconds) if loss else None,
-        "is_loss_settled": line.is_settled if line else None,
+        "is_loss_final": line.is_final if line else None,
         "lost": lost_work_parts.line_row(line) if line else None,
     }
 

@@ -26,7 +26,7 @@ def tell_loss(row: Mapping[str, Any]) -> str:
         return f"nothing unsaved{rest}" if redone else "nothing"
     shares = {"node": "lost_node_seconds", "CPU": "lost_cpu_seconds", "GPU": "lost_gpu_seconds"}
     work = _tell_work({unit: row[name] for unit, name in shares.items()})
-    return f"{_duration(row['lost_seconds'])}{work}{'' if row['is_loss_settled'] else ', not final'}{rest}"
+    return f"{_duration(row['lost_seconds'])}{work}{'' if row['is_loss_final'] else ', not final'}{rest}"
 
 
 def tell_losses(lost: Mapping[str, Any]) -> str:

@@ -16,11 +16,11 @@ LEAST_AHEAD = timedelta(hours=1)
 class CheckpointMarkState(StrEnum):
     """What became of a checkpoint."""
 
-    GOOD = "good"
+    COMPLETE = "complete"
     WRITING = "writing"
     DAMAGED = "damaged"
     UNKNOWN = "unknown"
-    GONE = "gone"  # replaced or removed, but not by ckptd
+    DELETED = "deleted"  # replaced or removed, but not by ckptd
     PRUNED = "pruned"
 
 
@@ -107,9 +107,9 @@ def fate(record: RecordedCheckpoint) -> CheckpointMarkState:
     if record.pruned_at:
         return CheckpointMarkState.PRUNED
     if record.gone_at:
-        return CheckpointMarkState.GONE
+        return CheckpointMarkState.DELETED
     state = record.checkpoint.state
-    return CheckpointMarkState.GOOD if state is CheckpointState.COMPLETE else CheckpointMarkState(state.value)
+    return CheckpointMarkState.COMPLETE if state is CheckpointState.COMPLETE else CheckpointMarkState(state.value)
 
 
 def _past_losses(history: RunRecord) -> list[LossSpan]:

@@ -35,7 +35,8 @@ def build_policy(config: Config) -> NoticePolicy:
         allowed_domains=mail.allowed_domains,
         admins=mail.admins,
         rooms=tuple(
-            ChatRoom(recipient=Recipient("apprise", name), tells=frozenset(config.apprise.audience)) for name in names
+            ChatRoom(recipient=Recipient("apprise", name), audience=frozenset(config.apprise.audience))
+            for name in names
         ),
         windows={
             Severity.CRITICAL: mail.critical_window,

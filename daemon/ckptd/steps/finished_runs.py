@@ -21,22 +21,24 @@ def list_finished(
     Return none before the first poll, and while a backfill may still find jobs that continued them.
     """
     queued, missed = state.latest(PolledQueue), state.latest(MissedJobs)
-    wished = {
+    candidates = {
         run: each
         for run, each in queued.timed_out.items()
-        if queued.polled_at and run in histories and histories[run].wishes.is_resubmitted
+        if queued.polled_at and run in histories and histories[run].user_settings.is_resubmitted
         if run.is_located and not missed.is_pending(run.uid)
     }
-    outcomes = parts.store.audit.read_outcomes(parts.cluster, ActionKind.RESUBMIT.value, wished) if wished else {}
+    outcomes = (
+        parts.store.audit.read_outcomes(parts.cluster, ActionKind.RESUBMIT.value, candidates) if candidates else {}
+    )
     result: dict[RunKey, TimedOutRun] = {}
-    for run, (job, attempt) in wished.items():
+    for run, (job, attempt) in candidates.items():
         name, mark = (attempt.job, attempt.restart_count), sbatch_command.mark_of(job.comment)
         lines = {line.attempt: line for line in parts.store.lost_work.list_lines(run)}
         done = outcomes.get(run, {})
         result[run] = TimedOutRun(
             job=job,
             attempt=attempt,
-            is_settled=name in lines and lines[name].is_settled,
+            is_final=name in lines and lines[name].is_final,
             has_successor=_has_successor(queued, histories[run], job),
             resubmit_count=max(len(done), mark.number if mark else 0),
             is_late=attempt.ended_at is None or now - attempt.ended_at >= LATEST,

@@ -100,7 +100,7 @@ def _unanswered(state: State, flags: Iterable[Flag]) -> dict[int, Job]:
     tracked, asked = state.latest(PolledQueue).tracked, state.latest(MailAddresses).by_job
     for flag in flags:
         known = None if flag.finding.job_id is None else tracked.get(flag.finding.job_id)
-        if known and known.job.mail_user is None and "user" in flag.finding.tells:
+        if known and known.job.mail_user is None and "user" in flag.finding.audience:
             found.setdefault(notices.number_of(known.job), known.job)
     return {number: job for number, job in found.items() if number not in asked}
 

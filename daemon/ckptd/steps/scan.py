@@ -19,7 +19,7 @@ from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import JobKey, Role, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.model.records import LocationRecord
 from ckptd.core.queue import TrackedJob
-from ckptd.core.runs.user_settings import read_wishes, select_wishes
+from ckptd.core.runs.user_settings import parse_user_settings, select_user_settings
 from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
@@ -253,8 +253,8 @@ def _located(
         run=RunKey(parts.cluster, sought.job.uid, str(found.directory)),
         user=sought.job.user,
         located_by=found.located_by,
-        wishes=found.wishes,
-        wished_in=str(sought.job.work_dir or ""),
+        user_settings=found.user_settings,
+        settings_directory=str(sought.job.work_dir or ""),
     )
 
 
@@ -356,12 +356,17 @@ def _take_locations(
             continue
         answer = _with_saves_before(state, watched.key, answer)  # noqa: PLW2901 - the answer, completed
         location, user = _without_rival(answer, watched.key, sought, around), sought.job.user
-        wished_in = str(sought.job.work_dir or "")
+        settings_directory = str(sought.job.work_dir or "")
         if isinstance(location, Unknown) or location.directory is None:
             absent.append((watched, _absence(location, sought, now)))
             if isinstance(answer, CheckpointLocation) and _is_news(answer, histories.get(watched.key)):
                 told = LocationRecord(
-                    jobs=(), run=watched.key, user=user, located_by=None, wishes=answer.wishes, wished_in=wished_in
+                    jobs=(),
+                    run=watched.key,
+                    user=user,
+                    located_by=None,
+                    user_settings=answer.user_settings,
+                    settings_directory=settings_directory,
                 )
                 heard.append(told)
             continue
@@ -413,8 +418,8 @@ def _find_news(absent: Collection[tuple[WatchedRun, Scan | Unknown]]) -> dict[Ru
 
 def _is_news(location: CheckpointLocation, history: RunRecord | None) -> bool:
     """Whether the user settings differ from the recorded ones."""
-    said = select_wishes(location.wishes, {}, retention.KEYS_ABOUT_KEEPING)
-    return history is None or read_wishes(said) != history.wishes
+    said = select_user_settings(location.user_settings, {}, retention.KEYS_ABOUT_KEEPING)
+    return history is None or parse_user_settings(said) != history.user_settings
 
 
 def _absence(

@@ -35,7 +35,7 @@ class BackfillStore(StorePart):
     @reading
     def read_gap(self, connection: sa.Connection, cluster: str) -> tuple[datetime | None, PollGap | None]:
         """Return the time of the last successful poll, and the time range still to be backfilled."""
-        columns = [ClusterTable.polled_at, ClusterTable.unseen_since, ClusterTable.unseen_until]
+        columns = [ClusterTable.polled_at, ClusterTable.backfill_since, ClusterTable.backfill_until]
         row = connection.execute(sa.select(*columns).where(ClusterTable.name == cluster)).one_or_none()
         if row is None:
             return None, None
@@ -46,7 +46,7 @@ class BackfillStore(StorePart):
     def record_gap(self, connection: sa.Connection, cluster: str, gap: PollGap | None) -> None:
         """Record the time range still to be backfilled; None if there is none."""
         runs.ensure_cluster(connection, cluster)
-        values = {"unseen_since": gap and gap.since, "unseen_until": gap and gap.until}
+        values = {"backfill_since": gap and gap.since, "backfill_until": gap and gap.until}
         connection.execute(sa.update(ClusterTable).where(ClusterTable.name == cluster).values(**values))
 
     @reading
@@ -95,7 +95,7 @@ class BackfillStore(StorePart):
 
         Their attempts are not read.
         """
-        found = _read_jobs(connection, [JobTable.cluster == cluster, JobTable.is_awaiting_look]).values()
+        found = _read_jobs(connection, [JobTable.cluster == cluster, JobTable.is_awaiting_scan]).values()
         return {known.key: known for known in sorted(found, key=lambda known: known.last_seen_at)}
 
     @reading
@@ -157,4 +157,4 @@ def _read_attempts(connection: sa.Connection, keys: dict[int, JobKey]) -> dict[i
 
 def _mark(connection: sa.Connection, keys: Collection[JobKey], *, is_awaiting: bool | None) -> None:
     for chunk in split(jobs.find_rows(connection, keys).rows()):
-        connection.execute(sa.update(JobTable).where(JobTable.id.in_(chunk)).values(is_awaiting_look=is_awaiting))
+        connection.execute(sa.update(JobTable).where(JobTable.id.in_(chunk)).values(is_awaiting_scan=is_awaiting))

@@ -48,7 +48,7 @@ class ClusterStore(StorePart):
             if has_mentions:
                 values["mentions_at"] = at
             if gap is not None:
-                values |= {"unseen_since": gap.since, "unseen_until": gap.until}
+                values |= {"backfill_since": gap.since, "backfill_until": gap.until}
         else:
             failed_at = sa.func.coalesce(ClusterTable.poll_failed_at, sa.bindparam("failed_at", at, unique=True))
             values = {"poll_failed_at": failed_at, "unknown_what": unknown.what, "unknown_reason": unknown.reason}

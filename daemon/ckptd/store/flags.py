@@ -110,5 +110,5 @@ def _content(flag: Flag) -> dict[str, Any]:
         "user": finding.user,
         "evidence": dict(finding.evidence),
         "advice": finding.recorded_advice,
-        "tells": list(finding.tells),
+        "audience": list(finding.audience),
     }

@@ -29,7 +29,7 @@ from ckptd.core.model import (
 )
 from ckptd.core.runs.attempt_progress import SavedProgress, measure_reaches
 from ckptd.core.runs.cadence import with_rhythm
-from ckptd.core.runs.user_settings import read_wishes
+from ckptd.core.runs.user_settings import parse_user_settings
 from ckptd.store import checkpoints, jobs, restart_state, runs
 from ckptd.store.columns import Json
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
@@ -55,7 +55,7 @@ _RUN_COLUMNS = [
     RunTable.unknown_what,
     RunTable.unknown_reason,
 ]
-_LEARNED_COLUMNS = [RunTable.wishes, RunTable.room]
+_LEARNED_COLUMNS = [RunTable.user_settings, RunTable.room]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool
                 *_RUN_COLUMNS,
             ).where(RunTable.id.in_(chunk))
         )
-        for row_id, revision, scanned_at, wishes, room, *rest in rows:
+        for row_id, revision, scanned_at, user_settings, room, *rest in rows:
             key, (user, located_by, since, *look) = run_key(rest), rest[3:]
             history = RunRecord(
                 key=key,
@@ -213,7 +213,7 @@ def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool
                 polled_at=None,
                 scan=_scan(key, scanned_at, look, found[row_id]),
                 recorded_since=since,
-                wishes=read_wishes(wishes) if wishes else UserSettings(),
+                user_settings=parse_user_settings(user_settings) if user_settings else UserSettings(),
                 room=restart_state.decode_room(room),
                 has_saved_before=row_id in savers,
                 is_cut=row_id in saved,

@@ -22,8 +22,12 @@ class LocatedRunStore(StorePart):
         """
         runs.assign_runs(connection, found, now)
         rows = runs.find_runs(connection, {each.run for each in found})
-        told = [(rows[each.run], each.wished_in, each.wishes) for each in found if each.wishes is not None]
-        restart_state.record_wishes(connection, told)
+        told = [
+            (rows[each.run], each.settings_directory, each.user_settings)
+            for each in found
+            if each.user_settings is not None
+        ]
+        restart_state.record_user_settings(connection, told)
         joined = {rows[each.run] for each in found if each.jobs}
         checkpoint_writers.correct_writers(connection, joined)
         lost_work.write_lines(connection, joined)

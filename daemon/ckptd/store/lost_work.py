@@ -46,7 +46,7 @@ def write_lines(connection: sa.Connection, run_ids: Collection[int]) -> None:
 def reopen_lines(connection: sa.Connection, attempt_ids: Collection[int]) -> None:
     """Mark the rows of these attempts as not final, so that they are updated again."""
     for chunk in split(attempt_ids):
-        connection.execute(sa.update(LossTable).where(LossTable.attempt_id.in_(chunk)).values(is_settled=False))
+        connection.execute(sa.update(LossTable).where(LossTable.attempt_id.in_(chunk)).values(is_final=False))
 
 
 def write_lines_of_jobs(connection: sa.Connection, job_rows: Collection[int]) -> None:
@@ -71,7 +71,7 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
         loss = lost_work.measure_loss(attempt, saves, is_located=bool(is_located), is_followed=bool(is_followed))
         values = _line_values(attempt, loss)
         values |= {"user": user, "account": account, "partition": attempt.partition or partition}
-        values["is_settled"] = bool(is_looked) and loss.lost == loss.most
+        values["is_final"] = bool(is_looked) and loss.lost == loss.most
         if is_recorded:
             stale.append(values | {"key_attempt_id": attempt_id})
         else:
@@ -152,7 +152,7 @@ def _select_open(run_ids: list[int]) -> sa.Select[Any]:
     unsettled = (
         sa.select(attempts.c.id, order.label("place"))
         .join(lines, lines.c.attempt_id == attempts.c.id)
-        .where(attempts.c.run_id.in_(run_ids), ~lines.c.is_settled)
+        .where(attempts.c.run_id.in_(run_ids), ~lines.c.is_final)
         .subquery()
     )
     latest = sa.select(unsettled.c.id).where(unsettled.c.place <= UNSETTLED_COUNT)
@@ -232,7 +232,7 @@ def _line_values(attempt: Attempt, loss: AttemptLoss) -> dict[str, Any]:
         "ended_at": attempt.ended_at,
         "saved_at": loss.saved_at,
         "lost": loss.lost,
-        "lost_most": loss.most,
+        "lost_high": loss.most,
         "node_seconds": loss.node_seconds,
         "cpu_seconds": loss.cpu_seconds,
         "gpu_seconds": loss.gpu_seconds,
@@ -250,7 +250,7 @@ class LostWorkStore(StorePart):
             sa.select(*RUN_KEY_COLUMNS)
             .join(AttemptTable, AttemptTable.run_id == RunTable.id)
             .join(LossTable, LossTable.attempt_id == AttemptTable.id)
-            .where(LossTable.cluster == cluster, ~LossTable.is_settled, LossTable.ended_at >= since, is_behind)
+            .where(LossTable.cluster == cluster, ~LossTable.is_final, LossTable.ended_at >= since, is_behind)
             .where(RunTable.directory.like("/%"))
             .distinct()
         )
@@ -268,10 +268,10 @@ class LostWorkStore(StorePart):
                 LossTable.partition,
                 LossTable.cause,
                 LossTable.ended_at,
-                LossTable.is_settled,
+                LossTable.is_final,
                 LossTable.saved_at,
                 LossTable.lost.label("lost"),
-                LossTable.lost_most,
+                LossTable.lost_high,
                 LossTable.node_seconds,
                 LossTable.cpu_seconds,
                 LossTable.gpu_seconds,
@@ -316,7 +316,7 @@ class LostWorkStore(StorePart):
         if last is not None:
             statement = statement.where(LossTable.day <= last)
         if final_before is not None:
-            is_sure = LossTable.is_settled & LossTable.cause.not_in(GUESSED_CAUSES)
+            is_sure = LossTable.is_final & LossTable.cause.not_in(GUESSED_CAUSES)
             statement = statement.where(is_sure | (LossTable.ended_at < final_before))
         result: dict[date, dict[LossKey, LossTotal]] = defaultdict(dict)
         for day, cause, partition, count, *sums in connection.execute(statement):
@@ -337,12 +337,12 @@ def _line_from_row(row: Any) -> LedgerLine:
         loss=AttemptLoss(
             saved_at=row.saved_at,
             lost=row.lost,
-            most=row.lost if row.lost_most is None else row.lost_most,
+            most=row.lost if row.lost_high is None else row.lost_high,
             node_seconds=row.node_seconds,
             cpu_seconds=row.cpu_seconds,
             gpu_seconds=row.gpu_seconds,
         ),
-        is_settled=row.is_settled,
+        is_final=row.is_final,
         redone=RedoneWork(
             low=row.redone_low, high=row.redone_high, certainty=row.redone_certainty or Certainty.UNKNOWN
         ),

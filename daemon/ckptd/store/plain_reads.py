@@ -162,7 +162,7 @@ def read_flags(
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     statement = f"""
         SELECT f.id, f.rule, f.severity, r.cluster, r.uid, r.directory, f.job_id, f."user", f.evidence, f.advice,
-            f.tells, f.opened_at, f.worsened_at, f.resolved_at
+            f.audience, f.opened_at, f.worsened_at, f.resolved_at
         FROM flags f JOIN runs r ON r.id = f.run_id {where}
         ORDER BY f.opened_at, f.id
     """  # noqa: S608 - the conditions are this function's own
@@ -170,7 +170,7 @@ def read_flags(
 
 
 def _flag(row: Sequence[Any]) -> Flag:
-    flag_id, rule, severity, cluster, uid, directory, job_id, user, evidence, advice, tells = row[:11]
+    flag_id, rule, severity, cluster, uid, directory, job_id, user, evidence, advice, audience = row[:11]
     opened_at, worsened_at, resolved_at = map(instant, row[11:])
     assert opened_at is not None
     finding = Finding(
@@ -180,7 +180,7 @@ def _flag(row: Sequence[Any]) -> Flag:
         job_id=job_id,
         user=decode_text(user),
         evidence=json.loads(evidence),
-        tells=tuple(json.loads(tells)),
+        audience=tuple(json.loads(audience)),
         recorded_advice=decode_text(advice),
     )
     return Flag(flag_id=flag_id, finding=finding, opened_at=opened_at, worsened_at=worsened_at, resolved_at=resolved_at)
@@ -191,7 +191,7 @@ def read_status(select: Select) -> tuple[ClusterStatus, ...]:
     rows = select(
         """
         SELECT name, polled_at, poll_failed_at, unknown_what, unknown_reason, scanned_at, heartbeat_at, daemon_host,
-            daemon_pid, daemon_version, daemon_started_at, unseen_since
+            daemon_pid, daemon_version, daemon_started_at, backfill_since
         FROM clusters ORDER BY name
         """,
         {},
@@ -216,7 +216,7 @@ def _status(row: Sequence[Any]) -> ClusterStatus:
         scanned_at=instant(scanned_at),
         heartbeat_at=instant(heartbeat_at),
         daemon=daemon,
-        unseen_since=instant(since),
+        backfill_since=instant(since),
     )
 
 

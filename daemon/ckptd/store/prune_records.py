@@ -62,17 +62,23 @@ def _add_facts(connection: sa.Connection, cluster: str, histories: Collection[Ru
     """Add the latest job and the user settings to each history."""
     numbers = runs.find_runs(connection, [history.key for history in histories])
     jobs: dict[int, Job] = {}
-    wishes: dict[int, Mapping[str, Mapping[str, Any]]] = {}
+    settings: dict[int, Mapping[str, Mapping[str, Any]]] = {}
     for chunk in split(numbers.values()):
         latest = sa.select(sa.func.max(JobTable.id)).where(JobTable.run_id.in_(chunk)).group_by(JobTable.run_id)
         rows = connection.execute(
             sa.select(*JOB_COLUMNS, JobTable.run_id).where(JobTable.id.in_(latest), JobTable.cluster == cluster)
         )
         jobs |= {row[-1]: job_from_row(row) for row in rows}
-        found = connection.execute(sa.select(RunTable.id, RunTable.keep_wishes).where(RunTable.id.in_(chunk)))
-        wishes |= {row_id: retention.sort_wishes(wish or {}) for row_id, wish in found}
+        found = connection.execute(sa.select(RunTable.id, RunTable.retention_settings).where(RunTable.id.in_(chunk)))
+        settings |= {
+            row_id: retention.sort_retention_settings(found_settings or {}) for row_id, found_settings in found
+        }
     return [
-        PrunableRun(history=history, job=jobs.get(numbers[history.key]), wishes=wishes.get(numbers[history.key], {}))
+        PrunableRun(
+            history=history,
+            job=jobs.get(numbers[history.key]),
+            retention_settings=settings.get(numbers[history.key], {}),
+        )
         for history in histories
     ]
 

@@ -16,7 +16,7 @@ from ckptd.core import retention
 from ckptd.core.job_actions.action_policy import DONE, ActionKind, read_hold
 from ckptd.core.model import EndCause, FreeSpaceSample, Hold, JobKey, RunKey
 from ckptd.core.runs.observations import EndTally, RestartState, TimedOutAttempt
-from ckptd.core.runs.user_settings import select_wishes
+from ckptd.core.runs.user_settings import select_user_settings
 from ckptd.store import runs
 from ckptd.store.rows import (
     ATTEMPT_COLUMNS,
@@ -141,27 +141,27 @@ def record_room(connection: sa.Connection, room: Mapping[int, Sequence[FreeSpace
         connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), values)
 
 
-def record_wishes(connection: sa.Connection, told: Iterable[tuple[int, str, Mapping[str, Any]]]) -> None:
+def record_user_settings(connection: sa.Connection, told: Iterable[tuple[int, str, Mapping[str, Any]]]) -> None:
     """Write what owners say of runs, by row and by the directory in which they say so.
 
     For rules and acts the last word counts; what is about keeping stands beside what the run's jobs say in other
     directories. Of a file that could not be read only that is added: what it said before is still the best known.
     """
     by_row: dict[int, list[tuple[str, Mapping[str, Any]]]] = defaultdict(list)
-    for row_id, wished_in, table in told:
-        by_row[row_id].append((wished_in, table))
+    for row_id, settings_directory, table in told:
+        by_row[row_id].append((settings_directory, table))
     changed = []
     for chunk in split(by_row):
         rows = connection.execute(
-            sa.select(RunTable.id, RunTable.keep_wishes, RunTable.wishes).where(RunTable.id.in_(chunk))
+            sa.select(RunTable.id, RunTable.retention_settings, RunTable.user_settings).where(RunTable.id.in_(chunk))
         )
         for row_id, kept, known in rows.all():
             keeping, meant = kept, known
-            for wished_in, table in by_row[row_id]:
-                keeping = _as_json(retention.join_wishes(keeping or {}, wished_in, table))
-                meant = _as_json(select_wishes(table, meant or {}, retention.KEYS_ABOUT_KEEPING))
+            for settings_directory, table in by_row[row_id]:
+                keeping = _as_json(retention.join_retention_settings(keeping or {}, settings_directory, table))
+                meant = _as_json(select_user_settings(table, meant or {}, retention.KEYS_ABOUT_KEEPING))
             if repr((kept, known)) != repr((keeping, meant)):  # repr, because a number in it may be none
-                values = {"keep_wishes": keeping, "wishes": meant}
+                values = {"retention_settings": keeping, "user_settings": meant}
                 connection.execute(sa.update(RunTable).where(RunTable.id == row_id).values(**values))
                 changed.append(row_id)
     runs.touch_runs(connection, changed)

@@ -65,10 +65,10 @@ class ClusterTable(Base):
     poll_failed_at: Mapped[datetime | None]
     unknown_what: Mapped[str | None]
     unknown_reason: Mapped[str | None]
-    unseen_since: Mapped[
+    backfill_since: Mapped[
         datetime | None
-    ]  # from then to `unseen_until`, jobs may have started and ended: to be backfilled from accounting
-    unseen_until: Mapped[datetime | None]
+    ]  # from then to `backfill_until`, jobs may have started and ended: to be backfilled from accounting
+    backfill_until: Mapped[datetime | None]
     scanned_at: Mapped[datetime | None]
     mentions_at: Mapped[datetime | None]  # the last poll whose jobs' names, comments and commands were read
     heartbeat_at: Mapped[datetime | None]
@@ -106,8 +106,8 @@ class RunTable(Base):
     quota_left_bytes: Mapped[int | None]
     quota_trouble: Mapped[str | None]
     filesystem_type: Mapped[str | None]
-    keep_wishes: Mapped[Any | None]  # settings of its owner's .ckptd.toml about retention
-    wishes: Mapped[Any | None]  # settings of that file for health rules and actions
+    retention_settings: Mapped[Any | None]  # settings of its owner's .ckptd.toml about retention
+    user_settings: Mapped[Any | None]  # settings of that file for health rules and actions
     links: Mapped[Any | None]  # links that the last scan found, as values of SeenLink
     room: Mapped[Any | None]  # samples of the free bytes at its directory: [seconds since the epoch, bytes]
 
@@ -134,10 +134,10 @@ class JobTable(Base):
             postgresql_where=sa.text("ended_at IS NULL"),
         ),
         sa.Index(
-            "ix_jobs_awaiting_look",
+            "ix_jobs_awaiting_scan",
             "cluster",
-            sqlite_where=sa.text("is_awaiting_look"),
-            postgresql_where=sa.text("is_awaiting_look"),
+            sqlite_where=sa.text("is_awaiting_scan"),
+            postgresql_where=sa.text("is_awaiting_scan"),
         ),
     )
 
@@ -146,7 +146,7 @@ class JobTable(Base):
     first_seen_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
     in_queue: Mapped[bool]
-    is_awaiting_look: Mapped[bool | None]  # a missed job whose directory is still to be found and scanned
+    is_awaiting_scan: Mapped[bool | None]  # a missed job whose directory is still to be found and scanned
     suspended_until: Mapped[datetime | None]  # when it was last seen suspended; null while it is
     released_restart: Mapped[int | None]  # its restart count when it was last released from a hold
     cluster: Mapped[str] = mapped_column(sa.ForeignKey("clusters.name"))
@@ -257,8 +257,8 @@ class LossTable(Base):
     node_seconds: Mapped[float]
     cpu_seconds: Mapped[float]
     gpu_seconds: Mapped[float]
-    is_settled: Mapped[bool]
-    lost_most: Mapped[timedelta | None] = mapped_column("lost_most_seconds", key="lost_most")
+    is_final: Mapped[bool]
+    lost_high: Mapped[timedelta | None] = mapped_column("lost_high_seconds", key="lost_high")
     redone_low: Mapped[timedelta | None] = mapped_column("redone_low_seconds", key="redone_low")
     redone_high: Mapped[timedelta | None] = mapped_column("redone_high_seconds", key="redone_high")
     redone_certainty: Mapped[Certainty | None]
@@ -344,7 +344,7 @@ class FlagTable(Base):
     user: Mapped[str]
     evidence: Mapped[Any]
     advice: Mapped[str]  # of flags that earlier versions recorded; empty since, because `present` words the evidence
-    tells: Mapped[Any]
+    audience: Mapped[Any]
     opened_at: Mapped[datetime] = mapped_column(index=True)
     worsened_at: Mapped[datetime | None]
     resolved_at: Mapped[datetime | None]

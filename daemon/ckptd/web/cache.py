@@ -120,7 +120,7 @@ class RunDetails:
     flags: Sequence[Flag]
     losses: Sequence[LedgerLine]
     ends: Sequence[EndTally] = ()  # how attempts on its cluster ended
-    refused: Sequence[str] = ()  # sentences about wishes of its owner
+    refused: Sequence[str] = ()  # user settings that the site limits
 
 
 class PageReader:

@@ -135,7 +135,7 @@ def run(found: RunDetails, now: datetime) -> RunDocument:
     view = models.run_view(found.history, found.flags, now, found.losses, found.ends)
     return {
         **view,
-        "doubts": [*view["doubts"], *found.refused],
+        "setting_warnings": [*view["setting_warnings"], *found.refused],
         "taken_at": now,
         "timeline": _timeline(drawn) if drawn else None,
     }

@@ -100,7 +100,7 @@ def test_what_is_pinned_stays(shop):
 
 
 def test_what_the_owner_wishes_stays(shop):
-    note_run(shop.store, shop.run, shop.now, wishes={"keep": {"last": 5}})
+    note_run(shop.store, shop.run, shop.now, user_settings={"keep": {"last": 5}})
     shop.act()
     assert shop.names() == EPOCHS[1:]
 

@@ -47,7 +47,7 @@ class CheckpointLocation:
 
     directory: PurePosixPath | None
     located_by: str | None
-    wishes: Mapping[str, Any] = field(default_factory=dict)
+    user_settings: Mapping[str, Any] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     found: FoundDirectory | None = None  # by a look around
 
@@ -193,7 +193,7 @@ def _location(data: dict[str, Any]) -> CheckpointLocation:
     return CheckpointLocation(
         directory=PurePosixPath(data["directory"]) if data["directory"] else None,
         located_by=data["located_by"],
-        wishes=data["wishes"],
+        user_settings=data["user_settings"],
         problems=tuple(str(problem) for problem in data["problems"]),
         found=_found(data["found"]) if data["directory"] and data.get("found") else None,
     )

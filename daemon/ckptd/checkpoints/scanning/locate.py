@@ -110,10 +110,10 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
     """Return the real path of the first candidate that exists, and the user settings."""
     work_dir = item["work_dir"]
     problems: list[str] = []
-    wishes = read_user_file(work_dir, problems)  # heard however the directory is found
+    user_settings = read_user_file(work_dir, problems)  # heard however the directory is found
     for located_by, path in item["candidates"]:
         if located_by == "user-file":
-            path = str(wishes.get("directory", ""))  # noqa: PLW2901 - the file only names the real candidate
+            path = str(user_settings.get("directory", ""))  # noqa: PLW2901 - the file only names the real candidate
         found = None
         if located_by == "discovery":
             found = _discover(item, problems)
@@ -133,18 +133,18 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
         return {
             "directory": directory,
             "located_by": located_by,
-            "wishes": wishes,
+            "user_settings": user_settings,
             "problems": problems,
             "found": found,
         }
-    return {"directory": None, "located_by": None, "wishes": wishes, "problems": problems}
+    return {"directory": None, "located_by": None, "user_settings": user_settings, "problems": problems}
 
 
 def read_mutes(item: dict[str, Any]) -> dict[str, Any]:
     """Return the rules that a user's own file mutes: `[mail] mute = true` for all, or a list of their names."""
     problems: list[str] = []
-    wishes = read_user_file(item["work_dir"], problems).get("mail")
-    mute = wishes.get("mute", []) if isinstance(wishes, dict) else []
+    user_settings = read_user_file(item["work_dir"], problems).get("mail")
+    mute = user_settings.get("mute", []) if isinstance(user_settings, dict) else []
     rules = [EVERY_RULE] if mute is True else [str(rule) for rule in mute] if isinstance(mute, list) else []
     return {"mute": rules, "problems": problems}
 
@@ -220,11 +220,11 @@ def read_user_file(work_dir: str | None, problems: list[str]) -> dict[str, Any]:
                 text = _read_own(reader, USER_FILE)
             except FileNotFoundError:
                 return {}
-        wishes: dict[str, Any] = json.loads(json.dumps(tomllib.loads(text), default=str))  # dates become text
+        user_settings: dict[str, Any] = json.loads(json.dumps(tomllib.loads(text), default=str))  # dates become text
     except (OSError, ValueError, RecursionError, CkptdError) as error:
         problems.append(f"{work_dir}/{USER_FILE}: {error}")
         return {"problem": str(error)}
-    return wishes
+    return user_settings
 
 
 def _read_own(reader: Reader, path: str) -> str:

@@ -61,17 +61,17 @@ def list_unmet(history: RunRecord, jobs: Collection[Job] | None = None) -> list[
     unmet = dict.fromkeys(
         named
         for job in (history.jobs if jobs is None else jobs)
-        for named in _list_named(history.wishes, job)
+        for named in _list_named(history.user_settings, job)
         if _PLACES.index(named.where) < trust and not (is_located and means(named.path, job, history.key.directory))
     )
     return list(unmet)
 
 
-def _list_named(wishes: UserSettings, job: Job) -> Iterator[DeclaredPath]:
+def _list_named(user_settings: UserSettings, job: Job) -> Iterator[DeclaredPath]:
     if is_declared_without(job):
         return
     for where, path in zip(
-        _PLACES, (stated_path(job.comment), stated_path(job.admin_comment), wishes.directory), strict=True
+        _PLACES, (stated_path(job.comment), stated_path(job.admin_comment), user_settings.directory), strict=True
     ):
         if path and path != NONE:
             yield DeclaredPath(where, path[:LONGEST_PATH])

@@ -129,7 +129,7 @@ def saves_before_limit(
     ended = [each for each in history.attempts if ended_at_limit(each)][-2:]
     rhythm = measure_rhythm(history)
     lead = timedelta(seconds=asked.lead_seconds) if asked else SIGNAL_LEAD
-    declares, asks = history.wishes.saves_on_signal, asks_in_time(asked, rhythm)
+    declares, asks = history.user_settings.saves_on_signal, asks_in_time(asked, rhythm)
     if is_signalled or (declares and asks) or (ended and (declares or asks)):
         return not ended or not lost_at_limit(history, ended[-1], tolerance + lead)
     return bool(ended) and all(_saved_late(history, attempt, rhythm, tolerance) for attempt in ended)
@@ -246,13 +246,13 @@ def _times(pace: timedelta, count: float) -> timedelta:
 
 
 def _goals(history: RunRecord) -> Iterator[tuple[str, float, bool]]:
-    wishes = history.wishes
+    user_settings = history.user_settings
     content = [record.checkpoint for record in sorted(facts.complete_now(history), key=_saved_at, reverse=True)]
     said_step = next((each.goal_step for each in content if each.goal_step is not None), None)
     said_epoch = next((each.goal_epoch for each in content if each.goal_epoch is not None), None)
     for unit, goal, is_declared in (
-        ("epoch", wishes.goal_epoch, True),
-        ("step", wishes.goal_step, True),
+        ("epoch", user_settings.goal_epoch, True),
+        ("step", user_settings.goal_step, True),
         ("step", said_step, False),
         ("epoch", said_epoch, False),
     ):

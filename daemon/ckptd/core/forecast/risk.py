@@ -44,7 +44,7 @@ def not_saving_at_the_end(history: RunRecord, *, tolerance: timedelta, asked: Li
     """
     if any(projection.lost_at_limit(history, each, tolerance) for each in history.attempts):
         return 1.0
-    is_prepared = history.wishes.saves_on_signal or projection.asks_in_time(asked, measure_rhythm(history))
+    is_prepared = history.user_settings.saves_on_signal or projection.asks_in_time(asked, measure_rhythm(history))
     return 1.0 - (HEEDED if is_prepared else SILENT_SAVERS)
 
 

@@ -72,7 +72,7 @@ def evaluate(
     if _is_stale(history, now, max_age, max_scan_age) or _is_resting(history, now):
         return Evaluation(run=history.key, undecided=frozenset(rule.name for rule in rules))
     judged = tuple(job for job in history.jobs if _is_judged(job, min_job_duration))
-    if judged and history.wishes.is_saving:
+    if judged and history.user_settings.is_saving:
         history = history if judged == history.jobs else replace(history, jobs=judged)
         if may_be_results(history):
             unasked = ABOUT_CHECKPOINTS if are_only_data(history) else ABOUT_REGULAR_SAVES
@@ -108,7 +108,7 @@ def _ask(history: RunHistory, rules: Iterable[Rule], now: datetime) -> Evaluatio
             continue
         if isinstance(answer, Unknown):
             undecided.add(rule.name)
-        findings.extend(_heed_mute(finding, history.wishes.muted) for finding in found)
+        findings.extend(_heed_mute(finding, history.user_settings.muted) for finding in found)
     return Evaluation(
         run=history.key,
         findings=leave_out_superseded(findings),
@@ -121,7 +121,7 @@ def _heed_mute(finding: Finding, muted: frozenset[str]) -> Finding:
     """Return a finding that leaves out a user who does not want to be told; administrators still are."""
     if finding.rule not in muted:
         return finding
-    return replace(finding, tells=tuple(who for who in finding.tells if who != "user"))
+    return replace(finding, audience=tuple(who for who in finding.audience if who != "user"))
 
 
 def _is_stale(history: RunHistory, now: datetime, max_age: timedelta, max_scan_age: timedelta | None) -> bool:

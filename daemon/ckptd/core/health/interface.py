@@ -29,10 +29,10 @@ class Rule(Protocol):
 class FindingBuilder:
     """Create the findings of one rule about one run."""
 
-    def __init__(self, rule: str, history: RunHistory, *, tells: tuple[str, ...] = ("user",)) -> None:
+    def __init__(self, rule: str, history: RunHistory, *, audience: tuple[str, ...] = ("user",)) -> None:
         self._rule = rule
         self._history = history
-        self._tells = tells
+        self._audience = audience
 
     def say(self, job: Job, severity: Severity, evidence: Mapping[str, Evidence]) -> Finding:
         """Return a finding about a job of the run; `slurm_job` in its evidence names the job in commands."""
@@ -43,7 +43,7 @@ class FindingBuilder:
             job_id=job.job_id,
             user=self._history.user,
             evidence={**evidence, "slurm_job": job.slurm_name},
-            tells=self._tells,
+            audience=self._audience,
         )
 
 

@@ -67,10 +67,10 @@ class NoCheckpointYet:
 def _is_expected_to_save(history: RunHistory, job: Job) -> bool:
     if history.key.is_located or history.context.is_named_by_script or history.has_saved_before:
         return True
-    wishes = history.wishes
-    is_goal_set = wishes.goal_epoch is not None or wishes.goal_step is not None
-    is_told_when = wishes.saves_on_signal or wishes.is_resubmitted
-    return is_goal_set or is_told_when or wishes.directory is not None or declared_path(job) is not None
+    user_settings = history.user_settings
+    is_goal_set = user_settings.goal_epoch is not None or user_settings.goal_step is not None
+    is_told_when = user_settings.saves_on_signal or user_settings.is_resubmitted
+    return is_goal_set or is_told_when or user_settings.directory is not None or declared_path(job) is not None
 
 
 def _has_saved(history: RunHistory, attempt: Attempt) -> bool:

@@ -46,7 +46,7 @@ class NoRoom:
             "furthest_good": str(furthest.checkpoint.path) if furthest else None,
             "full_at": full_at.isoformat() if full_at else None,
         }
-        speaker = FindingBuilder(self.name, history, tells=("user", "admin"))
+        speaker = FindingBuilder(self.name, history, audience=("user", "admin"))
         return [speaker.say(job, Severity.CRITICAL, evidence) for job in running]
 
 

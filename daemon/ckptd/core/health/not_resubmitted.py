@@ -44,5 +44,5 @@ class NotResubmitted:
             "newest_good_epoch": newest.checkpoint.epoch if newest else None,
         }
         if standing.is_waited_for:
-            return FindingBuilder(self.name, history, tells=()).say(standing.job, Severity.INFO, evidence)
+            return FindingBuilder(self.name, history, audience=()).say(standing.job, Severity.INFO, evidence)
         return FindingBuilder(self.name, history).say(standing.job, Severity.WARNING, evidence)

@@ -58,7 +58,7 @@ class RestartLoop:
             "held_by": _holder(history, job),
             "array_job_id": job.array_job_id,
         }
-        speaker = FindingBuilder(self.name, history, tells=("user", "admin"))
+        speaker = FindingBuilder(self.name, history, audience=("user", "admin"))
         return (speaker.say(job, Severity.CRITICAL, evidence),)
 
     def list_requeued(self, history: RunHistory, job: Job, now: datetime) -> list[Attempt]:

@@ -117,7 +117,7 @@ class ActionChoice(NamedTuple):
 def declared_signal(history: RunRecord, job: Job) -> str | None:
     """Return the signal on which a job saves: `ckpt-signal=` in its comment, otherwise from `.ckptd.toml`."""
     stated = _STATED_SIGNAL.search(job.comment)
-    return parse_signal(stated[1] if stated else history.wishes.signal or "")
+    return parse_signal(stated[1] if stated else history.user_settings.signal or "")
 
 
 def list_signalled(history: RunRecord, permits: ActionPermits) -> dict[int, timedelta]:

@@ -22,7 +22,7 @@ class TimedOutRun:
 
     job: Job
     attempt: Attempt
-    is_settled: bool  # its directory was read whole after the end
+    is_final: bool  # its directory was read whole after the end
     has_successor: bool  # another job waits that would go on with it
     resubmit_count: int  # how often ckptd has submitted for this run, or for the jobs that led to this one
     is_late: bool = False  # it ended so long ago that it is left alone
@@ -43,20 +43,20 @@ def judge(
     This is the case if its user did not ask for it, if another job continues it already, or while its last checkpoints
     are unknown. `is_permitted` and `most` are the site's settings.
     """
-    job, attempt, wishes = finished.job, finished.attempt, history.wishes
-    if not wishes.is_resubmitted or attempt.state is not JobState.TIMEOUT or _went_on(history, attempt):
+    job, attempt, user_settings = finished.job, finished.attempt, history.user_settings
+    if not user_settings.is_resubmitted or attempt.state is not JobState.TIMEOUT or _went_on(history, attempt):
         return None
     if not is_permitted:
         return ResubmitRefusal(job, f"the site does not allow ckptd to resubmit jobs in partition {attempt.partition}")
-    if not wishes.max_resubmits:
+    if not user_settings.max_resubmits:
         return ResubmitRefusal(job, "max_resubmits is missing in .ckptd.toml")
     if not job.is_batch or job.het_job_id:
         return ResubmitRefusal(job, "it is a heterogeneous job" if job.het_job_id else "it is not a batch job")
-    wished = min(wishes.max_resubmits, most)
-    if finished.resubmit_count >= wished:
-        whose = "max_resubmits" if wished == wishes.max_resubmits else "the site"
+    allowed = min(user_settings.max_resubmits, most)
+    if finished.resubmit_count >= allowed:
+        whose = "max_resubmits" if allowed == user_settings.max_resubmits else "the site"
         return ResubmitRefusal(job, f"this run has reached the maximum that {whose} allows ({finished.resubmit_count})")
-    if not finished.is_settled:
+    if not finished.is_final:
         return ResubmitRefusal(job, _NOT_READ) if finished.is_late else None
     gained = _gain(history, attempt)
     if gained is None:
@@ -69,7 +69,7 @@ def judge(
         (
             "it reached its time limit, and its user asked for resubmission",
             gained,
-            f"{finished.resubmit_count} of {wished} allowed resubmissions were used",
+            f"{finished.resubmit_count} of {allowed} allowed resubmissions were used",
         )
     )
 

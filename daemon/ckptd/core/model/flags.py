@@ -33,7 +33,7 @@ class Finding:
     job_id: int | None
     user: str
     evidence: Mapping[str, Evidence]
-    tells: tuple[str, ...] = ("user",)
+    audience: tuple[str, ...] = ("user",)
     recorded_advice: str = ""  # text that an earlier version recorded with less evidence; empty in new findings
 
 

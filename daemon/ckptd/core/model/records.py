@@ -72,8 +72,8 @@ class LocationRecord:
     run: RunKey
     user: str
     located_by: str | None
-    wishes: Mapping[str, Any] | None = None  # None: nobody has read them
-    wished_in: str = ""  # the directory in which they were written
+    user_settings: Mapping[str, Any] | None = None  # None: nobody has read them
+    settings_directory: str = ""  # the directory in which they were written
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +92,8 @@ class PrunableRun:
 
     history: RunRecord
     job: Job | None  # the latest of it, ended or not
-    wishes: Mapping[str, Mapping[str, Any]]  # of its owner about keeping, by the directory where they were written
+    # of its owner about keeping, by the directory where they were written
+    retention_settings: Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,7 +117,8 @@ class ClusterStatus:
     scanned_at: datetime | None
     heartbeat_at: datetime | None
     daemon: DaemonIdentity | None
-    unseen_since: datetime | None = None  # from then on jobs may have come and gone of which accounting has yet to tell
+    # from then on jobs may have come and gone of which accounting has yet to tell
+    backfill_since: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

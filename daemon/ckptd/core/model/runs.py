@@ -134,7 +134,7 @@ class RunRecord:
     scan: Scan | Unknown | None  # None: never scanned
     other_writers: tuple[tuple[Job, str], ...] = ()  # running jobs of other runs in the same directory, their users
     recorded_since: datetime | None = None  # when ckptd first saw this run
-    wishes: UserSettings = UserSettings()
+    user_settings: UserSettings = UserSettings()
     suspended_until: Mapping[int, datetime] = field(default_factory=dict)  # by job id: when it was last seen so
     room: tuple[FreeSpaceSample, ...] = ()  # earlier samples of the free space of its file system, oldest first
     has_saved_before: bool = False  # another run of the same user, job name and working directory has checkpointed

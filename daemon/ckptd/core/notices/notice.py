@@ -43,7 +43,7 @@ class ChatRoom:
     """A recipient in another channel, such as a chat room or webhook, that gets the flags of all users."""
 
     recipient: Recipient
-    tells: frozenset[str] = frozenset({"admin"})
+    audience: frozenset[str] = frozenset({"admin"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,16 +14,16 @@ def list_recipients(
     flag: Flag, job: Job | None, policy: NoticePolicy, unanswered: Collection[int] = frozenset()
 ) -> list[Addressee]:
     """Return the recipients of a flag; a user whose job is among the unanswered has no address yet."""
-    tells = set(flag.finding.tells)
-    result: list[Addressee] = [(room.recipient, None) for room in policy.rooms if tells & room.tells]
+    audience = set(flag.finding.audience)
+    result: list[Addressee] = [(room.recipient, None) for room in policy.rooms if audience & room.audience]
     if policy.mode is NoticeMode.OFF:
         return result
-    if "user" in tells:
+    if "user" in audience:
         if job is not None and number_of(job) in unanswered and policy.mode is not NoticeMode.ADMIN:
             result.append((Recipient(UNADDRESSED, str(number_of(job))), None))
         else:
             result += list_of_user(flag.finding.user, job.mail_user if job else None, policy)
-    if "admin" in tells:
+    if "admin" in audience:
         known = {recipient for recipient, _ in result}
         result += [(admin, None) for admin in _list_admins(policy) if admin not in known]
     return result

@@ -6,10 +6,16 @@ its reason; the code that moves files trusts nothing of it and looks at every fi
 
 from ckptd.core.retention.file_patterns import parse_patterns
 from ckptd.core.retention.floor import NEWEST
-from ckptd.core.retention.parse_rules import KEYS_ABOUT_KEEPING, RULE_KEYS, join_wishes, parse_rules, sort_wishes
+from ckptd.core.retention.parse_rules import (
+    KEYS_ABOUT_KEEPING,
+    RULE_KEYS,
+    join_retention_settings,
+    parse_rules,
+    sort_retention_settings,
+)
 from ckptd.core.retention.plan import Decision, Plan, RunPlan, identify
 from ckptd.core.retention.planner import plan, plan_run
-from ckptd.core.retention.policy import Bounds, Guards, Policy, PolicyMode, apply_wishes, check_policy
+from ckptd.core.retention.policy import Bounds, Guards, Policy, PolicyMode, apply_user_rules, check_policy
 from ckptd.core.retention.policy_choice import PolicyChoice, PolicyMatch, choose_policy
 from ckptd.core.retention.reference_limits import References, ReferenceSources, SeenLinks, is_old
 from ckptd.core.retention.references import Reference, match
@@ -59,7 +65,7 @@ __all__ = [
     "RemovalAttempt",
     "RunPlan",
     "SeenLinks",
-    "apply_wishes",
+    "apply_user_rules",
     "check_brake",
     "check_clock",
     "check_policy",
@@ -70,12 +76,12 @@ __all__ = [
     "identify",
     "is_old",
     "is_verified_full",
-    "join_wishes",
+    "join_retention_settings",
     "limit",
     "match",
     "parse_patterns",
     "parse_rules",
     "plan",
     "plan_run",
-    "sort_wishes",
+    "sort_retention_settings",
 ]

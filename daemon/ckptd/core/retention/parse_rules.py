@@ -42,7 +42,7 @@ def parse_rules(table: Mapping[str, Any]) -> tuple[tuple[KeepRule, ...], tuple[s
     return tuple(rules), tuple(problems)
 
 
-def sort_wishes(recorded: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+def sort_retention_settings(recorded: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     """Return recorded user settings by the directory of their file; old records have no directory."""
     return recorded if all(where.startswith("/") for where in recorded) else {"": recorded}
 
@@ -50,7 +50,7 @@ def sort_wishes(recorded: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 UNREADABLE = "its owner's .ckptd.toml could not be read, so everything is kept"
 
 
-def join_wishes(
+def join_retention_settings(
     known: Mapping[str, Mapping[str, Any]], written_in: str, document: Mapping[str, Any]
 ) -> dict[str, Mapping[str, Any]]:
     """Return a run's user settings about keeping, by the directory of the file, updated from one file.
@@ -60,23 +60,23 @@ def join_wishes(
     """
     said = known.get(written_in, {}) if "problem" in document else {}
     joined = {where: told for where, told in known.items() if where.startswith("/") and where != written_in}
-    if now := {**said, **_select_wishes(document)}:
+    if now := {**said, **_select_retention_settings(document)}:
         joined[written_in if written_in in known or len(joined) < MAX_FILES else _MANY] = now
     if _MANY in joined:
         joined[_MANY] = {"problem": f"the run's jobs have it in more than {MAX_FILES} directories"}
     return joined
 
 
-def _select_wishes(document: Mapping[str, Any]) -> dict[str, Any]:
+def _select_retention_settings(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries of a user's file that are about keeping, valid or not."""
     return {key: value for key, value in document.items() if key == "problem" or key.casefold() in KEYS_ABOUT_KEEPING}
 
 
-def parse_all_wishes(
+def parse_all_retention_settings(
     documents: Mapping[str, Mapping[str, Any]],
 ) -> tuple[tuple[KeepRule, ...], tuple[str, ...]]:
     """Return the combined keep rules of a user's files, and what in them cannot be parsed."""
-    parsed = {where: parse_wishes(documents[where]) for where in sorted(documents)}
+    parsed = {where: parse_retention_settings(documents[where]) for where in sorted(documents)}
     problems = [
         f"{where}: {problem}" if len(parsed) > 1 else problem
         for where, (_, found) in parsed.items()
@@ -87,7 +87,7 @@ def parse_all_wishes(
     return tuple(dict.fromkeys(rules)), tuple(problems)
 
 
-def parse_wishes(document: Mapping[str, Any]) -> tuple[tuple[KeepRule, ...], tuple[str, ...]]:
+def parse_retention_settings(document: Mapping[str, Any]) -> tuple[tuple[KeepRule, ...], tuple[str, ...]]:
     """Return the keep rules of a user's file, and a sentence for everything in it that cannot be parsed.
 
     An entry that cannot be parsed counts as `keep = "everything"`, in addition to the valid ones: a misspelt word must
@@ -98,7 +98,9 @@ def parse_wishes(document: Mapping[str, Any]) -> tuple[tuple[KeepRule, ...], tup
     if "problem" in document:
         problems = (*problems, f"it cannot be read: {document['problem']}")
         rules = (*(rule for rule in rules if rule != KeepEverything()), KeepEverything(because=UNREADABLE))
-    strays = sorted(key for key in _select_wishes(document) if key not in {"keep", "problem", file_patterns.KEY})
+    strays = sorted(
+        key for key in _select_retention_settings(document) if key not in {"keep", "problem", file_patterns.KEY}
+    )
     problems = (*problems, *(f"{key}: write keep = {{ last = 5 }} or the like" for key in strays))
     return ((*rules, KeepEverything()) if problems and KeepEverything() not in rules else rules), problems
 
@@ -119,14 +121,14 @@ def parse_consent(documents: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[str
     return tuple(dict.fromkeys(patterns)), tuple(problems)
 
 
-def _parse_keep(wish: Any) -> tuple[tuple[KeepRule, ...], tuple[str, ...]]:
-    if wish is None:
+def _parse_keep(keep: Any) -> tuple[tuple[KeepRule, ...], tuple[str, ...]]:
+    if keep is None:
         return (), ()
-    if wish == "everything":
+    if keep == "everything":
         return (KeepEverything(),), ()
-    if not isinstance(wish, Mapping):
-        return (), (f'keep: write "everything" or a table such as {{ last = 5 }}, not {wish!r}',)
-    rules, problems = parse_rules(wish)
+    if not isinstance(keep, Mapping):
+        return (), (f'keep: write "everything" or a table such as {{ last = 5 }}, not {keep!r}',)
+    rules, problems = parse_rules(keep)
     return rules, tuple(f"keep: {problem}" for problem in problems)
 
 

@@ -123,9 +123,9 @@ def _judge(run: JudgedRun) -> list[Decision]:
     for index, whys in soft.items():
         if index not in let_go:
             hard[index].extend(whys)
-    for rule, index, why in _apply(run, run.policy.wishes):
-        is_wished = not (isinstance(rule, KeepEverything) and rule.because)
-        hard[index].append(f"{why} (user setting)" if is_wished else why)
+    for rule, index, why in _apply(run, run.policy.user_rules):
+        is_user_rule = not (isinstance(rule, KeepEverything) and rule.because)
+        hard[index].append(f"{why} (user setting)" if is_user_rule else why)
     decisions = []
     for index in range(len(run.sets) - 1, -1, -1):
         _, _, _, path, record, *_ = run.sets[index]

@@ -45,7 +45,7 @@ class Policy:
 
     name: str
     rules: tuple[KeepRule, ...]
-    wishes: tuple[KeepRule, ...] = ()  # the user's own, beside the site's and outside its size limit
+    user_rules: tuple[KeepRule, ...] = ()  # the user's own, beside the site's and outside its size limit
     max_total_size_bytes: int | None = None  # of one run
     min_age: timedelta = timedelta(hours=1)
     mode: PolicyMode = PolicyMode.PLAN
@@ -113,7 +113,9 @@ class Bounds:
     is_everything_allowed: bool = False
 
 
-def apply_wishes(policy: Policy, wishes: tuple[KeepRule, ...], bounds: Bounds) -> tuple[Policy, tuple[str, ...]]:
+def apply_user_rules(
+    policy: Policy, user_rules: tuple[KeepRule, ...], bounds: Bounds
+) -> tuple[Policy, tuple[str, ...]]:
     """Return the policy with a user's rules added, and a sentence for each rule that was reduced or rejected.
 
     A rule beyond the bounds applies as far as they allow, because a user who asks for too much does not want nothing.
@@ -122,30 +124,30 @@ def apply_wishes(policy: Policy, wishes: tuple[KeepRule, ...], bounds: Bounds) -
     """
     granted: list[KeepRule] = []
     told: list[str] = []
-    for wish in wishes:
-        if problems := tuple(wish.problems()):
+    for rule in user_rules:
+        if problems := tuple(rule.problems()):
             told.extend(problems)
             continue
-        allowed, reason = _limit(wish, bounds)
+        allowed, reason = _limit(rule, bounds)
         if allowed not in granted:
             granted.append(allowed)
         if reason:
             told.append(reason)
-    return replace(policy, wishes=(*policy.wishes, *granted)), tuple(told)
+    return replace(policy, user_rules=(*policy.user_rules, *granted)), tuple(told)
 
 
-def _limit(wish: KeepRule, bounds: Bounds) -> tuple[KeepRule, str | None]:
+def _limit(rule: KeepRule, bounds: Bounds) -> tuple[KeepRule, str | None]:
     """Return a user's rule limited by the bounds, and why it was limited."""
-    if isinstance(wish, KeepEverything) and not bounds.is_everything_allowed and not wish.because:
+    if isinstance(rule, KeepEverything) and not bounds.is_everything_allowed and not rule.because:
         reason = f"everything: this site allows no more than last = {bounds.max_count}"
         return KeepLast(bounds.max_count), reason
-    if isinstance(wish, KeepWithin) and wish.duration > bounds.max_within:
+    if isinstance(rule, KeepWithin) and rule.duration > bounds.max_within:
         return KeepWithin(bounds.max_within), f"within: this site allows at most {bounds.max_within}"
-    if isinstance(wish, KeepEvery) and wish.n < bounds.min_every:
-        reason = f"{wish.key}: this site allows at closest every {bounds.min_every}, not {wish.n}"
-        return replace(wish, n=bounds.min_every), reason
-    if isinstance(wish, KeepLast | KeepBest | KeepCalendar) and wish.n > bounds.max_count:
+    if isinstance(rule, KeepEvery) and rule.n < bounds.min_every:
+        reason = f"{rule.key}: this site allows at closest every {bounds.min_every}, not {rule.n}"
+        return replace(rule, n=bounds.min_every), reason
+    if isinstance(rule, KeepLast | KeepBest | KeepCalendar) and rule.n > bounds.max_count:
         return replace(
-            wish, n=bounds.max_count
-        ), f"{wish.key}: this site allows at most {bounds.max_count}, not {wish.n}"
-    return wish, None
+            rule, n=bounds.max_count
+        ), f"{rule.key}: this site allows at most {bounds.max_count}, not {rule.n}"
+    return rule, None

@@ -6,8 +6,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from ckptd.core.model import Job, RunRecord
-from ckptd.core.retention.parse_rules import parse_all_wishes, parse_consent
-from ckptd.core.retention.policy import Bounds, Policy, apply_wishes
+from ckptd.core.retention.parse_rules import parse_all_retention_settings, parse_consent
+from ckptd.core.retention.policy import Bounds, Policy, apply_user_rules
 from ckptd.core.text.job_patterns import JobPatterns
 
 
@@ -39,12 +39,12 @@ def choose_policy(
     bounds: Bounds,
     history: RunRecord,
     job: Job | None,
-    wishes: Mapping[str, Mapping[str, Any]],
+    user_settings: Mapping[str, Mapping[str, Any]],
 ) -> PolicyChoice:
     """Choose the policy of a run. `job` is the latest of it: without one nobody can tell whose policy it is.
 
-    `wishes` are what its owner's files say of keeping, by their directories: what any of them keeps is kept, and what
-    any of them names with `prune_files` may go.
+    `user_settings` are what its owner's files say of keeping, by their directories: what any of them keeps is kept,
+    and what any of them names with `prune_files` may go.
     """
     if job is None:
         return PolicyChoice(policy=None)
@@ -57,9 +57,9 @@ def choose_policy(
     found = next((match.policy for match in matches if match.matches_run(job, formats)), None)
     if found is None:
         return PolicyChoice(policy=None)
-    rules, problems = parse_all_wishes(wishes)
-    policy, refused = apply_wishes(found, rules, bounds)
-    patterns, misread = parse_consent(wishes)
+    rules, problems = parse_all_retention_settings(user_settings)
+    policy, refused = apply_user_rules(found, rules, bounds)
+    patterns, misread = parse_consent(user_settings)
     if patterns:
         policy = replace(policy, prune_files=tuple(dict.fromkeys((*policy.prune_files, *patterns))))
     return PolicyChoice(policy=policy, refused=(*problems, *misread, *refused))

@@ -53,7 +53,7 @@ class LedgerLine:
     cause: EndCause
     ended_at: datetime
     loss: AttemptLoss
-    is_settled: bool
+    is_final: bool
     redone: RedoneWork = redone_work.UNKNOWN
     node_count: int = 0
     cpu_count: int = 0

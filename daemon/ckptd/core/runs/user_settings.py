@@ -27,7 +27,7 @@ def parse_signal(text: object) -> str | None:
     return None if found is None else f"{found[1] or ''}{found[2]}"
 
 
-def select_wishes(table: Mapping[str, Any], known: Mapping[str, Any], others: Collection[str]) -> dict[str, Any]:
+def select_user_settings(table: Mapping[str, Any], known: Mapping[str, Any], others: Collection[str]) -> dict[str, Any]:
     """Return the entries of a `.ckptd.toml` for rules and acts, and which of its keys mean nothing.
 
     Of a file that cannot be read only that is added to what is `known`: what it said before is still the best known.
@@ -56,7 +56,7 @@ def _shorten(value: object) -> str:
     return said if len(said) <= LONGEST_WORD else f"{said[: LONGEST_WORD - 3]}..."
 
 
-def read_wishes(table: Mapping[str, Any]) -> UserSettings:
+def parse_user_settings(table: Mapping[str, Any]) -> UserSettings:
     """Read what `.ckptd.toml` says to the rules: `checkpoints`, `signal`, `epochs`, `steps`, `mute`, and to acts.
 
     `resubmit = true` counts for nothing without `max_resubmits`.

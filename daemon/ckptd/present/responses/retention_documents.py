@@ -58,7 +58,8 @@ class PlannedRunDocument(TypedDict):
     keep: Annotated[list[DecisionDocument], Field(description="Checkpoints that stay, newest first.")]
     remove: Annotated[list[DecisionDocument], Field(description="Checkpoints to remove, oldest first.")]
     skipped: Annotated[str | None, Field(description="Why the run is skipped and keeps everything.")]
-    refused_wishes: Annotated[list[str], Field(description="User settings that the site limits.")]
+    refused_wishes: Annotated[list[str], Field(description="The same as `limited_settings`, under its former name.")]
+    limited_settings: Annotated[list[str], Field(description="User settings that the site limits.")]
 
 
 class PlanDocument(TypedDict):
@@ -83,7 +84,7 @@ class PruneDocument(TypedDict):
     """What `ckptd prune --json` prints."""
 
     plan: Annotated[str, Field(description="Id of the plan.")]
-    acts: Annotated[list[RemovalDocument], Field(description="The outcome for each checkpoint to remove.")]
+    removals: Annotated[list[RemovalDocument], Field(description="The outcome for each checkpoint to remove.")]
     moved_bytes: Annotated[Count, Field(description="Total size of what was moved to the trash.")]
     is_stopped: Annotated[bool, Field(description="Whether a signal stopped the command before the end.")]
 

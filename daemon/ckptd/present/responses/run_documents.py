@@ -93,7 +93,7 @@ class AttemptLossFields(TypedDict):
     lost_node_seconds: Annotated[int | None, Field(description="The lost work times the nodes.")]
     lost_cpu_seconds: Annotated[int | None, Field(description="The lost work times the CPUs.")]
     lost_gpu_seconds: Annotated[int | None, Field(description="The lost work times the GPUs.")]
-    is_loss_settled: Annotated[
+    is_loss_final: Annotated[
         bool | None,
         Field(description="false: not final, a checkpoint of its last minutes may still be found"),
     ]
@@ -244,7 +244,7 @@ class RunViewDocument(TypedDict):
         list[str],
         Field(description="Why the last scan was incomplete, or why the checkpoint directory is unknown."),
     ]
-    doubts: Annotated[
+    setting_warnings: Annotated[
         list[str],
         Field(description="Settings in a comment or .ckptd.toml that have no effect or that the site limits."),
     ]
@@ -278,7 +278,7 @@ class AuditDocument(TypedDict):
 class ShownRunDocument(RunViewDocument):
     """A run, as `ckptd show` prints it."""
 
-    acts: Annotated[list[AuditDocument], Field(description="Actions on the run's files, oldest first.")]
+    actions: Annotated[list[AuditDocument], Field(description="Actions on the run's files, oldest first.")]
     is_cut: Annotated[bool, Field(description="Whether older checkpoints are left out.")]
 
 

@@ -28,7 +28,7 @@ class DaemonStateFields(_ClusterFields):
     """What the record says of the daemon of one cluster."""
 
     daemon: Annotated[str | None, Field(description="Host and pid of the daemon.")]
-    unseen_since: Annotated[datetime | None, Field(description="Since when accounting records are missing.")]
+    backfill_since: Annotated[datetime | None, Field(description="Since when accounting records are missing.")]
     slurm_trouble: Annotated[str | None, Field(description="Why Slurm does not answer.")]
 
 
@@ -43,14 +43,14 @@ class MailStateFields(TypedDict):
 class RetentionStateFields(TypedDict):
     """Whether pruning is stopped."""
 
-    retention_stopped: Annotated[str | None, Field(description="Why pruning is stopped; null if it is not.")]
+    pruning_paused: Annotated[str | None, Field(description="Why pruning is stopped; null if it is not.")]
 
 
 class ActionStateFields(TypedDict):
     """The actions on jobs within the last hour."""
 
-    acts_in_the_hour: Annotated[Count, Field(description="Actions on jobs within the last hour.")]
-    acts_at_their_limit: Annotated[list[str], Field(description="Kinds of actions that reached an hourly limit.")]
+    actions_last_hour: Annotated[Count, Field(description="Actions on jobs within the last hour.")]
+    actions_at_limit: Annotated[list[str], Field(description="Kinds of actions that reached an hourly limit.")]
 
 
 class ClusterStateDocument(DaemonStateFields, MailStateFields, RetentionStateFields, ActionStateFields):

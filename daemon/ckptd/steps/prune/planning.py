@@ -42,7 +42,9 @@ def read_facts(store: Store, cluster: str, site: SitePolicy, keys: Collection[Ru
     """Read the data of these runs; None: of all runs from which something could be removed."""
     runs = tuple(store.prune_records.read(cluster, keys))
     choices = {
-        run.history.key: retention.choose_policy(site.matches, site.bounds, run.history, run.job, run.wishes)
+        run.history.key: retention.choose_policy(
+            site.matches, site.bounds, run.history, run.job, run.retention_settings
+        )
         for run in runs
     }
     known = store.runs.read_writing()
@@ -79,7 +81,7 @@ def read_named(store: Store, cluster: str, uids: Collection[int]) -> ReferenceSo
 def tell_refused(store: Store, site: SitePolicy, key: RunKey) -> tuple[str, ...]:
     """Return the user settings of a run that the site limits."""
     found = (
-        retention.choose_policy(site.matches, site.bounds, run.history, run.job, run.wishes)
+        retention.choose_policy(site.matches, site.bounds, run.history, run.job, run.retention_settings)
         for run in store.prune_records.read(key.cluster, [key])
     )
     return tuple(f"User setting limited by the site: {why}" for choice in found for why in choice.refused)
