@@ -74,7 +74,9 @@ def test_a_state_that_cannot_be_read_counts_by_its_format(state):
         pytest.param(found_by_search([saved(5, name="ckpt_5.npz")]), False, id="a name says that it is a checkpoint"),
         pytest.param(found_by_search([saved(5, name="checkpoints/5.npz")]), False, id="the directory's name says so"),
         pytest.param(history(checkpoints=RESULTS), False, id="the job names the directory"),
-        pytest.param(found_by_search(RESULTS, wishes=UserSettings(goal_step=100)), False, id="its user has set a goal"),
+        pytest.param(
+            found_by_search(RESULTS, user_settings=UserSettings(goal_step=100)), False, id="its user has set a goal"
+        ),
     ],
 )
 def test_data_that_a_search_found_may_be_results(given, is_result):

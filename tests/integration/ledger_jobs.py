@@ -30,8 +30,8 @@ def break_off(slurm, user, watch, submit):
     """Break several jobs off, each in its own way and all at the same time: most of it is waiting for Slurm."""
     limited = submit(SLEEP, HERE, "--time=1", "--nodelist=n3", "--gpus=1", directory="limited", is_seen=False)
     suspended = submit(SLEEP, HERE, "--nodelist=n3", directory="suspended", is_seen=False)
-    wishes = (HERE, "--requeue", "--nodelist=n3", "--cpus-per-task=2", "--gres=gpu:a100:2")
-    requeued = submit(SLEEP, *wishes, directory="requeued", is_seen=False)
+    options = (HERE, "--requeue", "--nodelist=n3", "--cpus-per-task=2", "--gres=gpu:a100:2")
+    requeued = submit(SLEEP, *options, directory="requeued", is_seen=False)
     parts = submit(PARTS, HERE, directory="parts", is_seen=False)
     preempted = submit(SLEEP, HERE, "--requeue", "--nodelist=n1", directory="preempted", is_seen=False)
     failed = submit(SLEEP, HERE, "--requeue", "--nodelist=n2", directory="node-failed")

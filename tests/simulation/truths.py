@@ -47,7 +47,7 @@ def no_checkpoint_yet(run):
     Until a search has found where a job saves, and neither it nor its user's settings say that it does, nobody expects
     it to save.
     """
-    is_named = run.located_by != "discovery" or bool(run.wishes)
+    is_named = run.located_by != "discovery" or bool(run.user_settings)
     found = run.start if is_named else run.writes[0].begin
     for execution in executions(run):
         if ran_before(run, execution) >= 10 * MINUTE or good_at(run, execution.start):

@@ -48,7 +48,7 @@ def may_be_results(history: RunRecord) -> bool:
 
 
 def _is_meant_to_save(history: RunRecord) -> bool:
-    settings = history.wishes
+    settings = history.user_settings
     is_goal_set = settings.goal_epoch is not None or settings.goal_step is not None
     return is_goal_set or settings.saves_on_signal or settings.is_resubmitted or settings.directory is not None
 
