@@ -76,8 +76,8 @@ def test_a_job_that_has_just_begun_shows_an_hour_ahead():
 @pytest.mark.parametrize(
     ("record", "fate"),
     [
-        (saved(5), "good"),
-        (saved(5, gone=9), "gone"),
+        (saved(5), "complete"),
+        (saved(5, gone=9), "deleted"),
         (saved(5, state=CheckpointState.DAMAGED), "damaged"),
         (saved(5, state=CheckpointState.WRITING), "writing"),
         (saved(5, state=CheckpointState.UNKNOWN), "unknown"),
