@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "prune": HEAVY - {"alembic", "apprise", "h5py", "numpy", "psycopg", "rich"},
     "run": HEAVY - {"alembic", "apprise", "h5py", "numpy", "psycopg", "rich"},
     "show": {"sqlalchemy"},
-    "trash": RECORD,
+    "trash": RECORD | {"yaml"},  # the agent that it starts reads databases of workspaces, too
     "unpin": RECORD,
 }
 
