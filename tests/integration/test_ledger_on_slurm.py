@@ -171,7 +171,7 @@ def test_time_in_which_a_job_was_suspended_is_not_lost(watch, slurm, broken_off)
 
 
 def test_a_cancel(watch, slurm, submit):
-    job = submit(SLEEP, "--nodelist=n3", f"--job-name={HOSTILE}", f"--comment={HOSTILE}", directory="cancelled")
+    job = submit(SLEEP, "--nodelist=n3", f"--job-name={HOSTILE}", f"--comment={HOSTILE} ckpt=.", directory="cancelled")
     slurm.command("scancel", str(job))
     watch.wait("its end", lambda: watch.causes(job) == [EndCause.CANCEL])
     slurm.wait_for("accounting to have it", lambda: read_accounting(slurm, job))
