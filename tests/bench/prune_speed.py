@@ -21,7 +21,6 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 import cycle_speed
 import sqlalchemy as sa
 
-from ckptd.checkpoints.agent.client import AgentClient
 from ckptd.core import queue, retention
 from ckptd.core.model import (
     Checkpoint,
@@ -36,6 +35,7 @@ from ckptd.core.model import (
     Scan,
 )
 from ckptd.core.model.records import ScanRecord
+from ckptd.service.agent_start import start_agent
 from ckptd.service.step_table import make_runner
 from ckptd.steps.prune import SitePolicy, planning, step
 from ckptd.steps.state import begin
@@ -173,10 +173,10 @@ def main():
     parser.add_argument("--owners", type=int, default=300)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ckptd-bench-") as directory:
-        agent = AgentClient()
+        agent = start_agent(None, is_person=True)
         store = Store.open(f"sqlite:///{directory}/bench.sqlite3", upgrade=True)
         fill(store, make_snapshot(options.runs, options.owners), options.checkpoints)
-        limits = replace(LIMITS, deadline=timedelta(seconds=60), allowed_roots=(PurePosixPath("/scratch"),))
+        limits = replace(LIMITS, deadline=timedelta(seconds=60))
         runner = make_runner(poll=lambda _parts, _state: None)
         parts = replace(cycle_speed.make_parts(None, store), agent=agent, limits=limits, runner=runner)
         state = begin(parts, NOW)

@@ -3,14 +3,16 @@ import signal
 import tempfile
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from ckptd.checkpoints.agent import scan_json
-from ckptd.checkpoints.agent.client import NOT_REACHED, AgentClient, AgentGoneError, Batch
+from ckptd.checkpoints.agent.client import NOT_REACHED, AgentGoneError, Batch
 from ckptd.checkpoints.agent.watcher_client import WatcherClient
 from ckptd.core.model import Unknown
+from ckptd.service.agent_start import start_agent
 from demo.patience import allow
 
 SOMEONE = 54321  # a uid that no user has
@@ -18,7 +20,7 @@ SOMEONE = 54321  # a uid that no user has
 
 @pytest.fixture
 def agent():
-    client = AgentClient()
+    client = start_agent(None)
     yield client
     client.close()
 
@@ -46,11 +48,10 @@ def scan_item(directory):
     return {
         "directory": str(directory),
         "now": now,
-        "write_grace_seconds": 60,
-        "max_depth": 4,
-        "max_entries": 1000,
+        "asks_quota": False,
+        "work_dirs": [],
+        "resuming_jobs": [],
         "known": [],
-        "quota_command": [],
     }
 
 
@@ -74,7 +75,7 @@ def test_another_user_cannot_see_what_the_owner_keeps_private(agent, owned):
 
 def test_nothing_is_done_as_root(agent, tmp_path):
     [[answer]] = agent.run([Batch(uid=0, operation="scan", items=(scan_item(tmp_path),), deadline_seconds=20)])
-    assert answer == Unknown(what="agent", reason="it ended before it had answered")
+    assert answer == Unknown(what="agent", reason="refused: nothing is done as root on behalf of a job")
 
 
 def test_trouble_with_one_directory_leaves_the_next_alone(agent, owned):
@@ -118,7 +119,7 @@ def test_a_child_that_hangs_is_given_up_and_others_are_served(agent, owned):
 
 
 def test_after_the_agent_is_closed_it_says_so():
-    client = AgentClient()
+    client = start_agent(None)
     client.close()
     with pytest.raises(AgentGoneError):
         client.run([Batch(uid=os.geteuid(), operation="scan", items=({},), deadline_seconds=1)])
@@ -144,11 +145,11 @@ def test_the_rules_that_a_user_mutes_are_read_as_that_user(agent, owned, text, e
     assert answer["mute"] == expected
 
 
-@pytest.mark.parametrize("kind", [AgentClient, WatcherClient])
-def test_a_helper_that_hangs_and_can_no_longer_be_killed_holds_nobody_up(kind):
+@pytest.mark.parametrize("start", [partial(start_agent, None), WatcherClient])
+def test_a_helper_that_hangs_and_can_no_longer_be_killed_holds_nobody_up(start):
     """As in the daemon, which has become its own account by then."""
     is_root = os.geteuid() == 0
-    client = kind()
+    client = start()
     process = client._process
     process.send_signal(signal.SIGSTOP)
     if is_root:

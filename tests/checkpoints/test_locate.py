@@ -59,6 +59,9 @@ def ask(tmp_path):
             "until_ns": until_ns,
             "excluded": [str(each) for each in excluded],
             "shared": [str(each) for each in shared],
+            "places": [],
+            "job_names": [],
+            "is_role_asked": False,
             "discovery_depth": 3,
             "discovery_entries": 1000,
         }

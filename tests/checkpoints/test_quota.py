@@ -3,16 +3,16 @@
 import os
 import sys
 import time
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
 
 import pytest
 
 from ckptd.checkpoints.agent import scan_json
+from ckptd.checkpoints.agent.process import answer
+from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.agent.scan_client import QUOTA_GAP, scan_runs
 from ckptd.checkpoints.scanning import quota
-from ckptd.checkpoints.scanning.scan_operation import scan
 from ckptd.core.model import RunKey, Unknown
 from demo.patience import Deadline, allow
 from support.parts import LIMITS
@@ -134,20 +134,23 @@ def test_quota_that_prints_something_else_is_unknown(monkeypatch, tmp_path):
 class SameProcess:
     """Does what the agent's children do, without them."""
 
+    def __init__(self, *quota_command):
+        self.policy = RequestPolicy(quota_command=quota_command)
+
     def run(self, batches):
-        return [[scan(item) for item in batch.items] for batch in batches]
+        return [[answer(batch.operation, item, self.policy) for item in batch.items] for batch in batches]
 
 
 def test_a_look_tells_the_quota_and_asks_for_it_once_in_a_while(tmp_path):
     asked = tmp_path / "asked"
-    limits = replace(LIMITS, quota_command=("/bin/sh", "-c", f"echo >> {asked}; echo $(wc -l < {asked}) 10"))
+    agent = SameProcess("/bin/sh", "-c", f"echo >> {asked}; echo $(wc -l < {asked}) 10")
     directory = tmp_path / "run"
     directory.mkdir()
     key = RunKey("c1", 0, str(directory))
     found = None
     for since, left in ((timedelta(0), 9), (QUOTA_GAP / 2, 9), (QUOTA_GAP, 8)):
-        [found] = scan_runs(SameProcess(), [(key, [], found)], limits, NOON + since)
+        [found] = scan_runs(agent, [(key, [], found)], LIMITS, NOON + since)
         assert (found.quota_left_bytes, found.quota_trouble) == (left, None)
-    [failed] = scan_runs(SameProcess(), [(key, [], None)], replace(limits, quota_command=("/bin/false",)), NOON)
+    [failed] = scan_runs(SameProcess("/bin/false"), [(key, [], None)], LIMITS, NOON)
     assert (failed.quota_left_bytes, failed.quota_trouble) == (None, "/bin/false ended with 1")
     assert scan_json.decode_scan(scan_json.encode_scan(failed)) == failed

@@ -3,7 +3,7 @@
 import os
 import tempfile
 from datetime import UTC, datetime, timedelta
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import pytest
 
@@ -141,9 +141,10 @@ def test_a_database_that_is_not_mounted_is_an_error(site):
 def test_the_agent_reads_as_the_owner_and_says_why_it_cannot(site):
     directory = site.allocate()
     runs = [RunKey("c1", UID, str(directory / "ck")), RunKey("c1", UID, "/nowhere")]
-    found, none = find_workspaces(get_agent(), runs, [PurePosixPath(site.database)], timedelta(seconds=30))
+    agent = get_agent(workspace_databases=[str(site.database)])
+    found, none = find_workspaces(agent, runs, timedelta(seconds=30))
     assert (found.expires_at, found.extension_count, none) == (EXPIRES_AT, 3, None)
     (site.database / "alice-train").chmod(0o000)
-    (found,) = find_workspaces(get_agent(), runs[:1], [PurePosixPath(site.database)], timedelta(seconds=30))
+    (found,) = find_workspaces(agent, runs[:1], timedelta(seconds=30))
     assert isinstance(found, Unknown)
     assert "Permission denied" in found.reason

@@ -11,8 +11,10 @@ from click.testing import CliRunner
 
 from ckptd import cli
 from ckptd.checkpoints.agent import process
-from ckptd.checkpoints.agent.agent_operations import OPERATIONS, preload
+from ckptd.checkpoints.agent.agent_operations import preload
+from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.core.model import Unknown
+from ckptd.service.agent_policy import read_policy
 from ckptd.store import revisions
 from cli.six_checkpoints import EPOCHS, trained_shop
 from support.json_documents import check_command
@@ -28,13 +30,18 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be seve
 class OwnAgent:
     """The agent of an ordinary user, within the process: other users it cannot become, and says so."""
 
+    def __init__(self, path, *, is_person, is_configured=True):
+        self.policy = (
+            read_policy(path, {}, is_person=is_person) if is_configured else RequestPolicy(is_person=is_person)
+        )
+
     def run(self, batches):
         return [[self._answer(batch, item) for item in batch.items] for batch in batches]
 
     def _answer(self, batch, item):
         if batch.uid != os.geteuid():
             return Unknown(what="agent", reason=f"this process may not act as uid {batch.uid}")
-        result = process._answer(OPERATIONS[batch.operation], item)
+        result = process.answer(batch.operation, item, self.policy)
         return Unknown(what="x", reason=result["unknown"]) if "unknown" in result else result
 
     def close(self):
@@ -43,8 +50,8 @@ class OwnAgent:
 
 def run(words):
     with (
-        mock.patch("ckptd.cli.prune.AgentClient", OwnAgent),
-        mock.patch("ckptd.cli.trash_access.AgentClient", OwnAgent),
+        mock.patch("ckptd.cli.prune.start_agent", OwnAgent),
+        mock.patch("ckptd.cli.trash_access.start_agent", OwnAgent),
     ):
         found = CliRunner().invoke(cli.main, words)
     if found.exception is not None and not isinstance(found.exception, SystemExit):

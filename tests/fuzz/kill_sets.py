@@ -27,8 +27,8 @@ from unittest import mock
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "daemon")]
 
-from ckptd.checkpoints.agent.client import AgentClient  # noqa: E402
 from ckptd.core.retention import Caps, KeepLast, PolicyMode  # noqa: E402
+from ckptd.service.agent_start import start_agent  # noqa: E402
 from ckptd.steps.prune import step  # noqa: E402
 from support.migrated import get_template  # noqa: E402
 from support.prune_facts import START, Workshop, make_policy, make_site, own  # noqa: E402
@@ -119,7 +119,7 @@ class Opened:
 
     def __enter__(self):
         with mock.patch.object(subprocess, "Popen", start_slowly):
-            self.agent = AgentClient()
+            self.agent = start_agent(None, is_person=True)
         return Workshop(self.root, self.agent)
 
     def __exit__(self, *_):
@@ -128,7 +128,7 @@ class Opened:
 
 def start_slowly(command, **options):
     """Start the agent, whose moves take long enough to be met halfway."""
-    return start_process([command[0], str(HERE / "slow_agent.py"), command[-1]], **options)
+    return start_process([command[0], str(HERE / "slow_agent.py"), *command[4:]], **options)
 
 
 start_process = subprocess.Popen

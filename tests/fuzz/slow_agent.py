@@ -6,8 +6,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "daemon"))
 
-from ckptd.checkpoints.agent import process
 from ckptd.checkpoints.trash.descriptors import FileOperations
+from ckptd.service import agent_process
 
 SECONDS = 0.004
 
@@ -21,4 +21,4 @@ def rename(self, name, at, new_name, new_at):
 
 
 FileOperations.rename = rename
-process.main()
+agent_process.main()

@@ -5,10 +5,8 @@ import os
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from ckptd.checkpoints.agent.client import AgentClient
 from ckptd.core.model import ENDED_STATES, EndCause, QueueSnapshot
 from ckptd.service.step_table import run_once
 from ckptd.slurm import times
@@ -17,7 +15,8 @@ from ckptd.slurm.squeue import SqueueSource
 from ckptd.steps import poll
 from ckptd.steps.state import begin
 from support.migrated import open_record
-from support.parts import LIMITS, make_parts
+from support.parts import make_parts
+from support.shared_agent import QUICK, start_with, write_settings
 
 
 class Watch:
@@ -25,14 +24,13 @@ class Watch:
 
     def __init__(self, slurm, name, *, path=os.environ["PATH"], beside=(), source=SqueueSource, **changes):
         self.slurm, self.beside = slurm, beside
-        self.agent = AgentClient()
+        self.agent = start_with(write_settings({**QUICK, "max_depth": 3, "allowed_roots": [str(slurm.directory)]}))
         environment = {**os.environ, **slurm.environment, "PATH": path}
         self.parts = make_parts(
             "ledger",
             source(programs=Programs(environment=environment)),
             open_record(f"sqlite:///{slurm.directory}/{name}.db"),
             self.agent,
-            limits=replace(LIMITS, max_depth=3, allowed_roots=(PurePosixPath(slurm.directory),)),
             scan_interval=timedelta(seconds=1),
             max_poll_age=timedelta(minutes=1),
             **changes,

@@ -8,13 +8,13 @@ from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import PurePath
-from types import SimpleNamespace
 from typing import get_args
 
 import pytest
 
 from ckptd.config import Config, ConfigError, Section
 from ckptd.service import build, daemon, reload
+from ckptd.service.agent_policy import build_policy
 from ckptd.slurm.replay import ReplaySource
 from ckptd.steps.send import Sender
 from ckptd.steps.snapshots import MessageCounts, RunHistories
@@ -169,6 +169,10 @@ CHANGED = {
     "web.proxy_account": "nobody",
     "web.user_header": "X-User",
     "metrics.flagged_jobs": 7,
+    "agent.uid_min": 5000,
+    "agent.deny_users": ["root"],
+    "agent.deny_groups": ["daemon"],
+    "agent.max_requests_per_minute": 77,
     "service.user": "nobody",
     "service.state_directory": "{root}/state",
     "service.log_level": "error",
@@ -234,17 +238,28 @@ class Page:
         self.rules = rules
 
 
+class PolicyHolder:
+    """The agent as far as a reload changes it: it reads the configuration itself."""
+
+    def __init__(self):
+        self.policy = None
+
+    def reload(self):
+        self.policy = build_policy(daemon.read_config(None, {}))
+
+
 @pytest.fixture
 def start(root, store, monkeypatch):
     """Return what starts a daemon, all but its threads, with some settings changed."""
     monkeypatch.setattr(build, "open_store", lambda config, is_upgraded: store)
-    helpers = build.Helpers(agent=SimpleNamespace(), watcher=None, only_user=None)
     level = logging.getLogger().level
 
     def start(**changes):
         config = make_config(root, **changes)
         logging.getLogger().setLevel(config.service.log_level.upper())
         started = daemon.Daemon(config, None, {})
+        helpers = build.Helpers(agent=PolicyHolder(), watcher=None, only_user=None)
+        helpers.agent.policy = build_policy(config)
         opened = build.open_cluster(config, helpers, started.make_runner(), datetime.now(UTC))
         started.begin(opened)
         started._web = Page(config)
@@ -272,6 +287,7 @@ def observe(started):
     """Everything that the daemon does by its configuration, as plain values."""
     return {
         "parts": describe(started._parts),
+        "agent": describe(started._opened.helpers.agent.policy),
         "post": describe(started._state.own(Sender, lambda: Sender(post=started._parts.post, clock=None)).post),
         "watchlist": started._state.watchlist._interval,
         "intervals": started._schedule.list_intervals(),

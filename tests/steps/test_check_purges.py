@@ -11,6 +11,7 @@ from ckptd.core.model import FileClock, JobState, PurgeRule
 from ckptd.steps import check_purges
 from ckptd.steps.snapshots import PurgeFacts, RunHistories
 from steps.replayed_fleet import UID, minute
+from support.shared_agent import get_agent
 
 DAY = 24 * 60
 PURGED = ("will-be-purged", 1)
@@ -37,7 +38,8 @@ class Database:
         self._folder = fleet.work_dir.parent / "database"
         self._folder.mkdir(mode=0o755)
         (self._folder / ".ws_db_magic").write_text("lustre\n")
-        configure(fleet, workspace_databases=(PurePosixPath(self._folder),))
+        agent = get_agent(workspace_databases=[str(self._folder)])
+        configure(fleet, workspace_databases=(PurePosixPath(self._folder),), agent=agent)
 
     def set_expiry(self, minutes):
         expiration = int(minute(minutes).timestamp())

@@ -9,6 +9,7 @@ import pytest
 
 from steps.replayed_fleet import UID
 from support.checkpoint_bytes import adam, safetensors
+from support.shared_agent import get_agent
 from support.torch_pickle import torch_file
 
 MODEL = safetensors()
@@ -51,7 +52,7 @@ def save(fleet, place, minutes, name, content):
 def test_a_run_of_damaged_saves_is_one_critical_flag_that_opens_once(fleet, place, write_grace_seconds):
     fleet.parts = replace(
         fleet.parts,
-        limits=replace(fleet.parts.limits, write_grace=timedelta(seconds=write_grace_seconds)),
+        agent=get_agent(write_grace=f"{write_grace_seconds}s"),
         scan_interval=timedelta(seconds=30),
     )
     job = fleet.job(comment="ckpt=ck")

@@ -1,22 +1,13 @@
 """The parts of a cycle as tests need them: whatever a test does not care about has a value that is in nobody's way."""
 
 from datetime import timedelta
-from pathlib import PurePosixPath
 
 from ckptd.checkpoints.agent.scan_client import ScanLimits
 from ckptd.core import health
 from ckptd.service.step_table import make_runner
 from ckptd.steps.parts import Parts
 
-LIMITS = ScanLimits(
-    deadline=timedelta(seconds=30),
-    write_grace=timedelta(seconds=1),
-    max_depth=4,
-    max_entries=1000,
-    discovery_depth=2,
-    discovery_entries=1000,
-    allowed_roots=(PurePosixPath("/"),),
-)
+LIMITS = ScanLimits(deadline=timedelta(seconds=30))
 
 
 def make_rules():

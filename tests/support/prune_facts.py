@@ -18,7 +18,7 @@ from ckptd.steps import poll
 from ckptd.steps.prune import SitePolicy, step
 from ckptd.steps.state import begin
 from support.migrated import open_record
-from support.parts import LIMITS, make_parts
+from support.parts import make_parts
 from support.shared_agent import get_agent
 
 CLUSTER = "c"
@@ -99,7 +99,6 @@ class Workshop:
             self.queue,
             self.store,
             agent,
-            limits=replace(LIMITS, write_grace=MINUTE, allowed_roots=(PurePosixPath(root),)),
             min_job_duration=MINUTE,
             runner=make_runner(poll=lambda _parts, _state: self.poll(), read_time=lambda: self.now),
         )
@@ -207,7 +206,7 @@ def workshop(url=None):
         (root / "home/ckpts").mkdir(parents=True)
         own(root / "home")
         own(root / "home/ckpts")
-        shop = Workshop(root, get_agent(), url)
+        shop = Workshop(root, get_agent(write_grace="60s"), url)
         yield shop
     finally:
         if shop:

@@ -1,22 +1,45 @@
-"""One privileged agent for all tests of a process: to start one costs half a second of CPU time.
+"""The privileged agents of a test process, one for each configuration: to start one costs half a second of CPU time.
 
 An agent keeps nothing between two requests. A test that ends, stops or replaces an agent starts its own, and so does a
 child that a test forks: the thread that hears the answers stays in the parent.
 """
 
 import atexit
+import json
 import os
+import tempfile
+from pathlib import Path
 
-from ckptd.checkpoints.agent.client import AgentClient
+from ckptd.service.agent_start import start_agent
 
-_agents = []  # with the process that started each
+QUICK = {"write_grace": "1s", "max_depth": 4, "max_entries": 1000, "discovery_depth": 2, "discovery_entries": 1000}
+_agents = {}  # by the process that started each, and its settings
 
 
-def get_agent():
-    """Return the agent of this process; start it for the first test that asks, and after one that ended it."""
-    if not _agents or _agents[-1][1].is_gone or _agents[-1][0] != os.getpid():
-        _agents.append((os.getpid(), AgentClient()))
-    return _agents[-1][1]
+def get_agent(**scan):
+    """Return this process's agent with these settings of [scan]; start it for the first test, and after it ended.
+
+    It is a person's, who says what time it is: tests live through weeks.
+    """
+    text = write_settings({**QUICK, **scan})
+    key = os.getpid(), text
+    if key not in _agents or _agents[key].is_gone:
+        _agents[key] = start_with(text, is_person=True)
+    return _agents[key]
+
+
+def write_settings(scan):
+    return "[scan]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in scan.items())
+
+
+def start_with(text, **options):
+    """Start an agent with a configuration."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "config.toml")
+        path.write_text(text)
+        agent = start_agent(path, **options)
+        agent.wait_until_ready()
+    return agent
 
 
 class Lent:
@@ -34,6 +57,6 @@ class Lent:
 
 @atexit.register
 def _close():
-    for pid, agent in _agents:
+    for (pid, _), agent in _agents.items():
         if pid == os.getpid():
             agent.close()

@@ -52,7 +52,7 @@ def once(context: click.Context, is_json: bool) -> None:
     """
     config = load_config(context)
     _start_logging(config)
-    helpers = build.start_helpers(config)
+    helpers = build.start_helpers(config, context.find_root().params["config"])
     try:
         now = datetime.now(UTC)
         opened = build.open_cluster(config, helpers, make_runner(), now)

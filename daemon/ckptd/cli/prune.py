@@ -23,6 +23,7 @@ from ckptd.cli.retention_commands import RetentionScope, open_desk
 from ckptd.core.model import Unknown
 from ckptd.core.retention import Decision
 from ckptd.present.responses.retention_documents import PruneDocument, RemovalDocument
+from ckptd.service.agent_start import start_agent
 from ckptd.service.build import build_parts, build_source
 from ckptd.service.step_table import make_runner
 from ckptd.steps.poll import poll_unrecorded
@@ -72,7 +73,7 @@ def prune(context: click.Context, names: tuple[str, ...], is_applied: bool, plan
     """
     assert is_applied
     logging.getLogger("ckptd").addHandler(logging.NullHandler())  # the table shows each outcome
-    with open_desk(context, names) as desk, _open_agent() as agent, _stop_on_signals() as should_stop:
+    with open_desk(context, names) as desk, _open_agent(context) as agent, _stop_on_signals() as should_stop:
         applied = _apply(desk, agent, plan_id, should_stop)
     if applied.refused:
         click.echo(safe(f"refused: {applied.refused}"), err=True)
@@ -89,8 +90,8 @@ def prune(context: click.Context, names: tuple[str, ...], is_applied: bool, plan
 
 
 @contextmanager
-def _open_agent() -> Iterator[AgentClient]:
-    agent = AgentClient()
+def _open_agent(context: click.Context) -> Iterator[AgentClient]:
+    agent = start_agent(context.find_root().params.get("config"), is_person=True)
     try:
         yield agent
     finally:

@@ -20,6 +20,7 @@ from ckptd.cli.trash_search import find_trashes
 from ckptd.config import ConfigError, read_config
 from ckptd.core.model import RunKey, Unknown
 from ckptd.core.model.records import AuditEntry
+from ckptd.service.agent_start import start_agent
 from ckptd.steps.prune import audit_entries, unrecorded_trash
 from ckptd.store.store import Store
 
@@ -153,7 +154,7 @@ def open_bench(context: click.Context, directories: Collection[str]) -> Iterator
             store = desk.store
             found = store.runs.list_keys() if desk.keys is None else desk.keys
             keys = [key for key in found if key.cluster == desk.cluster]
-        agent = AgentClient()
+        agent = _start_agent(context)
         held.callback(agent.close)
         places = {place: key for key in keys for place in trash_client.places_of([key])}
         yield TrashAccess(agent, places, store, _read_hold(context))
@@ -177,11 +178,21 @@ def open_whole_bench(context: click.Context, directories: Sequence[str]) -> Iter
         places = {place: key for key in known for place in trash_client.places_of([key])} if not directories else {}
         for place in found.places:
             places.setdefault(place, RunKey(desk.cluster, place.uid, str(place.path.parent)))
-        agent = AgentClient()
+        agent = _start_agent(context)
         try:
             yield TrashAccess(agent, places, desk.store, desk.site.hold, desk.cluster), problems
         finally:
             agent.close()
+
+
+def _start_agent(context: click.Context) -> AgentClient:
+    """Start an agent; a configuration with errors must not keep anybody from what is in the trash."""
+    path = context.find_root().params.get("config")
+    try:
+        read_config(path, os.environ)
+    except ConfigError:
+        return start_agent(None, is_person=True, is_configured=False)
+    return start_agent(path, is_person=True)
 
 
 def _read_hold(context: click.Context) -> timedelta | None:

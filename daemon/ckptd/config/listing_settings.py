@@ -17,8 +17,8 @@ from ckptd.core.text.quantities import parse_duration
 # what the models know (a test compares); with a setting that is missing here the whole configuration is read
 SECTIONS = frozenset(
     {
-        "actions", "apprise", "health", "mail", "metrics", "purge", "retention", "scan", "service", "slurm", "store",
-        "watch", "web",
+        "actions", "agent", "apprise", "health", "mail", "metrics", "purge", "retention", "scan", "service", "slurm",
+        "store", "watch", "web",
     }
 )  # fmt: skip
 KEYS = {

@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
+from ckptd.config.agent import AgentSection
 from ckptd.config.base import Section
 from ckptd.config.cluster import ScanSection, SitePurgeRule, SlurmSection, StoreSection, WatchRule
 from ckptd.config.health import HealthSection
@@ -36,6 +37,7 @@ class Config(Section):
     actions: ActionsSection = ActionsSection()
     web: WebSection = WebSection()
     metrics: MetricsSection = MetricsSection()
+    agent: AgentSection = AgentSection()
     service: ServiceSection = ServiceSection()
 
     @model_validator(mode="after")

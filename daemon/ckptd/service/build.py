@@ -4,6 +4,7 @@ import os
 import pwd
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from ckptd.checkpoints.agent.client import AgentClient
 from ckptd.checkpoints.agent.scan_client import ScanLimits
@@ -13,6 +14,7 @@ from ckptd.config import Config, build_overrides, build_rules
 from ckptd.core.job_actions.action_policy import ActionKind, ActionPermits
 from ckptd.core.model import FileClock, PurgeRule, QueueSnapshot, Unknown
 from ckptd.core.queue.poll_gaps import BackfillWindow
+from ckptd.service.agent_start import start_agent
 from ckptd.service.build_notify import build_policy
 from ckptd.service.build_retention import build_retention
 from ckptd.service.build_send import build_post
@@ -42,15 +44,25 @@ class Helpers:
             self.watcher.close()
 
 
-def start_helpers(config: Config) -> Helpers:
-    """Start the agent and the watcher, then become the service's user for good."""
+def start_helpers(config: Config, config_path: Path | None) -> Helpers:
+    """Start the agent and the watcher, then become the service's user for good.
+
+    Raises:
+        CkptdError: the agent must not trust the configuration file, or the service's user cannot be used.
+
+    """
     make_state_directory(config.state_directory)
     helpers = Helpers(
-        agent=AgentClient(),
+        agent=start_agent(config_path),
         watcher=WatcherClient() if config.scan.inotify else None,
         only_user=None if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name,
     )
-    become_service_user(config.service.user, config.state_directory)
+    try:
+        helpers.agent.wait_until_ready()
+        become_service_user(config.service.user, config.state_directory)
+    except BaseException:
+        helpers.close()
+        raise
     return helpers
 
 
@@ -192,18 +204,8 @@ def build_access_rules(config: Config) -> AccessRules:
 
 
 def build_limits(config: Config) -> ScanLimits:
-    """Return how far a look may go."""
-    scan = config.scan
-    return ScanLimits(
-        deadline=scan.deadline,
-        write_grace=scan.write_grace,
-        max_depth=scan.max_depth,
-        max_entries=scan.max_entries,
-        discovery_depth=scan.discovery_depth,
-        discovery_entries=scan.discovery_entries,
-        allowed_roots=scan.allowed_roots,
-        quota_command=scan.quota_command,
-    )
+    """Return the limit of a scan or search."""
+    return ScanLimits(deadline=config.scan.deadline)
 
 
 def build_purge_rules(config: Config) -> tuple[PurgeRule, ...]:

@@ -68,7 +68,7 @@ class Daemon:
 
     def run(self) -> int:
         """Work until SIGTERM or SIGINT; return the exit status."""
-        helpers = start_helpers(self._started_with)
+        helpers = start_helpers(self._started_with, self._config_path)
         try:
             return self._run_with(helpers)
         finally:
@@ -216,6 +216,7 @@ class Daemon:
             parts = build(config, self._opened)
             if self._web:
                 self._web.change_access(build_access_rules(config))
+            self._opened.helpers.agent.reload()
         except CkptdError as error:
             log.error("configuration reload failed: %s; keeping the previous one", error)  # noqa: TRY400 - the text says it all
             self._note_refused()

@@ -7,13 +7,12 @@ may change AdminComment.
 import re
 from collections.abc import Sequence
 
-from ckptd.core.model import Job, JobState, Unknown
+from ckptd.core.model import Job, Unknown
 from ckptd.core.queue import federation
-from ckptd.slurm import failure_reasons, queue_text
+from ckptd.slurm import failure_reasons
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.queue_text import Separators
 
-_NOW = ("State", "RestartCnt")
 _EXCLUDED = re.compile(r"^ +ReqNodeList=\S* ExcNodeList=(\S*) *$", re.MULTILINE)
 _PRINTED = re.compile(r"^ +StdOut=(.*)$", re.MULTILINE)
 _MAILED = re.compile(r"^ +MailUser=(.*) MailType=(\S*) *$", re.MULTILINE)
@@ -62,21 +61,6 @@ def parse_attributes(text: str, names: Sequence[str], separators: Separators) ->
     if len(values) != len(names) or tail.strip():
         return Unknown(what="attributes", reason=f"{len(values)} attributes instead of {len(names)}")
     return dict(zip(names, values, strict=True))
-
-
-def format_now(job: Job, separators: Separators) -> list[str]:
-    """Return the command that prints a job's state and restart count, for `parse_now`."""
-    return format_attributes(job, _NOW, separators)
-
-
-def parse_now(text: str, separators: Separators) -> tuple[JobState, int] | Unknown:
-    """Return a job's state and its restart count."""
-    found = parse_attributes(text, _NOW, separators)
-    if isinstance(found, Unknown):
-        return found
-    if not found["RestartCnt"].isdecimal():
-        return Unknown(what="attributes", reason=f"a restart count of {found['RestartCnt']!r}")
-    return queue_text.STATES.get(found["State"], JobState.UNKNOWN), int(found["RestartCnt"])
 
 
 def format_shown(job: Job) -> list[str]:

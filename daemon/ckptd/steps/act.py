@@ -7,7 +7,7 @@ because Slurm did not answer.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,17 +16,14 @@ from ckptd.checkpoints.agent.client import SILENCE, Answer, Batch
 from ckptd.checkpoints.agent.scan_client import BatchRunner
 from ckptd.core import health
 from ckptd.core.health.restart_loop import RestartLoop
-from ckptd.core.job_actions import action_policy, sbatch_command, sbatch_options
+from ckptd.core.job_actions import action_policy, sbatch_options
 from ckptd.core.job_actions.action_policy import DONE, ActionKind, ActionPermits, DeferReason, JobAction
 from ckptd.core.job_actions.hourly_limit import ACTOR
 from ckptd.core.job_actions.resubmit_policy import SUBMITTED, TimedOutRun
-from ckptd.core.job_actions.sbatch_command import JobSubmission, ResubmitMark
-from ckptd.core.model import ENDED_STATES, Job, RunHistory, RunKey, Unknown
+from ckptd.core.model import Job, RunHistory, RunKey, Unknown
 from ckptd.core.model.records import AuditEntry
-from ckptd.core.queue import federation
 from ckptd.slurm import commands as slurm_actions
 from ckptd.slurm.programs import Programs
-from ckptd.slurm.queue_text import Separators
 from ckptd.steps import finished_runs
 from ckptd.steps.job_action_log import ActResults, JobActionLog
 from ckptd.steps.parts import Parts
@@ -156,8 +153,8 @@ def _carry_out_all(
 
 def _is_reachable(parts: ActParts, job: Job) -> bool:
     """Whether the file system of a job's directory answers; a hanging one must not delay other users' signals."""
-    item = {"argv": ["scontrol", "--version"], "directory": str(job.work_dir or "/")}
-    batch = Batch(uid=job.uid, operation="command", items=(item,), deadline_seconds=REACH_SECONDS)
+    item = {"work_dir": str(job.work_dir or "/")}
+    batch = Batch(uid=job.uid, operation="reach", items=(item,), deadline_seconds=REACH_SECONDS)
     ((answer,),) = parts.agent.run([batch])
     return answer != SILENCE
 
@@ -221,97 +218,52 @@ def _do(parts: ActParts, act: JobAction, marked: Marked) -> _ActionOutcome | Unk
     return _hold(parts, act)
 
 
-def _look_again(parts: ActParts, job: Job) -> Job | _ActionOutcome | Unknown:
-    """Return the job with its current state and attempt; the decision is based on the last poll, which may be old.
-
-    Slurm would also requeue a job that has ended or was cancelled, and an attempt that started since then may not be
-    ready for a signal.
-    """
-    if federation.is_federated(job.job_id):  # squeue may not find it by its number here
-        return job
-    separators = Separators.draw()
-    (answer,) = _run_as(parts, job, {"argv": slurm_actions.format_now(job, separators)})
-    if isinstance(answer, Unknown):
-        return replace(answer, what=QUESTION)
-    told = slurm_actions.parse_now(answer["output"], separators)
-    if isinstance(told, Unknown):
-        return told
-    state, restart_count = told
-    if state in ENDED_STATES:
-        return _ActionOutcome("not needed: the job has ended")
-    now = replace(job, state=state, restart_count=restart_count)
-    if now.is_running and restart_count != job.restart_count:
-        return _ActionOutcome("not needed: another attempt of the job runs")
-    return now
-
-
 def _hold(parts: ActParts, act: JobAction) -> _ActionOutcome | Unknown:
-    now = _look_again(parts, act.job)
-    return _run(parts, now, slurm_actions.format_hold(now)) if isinstance(now, Job) else now
+    return _decode(_ask(parts, act.job, "hold_job"))
 
 
 def _signal(parts: ActParts, act: JobAction) -> _ActionOutcome | Unknown:
     """Send a signal, unless the job's own `--signal` makes Slurm send the same early enough."""
-    told = _ask(parts, act.job, with_attributes=False)
+    told = _ask(parts, act.job, "read_submission")
     if not isinstance(told, Unknown):
-        own = sbatch_options.find_signal(sbatch_options.read_options(told.line, told.script, act.job))
+        own = sbatch_options.find_signal(sbatch_options.read_options(told["line"], told["script"], act.job))
         if own is not None and own.word == act.word and timedelta(seconds=own.lead_seconds) >= act.save_time:
             return _ActionOutcome(f"not needed: its own --signal={own.word}@{own.lead_seconds} is early enough")
-    now = _look_again(parts, act.job)
-    if isinstance(now, Job) and not now.is_running:
-        return _ActionOutcome("not needed: the job no longer runs")
-    return _run(parts, now, slurm_actions.format_signal(now, act.word)) if isinstance(now, Job) else now
+    return _decode(_ask(parts, act.job, "signal_job", signal=act.word))
 
 
 def _resubmit(parts: ActParts, act: JobAction, marked: Marked) -> _ActionOutcome | Unknown:
-    mark = ResubmitMark(act.number, act.mark)
-    job_id = marked.get((act.job.uid, mark.end))
+    job_id = marked.get((act.job.uid, act.mark))
     if job_id is not None:  # the record of it was lost
         return _ActionOutcome(f"{SUBMITTED} {job_id}")
-    told = _ask(parts, act.job, with_attributes=True)
-    if isinstance(told, Unknown):
-        return replace(told, what=QUESTION)
-    argv = sbatch_command.plan_command(act.job, told, mark)
-    if isinstance(argv, Unknown):
-        return argv
-    output = "" if isinstance(told.shown, Unknown) else told.shown["StdOut"]
-    item = {"argv": argv, "input": told.script, "directory": str(act.job.work_dir or "/"), "like": output}
-    (answer,) = _run_as(parts, act.job, item)
+    answer = _ask(parts, act.job, "resubmit_job", number=act.number, mark=act.mark)
+    done = _decode(answer)
+    if isinstance(done, Unknown) or isinstance(answer, Unknown):
+        return done
+    return _ActionOutcome(
+        f"{SUBMITTED} {answer['output'].strip().partition(';')[0][:40]}{answer['remark']}", answer["argv"]
+    )
+
+
+def _ask(parts: ActParts, job: Job, operation: str, **fields: Any) -> Answer:
+    """Let the agent act on a job as the job's user; it reads everything but the job's numbers from Slurm."""
+    item = {
+        "job_id": job.job_id,
+        "array_job_id": job.array_job_id,
+        "array_task_id": job.array_task_id,
+        "restart_count": job.restart_count,
+        "is_running": job.is_running,
+        **fields,
+    }
+    batch = Batch(uid=job.uid, operation=operation, items=(item,), deadline_seconds=DEADLINE_SECONDS)
+    ((answer,),) = parts.agent.run([batch])
+    return answer
+
+
+def _decode(answer: Answer) -> _ActionOutcome | Unknown:
+    """Return the outcome of an action; if Slurm did not answer a question before it, nothing was done."""
     if isinstance(answer, Unknown):
         return answer
-    return _ActionOutcome(f"{SUBMITTED} {answer['output'].strip().partition(';')[0][:40]}{told.remark}", argv)
-
-
-def _ask(parts: ActParts, job: Job, *, with_attributes: bool) -> JobSubmission | Unknown:
-    """Read a job's script, submit line and attributes from Slurm, as the job's user."""
-    separators, names = Separators.draw(), sbatch_command.ATTRIBUTES
-    commands = [slurm_actions.format_script(job), slurm_actions.format_line(job, separators)]
-    if with_attributes:
-        commands += [slurm_actions.format_attributes(job, names, separators), slurm_actions.format_shown(job)]
-    script, line, *more = _run_as(parts, job, *({"argv": argv} for argv in commands))
-    if isinstance(script, Unknown):
-        return script
-    if not script["output"].startswith("#!"):
-        return Unknown(what="batch script", reason="Slurm printed no batch script")
-    attributes: dict[str, str] | Unknown = {}
-    shown: dict[str, str] | Unknown = {}
-    if with_attributes:
-        queued, seen = more
-        if isinstance(queued, Unknown):
-            return queued
-        attributes = slurm_actions.parse_attributes(queued["output"], names, separators)
-        shown = seen if isinstance(seen, Unknown) else slurm_actions.parse_shown(seen["output"])
-    if isinstance(attributes, Unknown):
-        return attributes
-    submitted = None if isinstance(line, Unknown) else slurm_actions.parse_line(line["output"], separators)
-    return JobSubmission(script["output"], attributes, submitted, shown)
-
-
-def _run(parts: ActParts, job: Job, argv: list[str]) -> _ActionOutcome | Unknown:
-    (answer,) = _run_as(parts, job, {"argv": argv})
-    return answer if isinstance(answer, Unknown) else _ActionOutcome(DONE)
-
-
-def _run_as(parts: ActParts, job: Job, *items: dict[str, Any]) -> list[Answer]:
-    batch = Batch(uid=job.uid, operation="command", items=items, deadline_seconds=DEADLINE_SECONDS)
-    return parts.agent.run([batch])[0]
+    if "failed" in answer:
+        return Unknown(what=QUESTION if answer["is_question"] else "command", reason=str(answer["failed"]))
+    return _ActionOutcome(f"not needed: {answer['not_needed']}") if "not_needed" in answer else _ActionOutcome(DONE)

@@ -100,7 +100,7 @@ def _read_workspaces(
     late = [key for key in keys if key not in read_at or not timedelta(0) <= now - read_at[key] < LOOKUP_GAP]
     late.sort(key=lambda key: (key in read_at, read_at.get(key, now)))
     asked = late[:MAX_LOOKUPS]
-    found = find_workspaces(parts.agent, asked, parts.workspace_databases, parts.limits.deadline) if asked else []
+    found = find_workspaces(parts.agent, asked, parts.limits.deadline) if asked else []
     answered = {key: each for key, each in zip(asked, found, strict=True) if each is not NOT_REACHED}
     read_at.update(dict.fromkeys(answered, now))
     return {key: each for key, each in before.workspaces.items() if key in keys} | answered

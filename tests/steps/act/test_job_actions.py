@@ -28,7 +28,7 @@ def test_an_act_is_on_record_before_it_is_done_as_the_user_and_never_done_again(
 
 
 def test_an_act_that_failed_or_was_cut_off_is_not_tried_again(parts, run_on_record):
-    parts.agent.answer = Unknown(what="command", reason="scontrol ended with 1: Access denied")
+    parts.agent.told = Unknown(what="command", reason="scontrol ended with 1: Access denied")
     ((_, outcome),) = acting.act(parts, {RUN: LOOPING}, {}, {}, at(5)).done
     assert outcome == "failed: scontrol ended with 1: Access denied"
     assert acting.act(parts, {RUN: LOOPING}, {}, {}, at(6)).done == ()
@@ -69,7 +69,7 @@ def looping_since(restart_count):
     ],
 )
 def test_what_slurm_refused_is_told_once_and_a_job_that_has_ended_is_no_failure(parts, run_on_record, reason, outcome):
-    parts.agent.answer = Unknown(what="command", reason=reason)
+    parts.agent.told = Unknown(what="command", reason=reason)
     assert [told for _, told in acting.act(parts, {RUN: LOOPING}, {}, {}, at(5)).done] == [outcome]
 
 
@@ -110,7 +110,7 @@ def test_whoever_keeps_one_act_waiting_has_the_others_wait_for_the_next_time(par
 
 
 def test_a_hold_that_slurm_was_not_there_for_is_tried_again(parts, run_on_record):
-    parts.agent.answer = Unknown(what="command", reason=AWAY)
+    parts.agent.told = Unknown(what="command", reason=AWAY)
     assert [outcome for _, outcome in acting.act(parts, {RUN: LOOPING}, {}, {}, at(5)).done] == [f"failed: {AWAY}"]
-    parts.agent.answer = {"output": ""}
+    parts.agent.told = {"output": ""}
     assert [outcome for _, outcome in acting.act(parts, {RUN: LOOPING}, {}, {}, at(6)).done] == ["done"]

@@ -9,13 +9,13 @@ from ckptd.core.job_actions import sbatch_command
 from ckptd.core.model import Unknown
 from ckptd.slurm import commands
 from core.histories import RUN
-from support.job_action_facts import AWAY, SCRIPT, SHOWN, TIMED_OUT, Slurm, resubmit
+from support.job_action_facts import AWAY, SCRIPT, SHOWN, TIMED_OUT, Ended, resubmit
 
 SHOWN_VALUES = {"ExcNodeList": "n7", "MailUser": "alice", "MailType": "END", "StdOut": "/home/alice/my out"}
 
 
 def test_a_job_is_submitted_again_with_its_script_in_its_directory_and_the_command_is_on_record(resubmitting):
-    slurm = Slurm()
+    slurm = Ended()
     parts = resubmitting(slurm)
     assert resubmit(parts) == ["submitted job 77"]
     (item,) = slurm.submitted
@@ -29,10 +29,10 @@ def test_a_job_is_submitted_again_with_its_script_in_its_directory_and_the_comma
 @pytest.mark.parametrize(
     ("slurm", "reason"),
     [
-        (Slurm(script=""), "failed: Slurm printed no batch script"),
-        (Slurm(refused=("scontrol",)), "failed: scontrol ended with 1"),
-        (Slurm(refused=("squeue",)), "failed: squeue ended with 1"),
-        (Slurm("sbatch x a  b", command="/x a  b"), "failed: the arguments of its script cannot be parsed"),
+        (Ended(script=""), "failed: Slurm printed no batch script"),
+        (Ended(refused=("scontrol",)), "failed: scontrol ended with 1"),
+        (Ended(refused=("squeue",)), "failed: squeue ended with 1"),
+        (Ended("sbatch x a  b", command="/x a  b"), "failed: the arguments of its script cannot be parsed"),
     ],
 )
 def test_nothing_is_submitted_where_slurm_does_not_tell_what(resubmitting, slurm, reason):
@@ -56,13 +56,13 @@ SILENT = "squeue ended with 1: slurm_load_jobs error: Socket timed out on send/r
     ],
 )
 def test_what_cannot_have_been_done_while_slurm_was_away_is_tried_again(resubmitting, program, reason, is_tried_again):
-    class Away(Slurm):
+    class Away(Ended):
         def answer(self, item):
             if item["argv"][0] == program:
                 return Unknown(what="command", reason=reason)
             return super().answer(item)
 
-    parts, back = resubmitting(Away()), Slurm()
+    parts, back = resubmitting(Away()), Ended()
     assert resubmit(parts) == [f"failed: {reason}"]
     assert resubmit(replace(parts, agent=back)) == (["submitted job 77"] if is_tried_again else [])
     outcomes = parts.store.audit.read_outcomes("c1", "resubmit-job", [RUN])[RUN]
@@ -71,7 +71,7 @@ def test_what_cannot_have_been_done_while_slurm_was_away_is_tried_again(resubmit
 
 
 def test_that_slurm_does_not_know_the_job_any_more_is_a_failure_where_it_is_to_go_on(resubmitting):
-    class Forgot(Slurm):
+    class Forgot(Ended):
         def answer(self, item):
             return Unknown(what="command", reason="failed: Invalid job id specified")
 
@@ -79,7 +79,7 @@ def test_that_slurm_does_not_know_the_job_any_more_is_a_failure_where_it_is_to_g
 
 
 def test_without_accounting_the_attributes_are_enough(resubmitting):
-    slurm = Slurm(refused=("sacct",))
+    slurm = Ended(refused=("sacct",))
     (outcome,) = resubmit(resubmitting(slurm))
     (item,) = slurm.submitted
     assert {"--exclude=n7", "--mail-user=alice", "--mail-type=END"} <= set(item["argv"])
@@ -102,18 +102,18 @@ def test_what_scontrol_shows_is_not_believed_where_text_of_the_user_pretends_to_
 
 
 def test_a_directory_that_hangs_keeps_nobody_waiting_and_the_job_goes_on_once_it_answers(resubmitting):
-    class Hanging(Slurm):
+    class Hanging(Ended):
         def answer(self, item):
             return SILENCE if "directory" in item else super().answer(item)
 
-    hanging, slurm = Hanging(), Slurm()
+    hanging, slurm = Hanging(), Ended()
     parts = resubmitting(hanging)
     assert (resubmit(parts), hanging.submitted, parts.store.audit.list_newest("c1")) == ([], [], ())
     assert resubmit(resubmitting(slurm)) == ["submitted job 77"]
 
 
 def test_a_job_with_the_mark_of_an_act_is_not_submitted_a_second_time_though_the_record_was_lost(resubmitting):
-    first, second = Slurm(), Slurm()
+    first, second = Ended(), Ended()
     resubmit(resubmitting(first))
     marked = marks_of(first.submitted)
     parts = resubmitting(second)
@@ -152,7 +152,7 @@ def marks_of(submitted):
     return {(1000, sbatch_command.mark_of(comment.removeprefix("--comment=")).end): 77 for comment in comments}
 
 
-class Killed(Slurm):
+class Killed(Ended):
     """The daemon dies while Slurm takes the job."""
 
     def answer(self, item):

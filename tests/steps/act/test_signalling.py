@@ -39,8 +39,8 @@ def test_a_signal_that_slurm_sends_in_time_by_itself_is_not_sent_a_second_time(r
 def test_no_signal_goes_to_an_attempt_that_began_after_it_was_decided_on(resubmitting, now):
     class Moved(Slurm):
         def answer(self, item):
-            is_look = item["argv"][-1].startswith("State:")
-            return {"output": say_now(item["argv"], *now)} if is_look else super().answer(item)
+            is_look = item["argv"][0] == "squeue"
+            return {"output": say_now(item["argv"], self.asking, *now)} if is_look else super().answer(item)
 
     slurm = Moved()
     ((_, outcome),) = act.act(resubmitting(slurm), {RUN: NEAR}, {}, {}, at(59.5)).done

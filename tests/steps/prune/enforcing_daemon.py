@@ -82,8 +82,8 @@ SLOW = f"""
 import subprocess
 class Popen(subprocess.Popen):
     def __init__(self, command, **options):
-        is_agent = "ckptd.checkpoints.agent.process" in command
-        super().__init__([command[0], {str(SLOW_AGENT)!r}, command[-1]] if is_agent else command, **options)
+        is_agent = "ckptd.service.agent_process" in command
+        super().__init__([command[0], {str(SLOW_AGENT)!r}, *command[4:]] if is_agent else command, **options)
 subprocess.Popen = Popen
 """
 

@@ -5,7 +5,6 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from ckptd.checkpoints.agent.job_commands import run_command
 from ckptd.checkpoints.scanning.locate import locate, read_mutes
 from ckptd.checkpoints.scanning.pointers import look_up_paths
 from ckptd.checkpoints.scanning.scan_operation import scan
@@ -13,8 +12,9 @@ from ckptd.checkpoints.scanning.verification import verify
 from ckptd.checkpoints.scanning.workspaces import find_workspaces
 from ckptd.checkpoints.trash import trash_operations as trash
 
-OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "command": run_command,
+Operation = Callable[[dict[str, Any]], dict[str, Any]]
+
+OPERATIONS: dict[str, Operation] = {
     "locate": locate,
     "read_mutes": read_mutes,
     "scan": scan,

@@ -15,10 +15,15 @@ from ckptd.core.model import Unknown
 from ckptd.errors import CkptdError
 
 _GRACE_SECONDS = 10.0
+_START_SECONDS = 60.0
 
 
 class AgentGoneError(CkptdError):
     """The agent process has ended; the daemon cannot reach users' files without it."""
+
+
+class AgentReloadError(CkptdError):
+    """The agent does not take the new configuration, and keeps the previous one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +47,7 @@ SILENCE = Unknown(what="agent", reason="it did not answer in time")
 class _PendingBatch:
     answers: list[Answer]
     future: "Future[list[Answer]]" = field(default_factory=Future)
+    reason: str | None = None  # why it was not done
 
     def explain(self, reason: str) -> None:
         """Assign a child's failure to the item that it worked on; later items were not reached and may be retried.
@@ -58,16 +64,18 @@ class _PendingBatch:
 class AgentClient:
     """Starts the agent and sends it requests. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str, arguments: Sequence[str] = ()) -> None:
+        """Start the module, with the descriptor of its socket as the first argument and these after it."""
         ours, theirs = socket.socketpair()
         self._connection = ours
         self._lock = threading.Lock()
         self._pending: dict[int, _PendingBatch] = {}
         self._next_id = 1
         self._is_gone = False
+        self._begun: Future[str | None] = Future()  # why it refused to work, None: it works
         self._process = subprocess.Popen(  # noqa: S603 - this very program
             # -P: import nothing from the current directory
-            [sys.executable, "-P", "-m", "ckptd.checkpoints.agent.process", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", module, str(theirs.fileno()), *arguments],
             pass_fds=[theirs.fileno()],
         )
         theirs.close()
@@ -95,27 +103,64 @@ class AgentClient:
                 results.append(list(waiting.answers))
         return results
 
+    def wait_until_ready(self) -> None:
+        """Wait until the agent has read its configuration.
+
+        Raises:
+            AgentGoneError: it refuses to work, with the reason.
+
+        """
+        try:
+            reason = self._begun.result(timeout=_START_SECONDS)
+        except TimeoutError:
+            reason = f"it was not ready after {_START_SECONDS:g} s"
+        if reason is not None:
+            raise AgentGoneError(f"the agent does not start: {reason}")
+
+    def reload(self) -> None:
+        """Have the agent read its configuration again.
+
+        Raises:
+            AgentGoneError: the agent has ended.
+            AgentReloadError: it refuses the new configuration, and keeps the previous one.
+
+        """
+        waiting = _PendingBatch(answers=[SILENCE])
+        self._send(waiting, {"reload": True})
+        try:
+            waiting.future.result(timeout=_START_SECONDS)
+        except TimeoutError:
+            raise AgentReloadError(f"the agent did not reload within {_START_SECONDS:g} s") from None
+        if waiting.reason is not None:
+            raise AgentReloadError(f"the agent refuses the configuration: {waiting.reason}")
+
     def close(self) -> None:
         """End the agent and its children."""
         helper_process.end(self._process, self._connection)
 
     def _submit(self, batch: Batch) -> _PendingBatch:
         waiting = _PendingBatch(answers=[SILENCE] * len(batch.items))
+        request = {
+            "uid": batch.uid,
+            "operation": batch.operation,
+            "items": batch.items,
+            "deadline_seconds": batch.deadline_seconds,
+        }
+        self._send(waiting, request)
+        return waiting
+
+    def _send(self, waiting: _PendingBatch, request: dict[str, Any]) -> None:
         with self._lock:
             if self._is_gone:
-                raise AgentGoneError("the agent has ended")
+                raise AgentGoneError(f"the agent has ended{self._tell_refusal()}")
             request_id = self._next_id
             self._next_id += 1
             self._pending[request_id] = waiting
-            request = {
-                "id": request_id,
-                "uid": batch.uid,
-                "operation": batch.operation,
-                "items": batch.items,
-                "deadline_seconds": batch.deadline_seconds,
-            }
-            self._connection.sendall(json.dumps(request).encode() + b"\n")
-        return waiting
+            self._connection.sendall(json.dumps({"id": request_id, **request}).encode() + b"\n")
+
+    def _tell_refusal(self) -> str:
+        refusal = self._begun.result() if self._begun.done() else None
+        return f": {refusal}" if refusal else ""
 
     def _receive(self) -> None:
         try:
@@ -127,10 +172,16 @@ class AgentClient:
         with self._lock:
             self._is_gone = True
             left, self._pending = self._pending, {}
+        if not self._begun.done():
+            self._begun.set_result("it ended before it was ready")
         for waiting in left.values():
+            waiting.reason = "the agent has ended"
             waiting.future.set_result(waiting.answers)
 
     def _accept(self, message: dict[str, Any]) -> None:
+        if "id" not in message:
+            self._begun.set_result(message.get("refused"))
+            return
         with self._lock:
             waiting = self._pending.get(message["id"])
             if waiting is None:
@@ -139,6 +190,7 @@ class AgentClient:
                 del self._pending[message["id"]]
         if message.get("done"):
             if message["reason"]:
+                waiting.reason = message["reason"]
                 waiting.explain(message["reason"])
             waiting.future.set_result(waiting.answers)
             return

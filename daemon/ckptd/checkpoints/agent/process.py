@@ -5,6 +5,9 @@ forks a child for each. The child becomes the owner of the files before it opens
 in time is killed; if the kernel cannot end it because a file system hangs, nothing waits for it. The agent refuses
 to act as root for a job, runs only the operations of its registry, and uses the answer of a child only for that child's
 own request.
+
+The main process talks to the network and may be subverted. So the agent has the policy itself: it reads it at the start
+and when it is told to reload, and no request carries a part of it.
 """
 
 import contextlib
@@ -18,15 +21,24 @@ import socket
 import sys
 import time
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ckptd.checkpoints.agent.agent_operations import OPERATIONS, preload
+from ckptd.checkpoints.agent import requests
+from ckptd.checkpoints.agent.agent_operations import OPERATIONS, Operation, preload
+from ckptd.checkpoints.agent.identities import DeniedUserError
+from ckptd.checkpoints.agent.request_policy import RequestPolicy
+from ckptd.checkpoints.agent.request_rate import RequestRate
 from ckptd.errors import CkptdError
 
 MAX_CHILDREN = 8
 MAX_LINE_BYTES = 64 * 2**20
+MAX_REQUEST_BYTES = 2**30  # the known checkpoints of fifty large directories
+MAX_WAITING = 20_000
 MAX_OPEN_FILES = 256
+LOG_SECONDS = 60.0
+MAX_LOGGED = 1000  # refusals that are remembered
 
 
 class AgentError(CkptdError):
@@ -36,6 +48,7 @@ class AgentError(CkptdError):
 @dataclass(slots=True)
 class _BatchChild:
     request_id: int
+    uid: int
     process_id: int
     pipe: int
     deadline: float
@@ -46,18 +59,32 @@ class _BatchChild:
 class Agent:
     """Serves one main process until its socket closes."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(
+        self, connection: socket.socket, read_policy: Callable[[], RequestPolicy], operations: Mapping[str, Operation]
+    ) -> None:
+        """Read the policy for the first time.
+
+        Raises:
+            CkptdError: it cannot be read, or must not be trusted.
+
+        """
         self._connection = connection
+        self._read_policy = read_policy
+        self._operations = operations
+        self._policy = read_policy()
         self._selector = selectors.DefaultSelector()
         self._selector.register(connection, selectors.EVENT_READ)
         self._waiting: deque[dict[str, Any]] = deque()
         self._children: dict[int, _BatchChild] = {}
         self._abandoned: set[int] = set()
         self._received = bytearray()
+        self._rate = RequestRate()
+        self._logged: dict[tuple[str, str], float] = {}  # refusals, by when they were logged
         self._is_open = True
 
     def serve(self) -> None:
         """Work until the main process is gone."""
+        self._send({"ready": True})
         while self._is_open or self._children:
             for key, _ in self._selector.select(timeout=self._seconds_to_deadline()):
                 if key.fileobj is self._connection:
@@ -78,10 +105,72 @@ class Agent:
             for child in list(self._children.values()):
                 self._end(child, "the daemon stopped")
             return
-        self._received += data
-        *lines, rest = self._received.split(b"\n")
-        self._received = bytearray(rest)
-        self._waiting.extend(json.loads(line) for line in lines)
+        *lines, rest = data.split(b"\n")
+        if lines:
+            lines[0] = bytes(self._received) + lines[0]
+            self._received.clear()
+        self._received += rest
+        if len(self._received) > MAX_REQUEST_BYTES:
+            raise requests.RequestError(f"a request is longer than {MAX_REQUEST_BYTES} bytes")
+        for line in lines:
+            self._accept(line)
+
+    def _accept(self, line: bytes) -> None:
+        """Queue a request, or refuse it."""
+        try:
+            request = json.loads(line)
+        except (ValueError, RecursionError):
+            self._refuse(None, "it is not JSON")
+            return
+        if isinstance(request, dict) and request.keys() == {"id", "reload"}:
+            self._reload(request["id"])
+            return
+        try:
+            requests.check_envelope(request)
+            self._policy.identities.check_number(request["uid"])
+            self._count(request["uid"])
+        except CkptdError as error:
+            self._refuse(request, str(error))
+            return
+        self._waiting.append(request)
+
+    def _count(self, uid: int) -> None:
+        """Refuse what is more than one user may ask for, or more than may wait.
+
+        Raises:
+            RequestError: it is.
+
+        """
+        limit = self._policy.max_requests_per_minute
+        if not self._policy.is_person and not self._rate.take(uid, limit, time.monotonic()):
+            raise requests.RequestError(f"more than {limit} requests a minute for one user")
+        if len(self._waiting) >= MAX_WAITING:
+            raise requests.RequestError(f"more than {MAX_WAITING} requests wait")
+
+    def _refuse(self, request: Any, reason: str) -> None:
+        """Say why, and log it: the main process sends no such request unless the configuration has just changed."""
+        self._log_refusal(request.get("uid") if isinstance(request, dict) else None, reason[:500])
+        if isinstance(request, dict) and isinstance(request.get("id"), int):
+            self._send({"id": request["id"], "done": True, "reason": f"refused: {reason}"})
+
+    def _log_refusal(self, uid: Any, reason: str) -> None:
+        """Write one line for a reason at most once a minute: the log must not be flooded."""
+        now = time.monotonic()
+        uid = str(uid)[:20]
+        if len(self._logged) > MAX_LOGGED:
+            self._logged.clear()
+        if now - self._logged.get((uid, reason), -LOG_SECONDS) >= LOG_SECONDS:
+            self._logged[uid, reason] = now
+            sys.stderr.write(f"agent: refused a request for uid {uid}: {reason}\n")
+
+    def _reload(self, request_id: Any) -> None:
+        """Read the policy again; a wrong one leaves the old in force."""
+        reason = None
+        try:
+            self._policy = self._read_policy()
+        except CkptdError as error:
+            reason = str(error)
+        self._send({"id": request_id, "done": True, "reason": reason})
 
     def _start(self, request: dict[str, Any]) -> None:
         reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -93,7 +182,7 @@ class Agent:
         os.close(writing)
         _lead_group(process_id)
         deadline = time.monotonic() + request["deadline_seconds"]
-        child = _BatchChild(request["id"], process_id, reading, deadline, len(request["items"]))
+        child = _BatchChild(request["id"], request["uid"], process_id, reading, deadline, len(request["items"]))
         self._children[reading] = child
         self._selector.register(reading, selectors.EVENT_READ)
 
@@ -102,14 +191,18 @@ class Agent:
         try:
             self._connection.close()
             _lead_group(0)
+            self._policy.identities.check_names(request["uid"])
             become(request["uid"])
             _limit()
-            operation = OPERATIONS[request["operation"]]
             with os.fdopen(pipe, "wb") as out:
                 for index, item in enumerate(request["items"]):
-                    out.write(json.dumps({"index": index, "result": _answer(operation, item)}).encode() + b"\n")
+                    result = answer(request["operation"], item, self._policy, self._operations)
+                    out.write(json.dumps({"index": index, "result": result}).encode() + b"\n")
                     out.flush()
             status = 0
+        except DeniedUserError as error:
+            with os.fdopen(pipe, "wb") as out:
+                out.write(json.dumps({"refused": str(error)}).encode() + b"\n")
         except Exception as error:  # noqa: BLE001 - the child must end here and never return into the agent's loop
             sys.stderr.write(f"agent: request {request['id']} failed: {type(error).__name__}: {error}\n")
         finally:
@@ -123,6 +216,11 @@ class Agent:
         try:
             for line in lines:
                 answer = json.loads(line)
+                if "refused" in answer:
+                    reason = str(answer["refused"])[:500]
+                    self._log_refusal(child.uid, reason)
+                    self._end(child, f"refused: {reason}")
+                    return
                 self._send({"id": child.request_id, "index": int(answer["index"]), "result": dict(answer["result"])})
                 child.unanswered -= 1
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -172,17 +270,18 @@ def _lead_group(process_id: int) -> None:
         os.setpgid(process_id, process_id)
 
 
-def _answer(operation: Any, item: dict[str, Any]) -> dict[str, Any]:
+def answer(
+    operation: str, item: Any, policy: RequestPolicy, operations: Mapping[str, Operation] = OPERATIONS
+) -> dict[str, Any]:
     """Run one operation; if an item fails, its answer is the error, and the next item continues."""
     try:
-        answer: dict[str, Any] = operation(item)
+        return operations[operation](requests.complete(operation, item, policy))
     except OSError as error:
         return {"unknown": error.strerror or str(error)}
     except CkptdError as error:
         return {"unknown": str(error)}
     except Exception as error:  # noqa: BLE001 - what one directory holds must not end the look at the next
         return {"unknown": f"{type(error).__name__}: {error}"}
-    return answer
 
 
 def become(uid: int) -> None:
@@ -227,13 +326,20 @@ def _limit() -> None:
     os.umask(0o077)
 
 
-def main() -> None:
-    """Serve on the socket whose descriptor is the only argument."""
+def serve(descriptor: int, read_policy: Callable[[], RequestPolicy], operations: Mapping[str, Operation]) -> None:
+    """Serve on a socket until its other end closes; where the policy cannot be read, say so there and raise.
+
+    Raises:
+        CkptdError: the policy cannot be read, or must not be trusted.
+
+    """
     preload()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process closes the socket when it ends
-    connection = socket.socket(fileno=int(sys.argv[1]))
-    Agent(connection).serve()
-
-
-if __name__ == "__main__":
-    main()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the main process says when to reload
+    connection = socket.socket(fileno=descriptor)
+    try:
+        agent = Agent(connection, read_policy, operations)
+    except CkptdError as error:
+        connection.sendall(json.dumps({"refused": str(error)}).encode() + b"\n")
+        raise
+    agent.serve()

@@ -29,16 +29,9 @@ class BatchRunner(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScanLimits:
-    """Limits of a scan or search."""
+    """Limit of a scan or search. All other limits are in the agent's own configuration."""
 
     deadline: timedelta
-    write_grace: timedelta
-    max_depth: int
-    max_entries: int
-    discovery_depth: int
-    discovery_entries: int
-    allowed_roots: tuple[PurePosixPath, ...]
-    quota_command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +50,7 @@ def locate_jobs(
 ) -> list[CheckpointLocation | Unknown]:
     """Find the checkpoint directory of each job; return the results in the given order."""
     rules = tuple(rules)
-    items = [(search.job.uid, _search_item(search, rules, limits)) for search in searches]
+    items = [(search.job.uid, _search_item(search, rules)) for search in searches]
     return [decode_answer(answer, _location) for answer in run_items(agent, "locate", items, limits.deadline)]
 
 
@@ -79,8 +72,7 @@ def scan_runs(
     items = [
         (
             key.uid,
-            _scan_item(key, known, () if quota else limits.quota_command, limits, now)
-            | {"work_dirs": list(work_dirs.get(key, ())), "resuming_jobs": list(resuming_jobs.get(key, ()))},
+            _scan_item(key, known, now, work_dirs.get(key, ()), resuming_jobs.get(key, ()), asks_quota=quota is None),
         )
         for (key, known, _), quota in zip(runs, fresh, strict=True)
     ]
@@ -100,10 +92,10 @@ def read_mutes(
 
 
 def find_workspaces(
-    agent: BatchRunner, runs: Sequence[RunKey], databases: Sequence[PurePosixPath], deadline: timedelta
+    agent: BatchRunner, runs: Sequence[RunKey], deadline: timedelta
 ) -> list[Workspace | Unknown | None]:
     """Return the workspace that each run's directory is in, read as its owner; None if it is in none."""
-    items = [(key.uid, {"directory": key.directory, "databases": [str(each) for each in databases]}) for key in runs]
+    items = [(key.uid, {"directory": key.directory}) for key in runs]
     answers = run_items(agent, "find_workspaces", items, deadline)
     return [decode_answer(answer, decode_workspace) for answer in answers]
 
@@ -119,11 +111,7 @@ def look_up_paths(
     agent: BatchRunner, asked: Sequence[tuple[int, Sequence[str], Sequence[str]]], limits: ScanLimits
 ) -> list[ResolvedPaths | Unknown]:
     """Look up paths and read working directories, each as the user with the given uid."""
-    roots = [str(root) for root in limits.allowed_roots]
-    items = [
-        (uid, {"paths": list(paths), "work_dirs": list(work_dirs), "allowed_roots": roots})
-        for uid, paths, work_dirs in asked
-    ]
+    items = [(uid, {"paths": list(paths), "work_dirs": list(work_dirs)}) for uid, paths, work_dirs in asked]
     answers = run_items(agent, "look_up_paths", items, limits.deadline)
     return [
         decode_answer(answer, lambda data, paths=item["paths"]: _looked_up(data, paths))  # type: ignore[misc]
@@ -215,7 +203,7 @@ def _found(data: dict[str, Any]) -> FoundDirectory:
     )
 
 
-def _search_item(search: DirectorySearch, rules: tuple[SiteRule, ...], limits: ScanLimits) -> dict[str, Any]:
+def _search_item(search: DirectorySearch, rules: tuple[SiteRule, ...]) -> dict[str, Any]:
     job = search.job
     candidates = plan_candidates(job, rules, search.script_paths, search.values)
     if search.is_declared_only:
@@ -223,7 +211,6 @@ def _search_item(search: DirectorySearch, rules: tuple[SiteRule, ...], limits: S
     return {
         "work_dir": str(job.work_dir) if job.work_dir else None,
         "candidates": [[each.located_by, each.path] for each in candidates],
-        "allowed_roots": [str(root) for root in limits.allowed_roots],
         "since_ns": int(search.since.timestamp() * 1e9),
         "until_ns": None if search.until is None else int(search.until.timestamp() * 1e9),
         "excluded": [str(directory) for directory in search.excluded],
@@ -231,8 +218,6 @@ def _search_item(search: DirectorySearch, rules: tuple[SiteRule, ...], limits: S
         "places": list(search.values.values()),
         "job_names": _list_names(job),
         "is_role_asked": search.is_role_asked,
-        "discovery_depth": limits.discovery_depth,
-        "discovery_entries": limits.discovery_entries,
     }
 
 
@@ -249,17 +234,17 @@ def _list_names(job: Job) -> list[str]:
 def _scan_item(
     key: RunKey,
     known: Sequence[Checkpoint],
-    quota_command: Sequence[str],
-    limits: ScanLimits,
     now: datetime,
+    work_dirs: Sequence[str],
+    resuming_jobs: Sequence[int],
+    *,
+    asks_quota: bool,
 ) -> dict[str, Any]:
     return {
         "directory": key.directory,
         "now": now.timestamp(),
-        "write_grace_seconds": limits.write_grace.total_seconds(),
-        "max_depth": limits.max_depth,
-        "max_entries": limits.max_entries,
-        "quota_command": list(quota_command),
-        "allowed_roots": [str(root) for root in limits.allowed_roots],
+        "asks_quota": asks_quota,
+        "work_dirs": list(work_dirs),
+        "resuming_jobs": list(resuming_jobs),
         "known": [checkpoint_json.encode_checkpoint(checkpoint) for checkpoint in known],
     }

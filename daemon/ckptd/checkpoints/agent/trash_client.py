@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from ckptd.checkpoints.agent.scan_client import BatchRunner, ScanLimits, decode_answer, run_items
+from ckptd.checkpoints.agent.scan_client import BatchRunner, decode_answer, run_items
 from ckptd.checkpoints.trash import (
     WHOLE,
     EntryRecovery,
@@ -164,12 +164,7 @@ def look_up(agent: BatchRunner, run: RunKey, act_id: str, deadline: timedelta) -
 
 
 def verify(
-    agent: BatchRunner,
-    run: RunKey,
-    checkpoints: Sequence[Checkpoint],
-    limits: ScanLimits,
-    now: datetime,
-    deadline: timedelta,
+    agent: BatchRunner, run: RunKey, checkpoints: Sequence[Checkpoint], now: datetime, deadline: timedelta
 ) -> tuple[Checkpoint, ...] | Unknown:
     """Read every byte of some of a run's checkpoints; return the result for each of their parts."""
     directory = PurePosixPath(run.directory)
@@ -178,9 +173,6 @@ def verify(
         "directory": run.directory,
         "only": [str(piece.path.relative_to(directory)) for piece in pieces],
         "now": now.timestamp(),
-        "write_grace_seconds": limits.write_grace.total_seconds(),
-        "max_depth": limits.max_depth,
-        "max_entries": limits.max_entries,
     }
     (answer,) = run_items(agent, "verify", [(run.uid, item)], deadline)
     return decode_answer(answer, _checkpoints)

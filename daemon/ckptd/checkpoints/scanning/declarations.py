@@ -15,6 +15,7 @@ from typing import Any
 
 from ckptd.checkpoints.agent import abandonable_child
 from ckptd.checkpoints.scanning import resumed_file
+from ckptd.checkpoints.scanning.allowed_roots import OutsideRootsError, open_allowed
 from ckptd.core.model import DeclaredResume, Unknown
 from ckptd.core.runs import declared_resume
 
@@ -66,10 +67,8 @@ def _read_words(
 
 def _read(place: str, roots: Sequence[str]) -> tuple[DeclaredResume, ...]:
     real = os.path.realpath(place)
-    if not any(real == root or real.startswith(f"{root.rstrip('/')}/") for root in map(os.path.realpath, roots)):
-        return ()
-    with suppress(OSError, resumed_file.NotOwnFileError):
-        return resumed_file.read(real)
+    with suppress(OSError, OutsideRootsError, resumed_file.NotOwnFileError), open_allowed(real, roots) as descriptor:
+        return resumed_file.read(descriptor)
     return ()
 
 

@@ -44,6 +44,7 @@ Progress = Callable[[int, int], None]  # bytes read so far, and of how many
 def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but two have an answer
     root: PurePosixPath | str,
     *,
+    descriptor: int | None = None,
     now: datetime,
     level: Level = Level.STRUCTURE,
     known: Iterable[Checkpoint] = (),
@@ -55,7 +56,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     limits: ChildLimits | None = None,
     progress: Progress | None = None,
 ) -> Inspection:
-    """Inspect the tree below a directory.
+    """Inspect the tree below a directory; where there is a `descriptor` of it, its path is not opened again.
 
     `known` has the results of earlier scans: a complete checkpoint whose files are unchanged and that was verified at
     the same level is not opened again. `entry` limits the scan to one file, directory or prefix in `root`; `only`
@@ -69,8 +70,9 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     root = PurePosixPath(root)
     limits = limits or ChildLimits()
     with _collector_paused():
-        tree = list_tree(root, max_depth=max_depth, max_entries=max_entries, entry=entry)
-        with Reader(root) as reader:
+        opened = root if descriptor is None else descriptor
+        tree = list_tree(opened, max_depth=max_depth, max_entries=max_entries, entry=entry)
+        with Reader(opened) as reader:
             earlier = EarlierCheckpoints((part for each in known for part in each.parts or (each,)), root, level)
             settled = earlier.take_settled(tree) if entry is None and only is None else []
             claims, left = claim_in_child(tree, reader, limits=limits)

@@ -23,6 +23,7 @@ from typing import Any
 from ckptd.checkpoints.agent.limited_child import ChildLimits
 from ckptd.checkpoints.formats.checkpoint_names import parse_name
 from ckptd.checkpoints.formats.interface import Claim
+from ckptd.checkpoints.scanning.allowed_roots import OutsideRootsError, is_allowed, open_allowed
 from ckptd.checkpoints.scanning.claiming import claim_in_child
 from ckptd.checkpoints.scanning.examination import examine_in_child
 from ckptd.checkpoints.scanning.reader import Reader
@@ -110,7 +111,7 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
     """Return the real path of the first candidate that exists, and the user settings."""
     work_dir = item["work_dir"]
     problems: list[str] = []
-    user_settings = read_user_file(work_dir, problems)  # heard however the directory is found
+    user_settings = read_user_file(work_dir, problems, item["allowed_roots"])  # heard however the directory is found
     for located_by, path in item["candidates"]:
         if located_by == "user-file":
             path = str(user_settings.get("directory", ""))  # noqa: PLW2901 - the file only names the real candidate
@@ -124,7 +125,7 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
             if located_by in _NAMED and path and (reason := _explain_absence(work_dir, path)):
                 problems.append(reason)
             continue
-        if not _is_allowed(directory, item["allowed_roots"]):
+        if not is_allowed(directory, item["allowed_roots"]):
             problems.append(f"{directory} is outside the site's allowed roots")
             continue
         if not may_write(directory):
@@ -143,7 +144,7 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
 def read_mutes(item: dict[str, Any]) -> dict[str, Any]:
     """Return the rules that a user's own file mutes: `[mail] mute = true` for all, or a list of their names."""
     problems: list[str] = []
-    user_settings = read_user_file(item["work_dir"], problems).get("mail")
+    user_settings = read_user_file(item["work_dir"], problems, item["allowed_roots"]).get("mail")
     mute = user_settings.get("mute", []) if isinstance(user_settings, dict) else []
     rules = [EVERY_RULE] if mute is True else [str(rule) for rule in mute] if isinstance(mute, list) else []
     return {"mute": rules, "problems": problems}
@@ -205,22 +206,22 @@ def may_write(directory: str) -> bool:
     return libc.access(os.fsencode(directory), os.W_OK) == 0 or ctypes.get_errno() == errno.EROFS
 
 
-def _is_allowed(directory: str, roots: Iterable[str]) -> bool:
-    path = PurePosixPath(directory)
-    return any(path.is_relative_to(os.path.realpath(root)) for root in roots)
+def read_user_file(work_dir: str | None, problems: list[str], roots: Iterable[str]) -> dict[str, Any]:
+    """Return what the user's own file in a working directory says; why it cannot be read is added to `problems`.
 
-
-def read_user_file(work_dir: str | None, problems: list[str]) -> dict[str, Any]:
-    """Return what the user's own file in a working directory says; why it cannot be read is added to `problems`."""
-    if work_dir is None:
+    Outside the allowed roots there is no such file.
+    """
+    if work_dir is None or not is_allowed(real := os.path.realpath(work_dir), roots):
         return {}
     try:
-        with Reader(os.path.realpath(work_dir)) as reader:
+        with open_allowed(real, roots) as descriptor, Reader(descriptor) as reader:
             try:
                 text = _read_own(reader, USER_FILE)
             except FileNotFoundError:
                 return {}
         user_settings: dict[str, Any] = json.loads(json.dumps(tomllib.loads(text), default=str))  # dates become text
+    except OutsideRootsError:
+        return {}
     except (OSError, ValueError, RecursionError, CkptdError) as error:
         problems.append(f"{work_dir}/{USER_FILE}: {error}")
         return {"problem": str(error)}
@@ -258,14 +259,17 @@ def _discover(item: dict[str, Any], problems: list[str]) -> dict[str, Any] | Non
     if item["work_dir"] is None:
         return None
     roots = [os.path.realpath(item["work_dir"])]
-    if not _is_allowed(roots[0], item["allowed_roots"]):
+    if not is_allowed(roots[0], item["allowed_roots"]):
         problems.append(f"{roots[0]} is outside the site's allowed roots")
         return None
     own = [each for each in _find_named_for_job(item) if not PurePosixPath(each).is_relative_to(roots[0])]
     excluded, shared = set(item["excluded"]), set(item["shared"])
     written: dict[str, _Written] = {}
     for root in (*roots, *own):
-        written |= _search_below(root, item, problems, is_role_asked=bool(own) or item.get("is_role_asked", False))
+        try:
+            written |= _search_below(root, item, problems, is_role_asked=bool(own) or item["is_role_asked"])
+        except OutsideRootsError as error:  # it was exchanged for a link meanwhile
+            problems.append(str(error))
     written = {directory: found for directory, found in written.items() if directory not in excluded}
     best = max(
         (
@@ -303,11 +307,17 @@ def _list_numbered(found: _Written) -> list[list[Any]]:
 
 
 def _search_below(root: str, item: dict[str, Any], problems: list[str], *, is_role_asked: bool) -> dict[str, _Written]:
-    """Return what was written below a directory during the search's time, by the directory that holds it."""
+    """Return what was written below a directory during the search's time, by the directory that holds it.
+
+    Raises:
+        OutsideRootsError: the directory is not below an allowed root.
+        OSError: it cannot be opened.
+
+    """
     written: dict[str, _Written] = defaultdict(_Written)
-    tree = list_tree(root, max_depth=item["discovery_depth"], max_entries=item["discovery_entries"])
-    problems.extend(f"{root}/{problem.what}: {problem.reason}" for problem in tree.walk_problems())
-    with Reader(root) as reader:
+    with open_allowed(root, item["allowed_roots"]) as descriptor, Reader(descriptor) as reader:
+        tree = list_tree(descriptor, max_depth=item["discovery_depth"], max_entries=item["discovery_entries"])
+        problems.extend(f"{root}/{problem.what}: {problem.reason}" for problem in tree.walk_problems())
         claims, _ = claim_in_child(tree, reader, limits=ChildLimits())
         for claim in claims:
             facts = parse_name(PurePosixPath(claim.path).name)
@@ -338,31 +348,32 @@ def _judge_roles(written: list[_Written], reader: Reader) -> None:
 
 def _find_named_for_job(item: dict[str, Any]) -> list[str]:
     """Return the directories named for the job, where the site's variables lead: no other job writes there."""
-    names = [re.compile(rf"(?<![0-9]){re.escape(name)}(?![0-9])") for name in item.get("job_names", ())]
+    names = [re.compile(rf"(?<![0-9]){re.escape(name)}(?![0-9])") for name in item["job_names"]]
     found: list[str] = []
     left = item["discovery_entries"]
-    for place in item.get("places", ()) if names else ():
+    for place in item["places"] if names else ():
         root = os.path.realpath(expand_home(place))
-        if not root.startswith("/") or not _is_allowed(root, item["allowed_roots"]):
+        if not root.startswith("/") or not is_allowed(root, item["allowed_roots"]):
             continue
         level = [root]
         for _ in range(NAMED_DEPTH):
             below: list[str] = []
             for directory in level:
-                for entry in _list_directories(directory, left):
+                for entry in _list_directories(directory, left, item["allowed_roots"]):
                     left -= 1
                     (found if any(name.search(os.path.basename(entry)) for name in names) else below).append(entry)
             level = below
     return [each for each in dict.fromkeys(found) if may_write(each)][:MAX_JUDGED]
 
 
-def _list_directories(directory: str, limit: int) -> list[str]:
+def _list_directories(directory: str, limit: int, roots: Iterable[str]) -> list[str]:
     try:
-        with os.scandir(directory) as entries:
+        with open_allowed(directory, roots) as descriptor, os.scandir(descriptor) as entries:
             some = itertools.islice(entries, max(limit, 0))
-            return [each.path for each in some if each.is_dir(follow_symlinks=False) and not each.name.startswith(".")]
-    except OSError:
+            names = [each.name for each in some if each.is_dir(follow_symlinks=False) and not each.name.startswith(".")]
+    except (OSError, OutsideRootsError):
         return []
+    return [os.path.join(directory, name) for name in names]
 
 
 def _home_of(path: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild
 from ckptd.checkpoints.scanning import locate
+from ckptd.checkpoints.scanning.allowed_roots import is_allowed
 from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Checkpoint, SeenLink
 
@@ -126,9 +127,9 @@ def _run_steps(steps: Sequence[Callable[[], list[SeenLink]]]) -> list[list[SeenL
 def read_work_dir(work_dir: str, roots: Sequence[str], scanned: str = "") -> list[SeenLink]:
     """Return the links in a working directory, not below it, and what `resume_from` in the user's file names."""
     real = os.path.realpath(work_dir)
-    if not any(real == root or real.startswith(f"{root.rstrip('/')}/") for root in map(os.path.realpath, roots)):
+    if not is_allowed(real, roots):
         return []
-    found = list(_read_user_file(real))
+    found = list(_read_user_file(real, roots))
     if real != scanned:
         links = sorted(_list_directory(real), key=attrgetter("modified_ns"))
         found += [SeenLink(path=real, target="")] if len(links) > MAX_LINKS else []
@@ -148,7 +149,7 @@ def _list_directory(directory: str) -> Iterator[LinkText]:
         return  # what cannot be listed holds no link that is seen
 
 
-def _read_user_file(work_dir: str) -> Iterator[SeenLink]:
+def _read_user_file(work_dir: str, roots: Sequence[str]) -> Iterator[SeenLink]:
     path = posixpath.join(work_dir, locate.USER_FILE)
     try:
         if os.lstat(path).st_uid not in {os.geteuid(), 0}:
@@ -156,7 +157,7 @@ def _read_user_file(work_dir: str) -> Iterator[SeenLink]:
     except OSError:
         return
     problems: list[str] = []
-    said = locate.read_user_file(work_dir, problems).get("resume_from")
+    said = locate.read_user_file(work_dir, problems, roots).get("resume_from")
     if problems:
         yield SeenLink(path=path, target="")  # what it said before is not known here
     named = said if isinstance(said, list) else [said]
@@ -236,10 +237,13 @@ def decode_link(data: Any) -> SeenLink:  # of JSON
 def look_up_paths(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return the real path of each of `item["paths"]`, where the user whose job names them may look.
 
-    For each None where nothing is there, False where that cannot be told; and what the working directories name.
+    For each None where nothing is there or where it is outside the allowed roots, False where that cannot be told; and
+    what the working directories name.
     """
     links = [link for each in item["work_dirs"] for link in read_work_dir(each, item["allowed_roots"])]
-    return {"real": [_find(path) for path in item["paths"]], "links": [list(link) for link in links]}
+    real = [_find(path) for path in item["paths"]]
+    kept = [None if isinstance(path, str) and not is_allowed(path, item["allowed_roots"]) else path for path in real]
+    return {"real": kept, "links": [list(link) for link in links]}
 
 
 def _find(path: str) -> str | bool | None:

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from ckptd.checkpoints.scanning.tree import open_root
 from ckptd.errors import CkptdError
 
 
@@ -14,10 +15,10 @@ class NotRegularError(CkptdError):
 
 
 class Reader:
-    """Reads files below one directory by descriptor. Close it, or use it as a context."""
+    """Reads files below one directory, given by its path or descriptor. Close it, or use it as a context."""
 
-    def __init__(self, root: PurePosixPath | str) -> None:
-        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    def __init__(self, root: PurePosixPath | str | int) -> None:
+        self._root = open_root(root)
 
     def __enter__(self) -> Self:
         return self

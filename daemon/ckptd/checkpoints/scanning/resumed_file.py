@@ -52,8 +52,10 @@ def append(work_dir: str, said: DeclaredResume) -> None:
             os.close(file)
 
 
-def read(work_dir: str) -> tuple[DeclaredResume, ...]:
+def read(work_dir: str | int) -> tuple[DeclaredResume, ...]:
     """Return the records of this user's jobs in a working directory, oldest first; empty if there is no file.
+
+    The directory is given by its path or by a descriptor.
 
     Raises:
         NotOwnFileError: the directory or the file is a link or another user's.
@@ -82,8 +84,9 @@ def read(work_dir: str) -> tuple[DeclaredResume, ...]:
 
 
 @contextmanager
-def _open_directory(work_dir: str, *, is_made: bool) -> Iterator[int]:
-    above = os.open(work_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _open_directory(work_dir: str | int, *, is_made: bool) -> Iterator[int]:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    above = os.open(".", flags, dir_fd=work_dir) if isinstance(work_dir, int) else os.open(work_dir, flags)
     try:
         if is_made:
             with suppress(FileExistsError):

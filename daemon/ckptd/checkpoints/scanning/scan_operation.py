@@ -7,6 +7,7 @@ from typing import Any
 
 from ckptd.checkpoints.agent import scan_json
 from ckptd.checkpoints.scanning import declarations, pointers
+from ckptd.checkpoints.scanning.allowed_roots import open_allowed
 from ckptd.checkpoints.scanning.inspection import inspect_tree
 from ckptd.checkpoints.scanning.mounts import find_mount, read_mounts
 from ckptd.checkpoints.scanning.quota import read_quota_left
@@ -19,24 +20,31 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
     """Scan `item["directory"]` at `item["now"]` and return the encoded scan.
 
     Raises:
+        OutsideRootsError: the directory is not below an allowed root.
         OSError: the directory itself cannot be opened.
 
     """
+    with open_allowed(item["directory"], item["allowed_roots"]) as descriptor:
+        return _scan(item, descriptor)
+
+
+def _scan(item: dict[str, Any], descriptor: int) -> dict[str, Any]:
     directory = PurePosixPath(item["directory"])
     now = datetime.fromtimestamp(item["now"], UTC)
     found = inspect_tree(
         directory,
+        descriptor=descriptor,
         now=now,
         known=[checkpoint_json.decode_checkpoint(known) for known in item["known"]],
         max_depth=item["max_depth"],
         max_entries=item["max_entries"],
         write_grace=timedelta(seconds=item["write_grace_seconds"]),
     )
-    work_dirs, roots = item.get("work_dirs", ()), item.get("allowed_roots", ())
+    work_dirs, roots = item["work_dirs"], item["allowed_roots"]
     links = pointers.gather(found.link_texts, work_dirs, roots, str(directory))
-    declared = declarations.collect([str(directory), *work_dirs], roots, item.get("resuming_jobs", ()))
+    declared = declarations.collect([str(directory), *work_dirs], roots, item["resuming_jobs"])
     finished_at = max(datetime.now(UTC), now)
-    space = os.statvfs(directory)
+    space = os.fstatvfs(descriptor)
     mount = find_mount(read_mounts(), directory)
     command = item["quota_command"]
     quota = read_quota_left(command, directory, mount.point) if command and mount else None

@@ -96,9 +96,9 @@ class Directory:
 
 
 def list_tree(
-    root: PurePosixPath | str, *, max_depth: int = 6, max_entries: int = 500_000, entry: str | None = None
+    root: PurePosixPath | str | int, *, max_depth: int = 6, max_entries: int = 500_000, entry: str | None = None
 ) -> Directory:
-    """List a directory and its subdirectories without following symbolic links.
+    """List a directory, by its path or descriptor, and its subdirectories without following symbolic links.
 
     If `entry` names a subdirectory of the root, only that subdirectory is listed; if it names anything else, only the
     files of the root itself. Directories that cannot be listed completely, also because of a bound, say so in
@@ -108,7 +108,7 @@ def list_tree(
         OSError: the root itself cannot be opened as a directory.
 
     """
-    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = open_root(root)
     budget = [max_entries]
     try:
         if entry is None:
@@ -116,6 +116,17 @@ def list_tree(
         return _list_entry(descriptor, entry, max_depth, budget)
     finally:
         os.close(descriptor)
+
+
+def open_root(root: PurePosixPath | str | int) -> int:
+    """Open a directory by its path, not through a link, or by a descriptor of it.
+
+    Raises:
+        OSError: it cannot be opened as a directory.
+
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(".", flags, dir_fd=root) if isinstance(root, int) else os.open(root, flags)
 
 
 def _list_entry(descriptor: int, entry: str, max_depth: int, budget: list[int]) -> Directory:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any
 
+from ckptd.checkpoints.scanning.allowed_roots import open_allowed
 from ckptd.checkpoints.scanning.inspection import inspect_tree
 from ckptd.core.model import Level, checkpoint_json
 
@@ -14,17 +15,20 @@ def verify(item: dict[str, Any]) -> dict[str, Any]:
     Each gets its own result; the caller knows which of them form one checkpoint.
 
     Raises:
+        OutsideRootsError: the directory is not below an allowed root.
         OSError: the directory cannot be opened.
 
     """
-    found = inspect_tree(
-        PurePosixPath(item["directory"]),
-        now=datetime.fromtimestamp(item["now"], UTC),
-        level=Level.FULL,
-        only=frozenset(item["only"]),
-        max_depth=item["max_depth"],
-        max_entries=item["max_entries"],
-        write_grace=timedelta(seconds=item["write_grace_seconds"]),
-    )
+    with open_allowed(item["directory"], item["allowed_roots"]) as descriptor:
+        found = inspect_tree(
+            PurePosixPath(item["directory"]),
+            descriptor=descriptor,
+            now=datetime.fromtimestamp(item["now"], UTC),
+            level=Level.FULL,
+            only=frozenset(item["only"]),
+            max_depth=item["max_depth"],
+            max_entries=item["max_entries"],
+            write_grace=timedelta(seconds=item["write_grace_seconds"]),
+        )
     pieces = (piece for checkpoint in found.checkpoints for piece in checkpoint.parts or (checkpoint,))
     return {"checkpoints": [checkpoint_json.encode_checkpoint(piece) for piece in pieces]}

@@ -48,7 +48,7 @@ class MoveRequest:
     is_directory: bool
     uid: int
     reasons: tuple[str, ...]
-    allowed_roots: tuple[PurePosixPath, ...]
+    allowed_roots: tuple[PurePosixPath, ...] = ()  # of whoever carries it out; nothing outside is moved
     markers: tuple[str, ...] = ()
     origin: Origin = field(default_factory=Origin)
 
@@ -81,7 +81,7 @@ def _move(request: MoveRequest, now: datetime, open_files: OpenFiles, hands: Fil
     check_actor(request.uid)
     check_act_id(request.act_id)
     names = _plan_names(request)
-    with create_place(request.directory, request.uid, hands) as (place, run):
+    with create_place(request.directory, request.uid, hands, request.allowed_roots) as (place, run):
         rules = MoveRequirements(request.uid, os.fstat(run).st_dev, read_mount(run), open_files)
         manifest = Manifest(
             act_id=request.act_id,

@@ -4,7 +4,7 @@ import errno
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -79,8 +79,10 @@ class OpenTrash:
 
 
 @contextmanager
-def create_place(directory: PurePosixPath, uid: int, hands: FileOperations) -> Iterator[tuple[OpenTrash, int]]:
-    """Open or create the trash of a run's directory, and open the directory itself.
+def create_place(
+    directory: PurePosixPath, uid: int, hands: FileOperations, roots: Collection[PurePosixPath]
+) -> Iterator[tuple[OpenTrash, int]]:
+    """Open or create the trash of a run's directory, and open the directory itself, only below these roots.
 
     Raises:
         RefusedError: the existing trash is not the user's, or in use.
@@ -91,7 +93,7 @@ def create_place(directory: PurePosixPath, uid: int, hands: FileOperations) -> I
         run = held.enter_context(closing(open_path(directory)))
         check_changeable(run, uid)
         try:
-            beside = held.enter_context(closing(_open_beside(directory, run)))
+            beside = held.enter_context(closing(_open_beside(directory, run, roots)))
             check_changeable(beside, uid)
             trash = held.enter_context(closing(_make(beside, hands)))
             place = OpenTrash(beside, trash, directory.name)
@@ -104,7 +106,9 @@ def create_place(directory: PurePosixPath, uid: int, hands: FileOperations) -> I
         yield place, run
 
 
-def _open_beside(directory: PurePosixPath, run: int) -> int:
+def _open_beside(directory: PurePosixPath, run: int, roots: Collection[PurePosixPath]) -> int:
+    if not any(directory.parent.is_relative_to(root) for root in roots):
+        raise RefusedError(f"{directory.parent} is outside of the allowed roots", FailureCause.OUTSIDE)
     beside = open_path(directory.parent)
     try:
         _check_beside(beside, directory.name, run)

@@ -7,7 +7,9 @@ from math import inf
 from pathlib import PurePosixPath
 from typing import Any
 
+from ckptd.checkpoints.scanning.allowed_roots import is_allowed
 from ckptd.checkpoints.scanning.open_files import list_open_files
+from ckptd.checkpoints.scanning.tree import TRASH
 from ckptd.checkpoints.trash import deletion, entries, entry_recovery, restoration
 from ckptd.checkpoints.trash.deletion import ReleaseRule
 from ckptd.checkpoints.trash.entries import EntryState, TrashEntry
@@ -27,13 +29,14 @@ def move(item: dict[str, Any]) -> dict[str, Any]:
 
 def restore(item: dict[str, Any]) -> dict[str, Any]:
     """Restore one entry of a trash."""
-    return {"outcomes": [encode_outcome(restoration.restore(PurePosixPath(item["place"]), item["act_id"]))]}
+    place = _check_place(item["place"], item)
+    return {"outcomes": [encode_outcome(restoration.restore(place, item["act_id"]))]}
 
 
 def empty(item: dict[str, Any]) -> dict[str, Any]:
     """Delete entries of a trash whose hold has ended, within one turn."""
     release, turn = decode_release(item["release"]), decode_turn(item["turn"])
-    outcomes = deletion.empty(PurePosixPath(item["place"]), item["act_ids"], release, turn=turn)
+    outcomes = deletion.empty(_check_place(item["place"], item), item["act_ids"], release, turn=turn)
     return {"outcomes": [encode_outcome(outcome) for outcome in outcomes]}
 
 
@@ -41,7 +44,7 @@ def list_unrecorded(item: dict[str, Any]) -> dict[str, Any]:
     """List unrecorded entries whose hold has ended."""
     place = PurePosixPath(item["place"])
     found = deletion.UnrecordedEntries()
-    if _is_ours(place):
+    if _is_ours(place, item):
         release, turn = decode_release(item["release"]), decode_turn(item["turn"])
         with suppress(RefusedError):
             found = deletion.list_unrecorded(place, set(item["known"]), set(item["directories"]), release, turn)
@@ -51,7 +54,7 @@ def list_unrecorded(item: dict[str, Any]) -> dict[str, Any]:
 def recover(item: dict[str, Any]) -> dict[str, Any]:
     """Complete or undo interrupted operations in a trash; skip a trash of another user."""
     place = PurePosixPath(item["place"])
-    if not _is_ours(place):
+    if not _is_ours(place, item):
         return {"outcomes": [], "reached": None}
     found = entry_recovery.recover_some(place, item["wanted"], decode_turn(item["turn"]))
     return {"outcomes": [encode_outcome(outcome) for outcome in found.outcomes], "reached": found.reached}
@@ -60,7 +63,7 @@ def recover(item: dict[str, Any]) -> dict[str, Any]:
 def list_entries(item: dict[str, Any]) -> dict[str, Any]:
     """List the entries of a trash."""
     place = PurePosixPath(item["place"])
-    found = entries.list_trash(place, is_measured=item["is_measured"]) if _is_ours(place) else ()
+    found = entries.list_trash(place, is_measured=item["is_measured"]) if _is_ours(place, item) else ()
     return {
         "entries": [encode_entry(entry) for entry in found if isinstance(entry, TrashEntry)],
         "problems": [[each.what, each.reason] for each in found if isinstance(each, Unknown)],
@@ -70,7 +73,7 @@ def list_entries(item: dict[str, Any]) -> dict[str, Any]:
 def list_known(item: dict[str, Any]) -> dict[str, Any]:
     """List the recorded entries of a trash; none if it cannot be read."""
     place = PurePosixPath(item["place"])
-    found = entries.list_known(place, item["act_ids"]) if _is_ours(place) else None
+    found = entries.list_known(place, item["act_ids"]) if _is_ours(place, item) else None
     if found is None or isinstance(found, Unknown):
         return {"entries": [], "name_count": 0}
     return {"entries": [encode_entry(entry) for entry in found.entries], "name_count": found.name_count}
@@ -80,7 +83,7 @@ def look_up(item: dict[str, Any]) -> dict[str, Any]:
     """Return the state of an entry from the first trash that has it, or None."""
     doubts: list[str] = []
     for place in map(PurePosixPath, item["places"]):
-        state = entries.look_up(place, item["act_id"]) if _is_ours(place) else None
+        state = entries.look_up(place, item["act_id"]) if _is_ours(place, item) else None
         if isinstance(state, EntryState):
             return {"state": state.value}
         if isinstance(state, Unknown):
@@ -88,7 +91,26 @@ def look_up(item: dict[str, Any]) -> dict[str, Any]:
     return {"unknown": doubts[0]} if doubts else {"state": None}
 
 
-def _is_ours(place: PurePosixPath) -> bool:
+def _check_place(place: str, item: dict[str, Any]) -> PurePosixPath:
+    """Return a path that may be a trash. It is opened through no link, so that its text says where it is.
+
+    Raises:
+        RefusedError: it is none, or in a directory outside the allowed roots.
+
+    """
+    path = PurePosixPath(place)
+    is_named = path.name == TRASH and path.is_absolute() and ".." not in path.parts
+    if not is_named or not is_allowed(str(path.parent), item["allowed_roots"]):
+        raise RefusedError(f"{path} is no trash below the site's allowed roots", FailureCause.OUTSIDE)
+    return path
+
+
+def _is_ours(place: PurePosixPath, item: dict[str, Any]) -> bool:
+    """Whether there is a trash of this process's user; outside the allowed roots there is none."""
+    try:
+        _check_place(str(place), item)
+    except RefusedError:
+        return False
     try:
         return os.stat(place, follow_symlinks=False).st_uid == os.geteuid()
     except FileNotFoundError:
@@ -96,7 +118,7 @@ def _is_ours(place: PurePosixPath) -> bool:
 
 
 def encode_request(request: MoveRequest, now: datetime) -> dict[str, Any]:
-    """Encode a request as JSON types."""
+    """Encode a request as JSON types, without the allowed roots, which the agent adds."""
     return {
         "act_id": request.act_id,
         "directory": str(request.directory),
@@ -106,7 +128,6 @@ def encode_request(request: MoveRequest, now: datetime) -> dict[str, Any]:
         "is_directory": request.is_directory,
         "uid": request.uid,
         "reasons": list(request.reasons),
-        "allowed_roots": [str(root) for root in request.allowed_roots],
         "markers": list(request.markers),
         "origin": encode_origin(request.origin),
         "now": now.timestamp(),
@@ -114,7 +135,7 @@ def encode_request(request: MoveRequest, now: datetime) -> dict[str, Any]:
 
 
 def decode_request(item: dict[str, Any]) -> MoveRequest:
-    """Decode a request."""
+    """Decode a request; `allowed_roots` are the agent's own."""
     return MoveRequest(
         act_id=item["act_id"],
         directory=PurePosixPath(item["directory"]),

@@ -109,7 +109,6 @@ class Removal:
             is_directory=found.grouping.is_directory,
             uid=self._run.run.uid,
             reasons=decision.reasons,
-            allowed_roots=site.allowed_roots,
             markers=self._markers,
             origin=Origin(
                 cluster=self._run.run.cluster,

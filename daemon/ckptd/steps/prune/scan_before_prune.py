@@ -88,7 +88,7 @@ def find_stale(run: RunPlan, policy: Policy, now: datetime) -> list[RecordedChec
 
 def _verify(parts: Parts, run: RunKey, todo: Iterable[RecordedCheckpoint], site: SitePolicy, now: datetime) -> bool:
     asked = [record.checkpoint for record in todo]
-    found = trash_client.verify(parts.agent, run, asked, parts.limits, now, site.verify_deadline)
+    found = trash_client.verify(parts.agent, run, asked, now, site.verify_deadline)
     if isinstance(found, Unknown):
         log.warning(
             "verification failed for the newest checkpoint in %s: %s", ascii(run.directory), ascii(found.reason)

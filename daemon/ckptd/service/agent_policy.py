@@ -1,0 +1,83 @@
+"""Reads the agent's policy from the configuration file, which only root may have written.
+
+An agent that runs as an ordinary user has no privileges to protect: then the file may belong to anyone.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ckptd.checkpoints.agent.identities import read_identities
+from ckptd.checkpoints.agent.request_policy import RequestPolicy
+from ckptd.config import DEFAULT_PATH, Config, ConfigError, read_config
+from ckptd.core.retention import PolicyMode
+
+
+def read_policy(path: Path | None, environment: Mapping[str, str], *, is_person: bool = False) -> RequestPolicy:
+    """Read the file and return the agent's policy, of an agent that a person's command started or the daemon.
+
+    Raises:
+        ConfigError: the file cannot be read, is invalid, or somebody other than root may write it.
+
+    """
+    chosen = path or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
+    if chosen is not None and os.geteuid() == 0:
+        check_trusted(chosen)
+    return replace(build_policy(read_config(chosen, environment)), is_person=is_person)
+
+
+def build_policy(config: Config) -> RequestPolicy:
+    """Return the policy that a configuration says."""
+    scan, agent, retention = config.scan, config.agent, config.retention
+    return RequestPolicy(
+        identities=read_identities(agent.uid_min, agent.deny_users, agent.deny_groups),
+        allowed_roots=tuple(map(str, scan.allowed_roots)),
+        quota_command=scan.quota_command,
+        workspace_databases=tuple(map(str, scan.workspace_databases)),
+        write_grace_seconds=scan.write_grace.total_seconds(),
+        max_depth=scan.max_depth,
+        max_entries=scan.max_entries,
+        discovery_depth=scan.discovery_depth,
+        discovery_entries=scan.discovery_entries,
+        signal_partitions=config.actions.signal,
+        hold_partitions=config.actions.hold,
+        resubmit_partitions=config.actions.resubmit,
+        max_resubmits=config.actions.max_resubmits,
+        max_requests_per_minute=agent.max_requests_per_minute,
+        may_move=any((policy.mode or retention.mode) is PolicyMode.ENFORCE for policy in retention.policy),
+        hold_seconds=retention.hold.total_seconds(),
+        no_room_hold_seconds=None if retention.no_room_hold is None else retention.no_room_hold.total_seconds(),
+        clock_tolerance_seconds=retention.guards.clock_tolerance.total_seconds(),
+    )
+
+
+def check_trusted(path: Path) -> None:
+    """Refuse a file that somebody other than root could change, or replace in one of its directories.
+
+    Raises:
+        ConfigError: somebody could.
+
+    """
+    named = Path(os.path.abspath(path))
+    real = Path(os.path.realpath(path))
+    for each in dict.fromkeys([*reversed(named.parents), *reversed(real.parents), real]):
+        try:
+            status = each.stat()
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror}") from error
+        if problem := _find_problem(each, status):
+            raise ConfigError(
+                f"{path}: {problem}. The privileged agent takes its policy from this file, so it and its directories "
+                f"must belong to root and be writable by root only: chown root {each} && chmod go-w {each}"
+            )
+
+
+def _find_problem(path: Path, status: os.stat_result) -> str | None:
+    if status.st_uid != 0:
+        return f"{path} belongs to uid {status.st_uid}"
+    is_sticky_directory = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_sticky_directory:
+        return f"{path} is writable by others than root (mode {stat.S_IMODE(status.st_mode):o})"
+    return None
