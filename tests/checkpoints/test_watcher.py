@@ -58,3 +58,31 @@ def test_what_is_no_longer_wanted_is_no_longer_told(watcher, tmp_path):
     changes_after(watcher, second, lambda path: path.write_bytes(b"x"))
     (first / "late").write_bytes(b"x")
     assert changes_after(watcher, second, lambda path: path.write_bytes(b"x")) == {PurePosixPath(second)}
+
+
+@pytest.mark.parametrize("name", ["link", "link/below", "{root}/../{name}/real", "relative"])
+def test_no_link_leads_the_watcher_elsewhere(watcher, tmp_path, name):
+    (tmp_path / "real/below").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    named = name.format(root=tmp_path, name=tmp_path.name)
+    followed = PurePosixPath(named if named == "relative" else tmp_path / named)
+    watcher.watch([followed, PurePosixPath(tmp_path)])
+    wait_for(lambda: watcher.unwatched)
+    assert set(watcher.unwatched) == {followed}
+    assert changes_after(watcher, tmp_path, lambda path: path.write_bytes(b"x")) == {PurePosixPath(tmp_path)}
+
+
+def test_many_directories_are_told_apart(watcher, tmp_path):
+    directories = [tmp_path / str(number) for number in range(20)]
+    for directory in directories:
+        directory.mkdir()
+    watcher.watch(map(PurePosixPath, directories))
+    written = set()
+    for directory in (directories[0], directories[7], directories[-1]):
+        written.add(PurePosixPath(directory))
+        told = changes_after(watcher, directory, lambda path: path.write_bytes(b"x"))
+        assert PurePosixPath(directory) in told
+        assert told <= written
+    watcher.watch([PurePosixPath(directories[3])])
+    assert changes_after(watcher, directories[3], lambda path: path.write_bytes(b"x"))
+    assert watcher.unwatched == {}

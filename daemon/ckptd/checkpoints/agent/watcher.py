@@ -1,8 +1,10 @@
 """Reports changes in directories with inotify, through watchdog, in a process of its own.
 
 It starts before the daemon drops its privileges, because users' directories are often closed to others. It only names
-a watched directory that has changed. If the kernel refuses a watch (no permission, none left) or cannot know of
-changes (network file systems), only the daemon's own scans find them, and `unwatched` has the reason.
+a watched directory that has changed. It opens a directory through no link and watches what it opened, because its
+privileges would let it follow a link that the directory's owner could not. If the kernel refuses a watch (no
+permission, none left) or cannot know of changes (network file systems), only the daemon's own scans find them, and
+`unwatched` has the reason.
 """
 
 import json
@@ -28,6 +30,7 @@ from watchdog.events import (
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver, ObservedWatch
 
+from ckptd.checkpoints.scanning.allowed_roots import OutsideRootsError, open_without_links
 from ckptd.checkpoints.scanning.mounts import find_mount, read_mounts
 
 MAX_WATCHED = 1000  # watchdog keeps a thread for each
@@ -91,11 +94,26 @@ class Watcher:
             self.tell({"unwatched": directory, "reason": f"more than {MAX_WATCHED} directories"})
             return
         try:
-            self._watched[directory] = self._observer.schedule(
-                _ChangeHandler(self, directory), directory, recursive=False, event_filter=TOLD
-            )
+            with open_without_links(directory) as descriptor:
+                self._watched[directory] = self._observer.schedule(
+                    _ChangeHandler(self, directory), self._name(descriptor), recursive=False, event_filter=TOLD
+                )
         except OSError as error:
             self.tell({"unwatched": directory, "reason": error.strerror or str(error)})
+        except OutsideRootsError as error:
+            self.tell({"unwatched": directory, "reason": str(error)})
+
+    def _name(self, descriptor: int) -> str:
+        """Return a path of an open directory that no watch has: watchdog tells watches apart by their paths.
+
+        The descriptor is closed once the watch is there, since it would keep the file system from being unmounted; the
+        next directory may get its number.
+        """
+        used = {watch.path for watch in self._watched.values()}
+        name = f"/proc/self/fd/{descriptor}/."  # watchdog follows no link at a path's end
+        while name in used:
+            name += "/."
+        return name
 
 
 def encode_wanted(directories: Iterable[PurePosixPath]) -> bytes:

@@ -40,5 +40,29 @@ def open_allowed(path: str, roots: Iterable[str]) -> Iterator[int]:
         os.close(descriptor)
 
 
+@contextmanager
+def open_without_links(path: str) -> Iterator[int]:
+    """Open a directory by its absolute path, one component after the other and through no link, to name it only.
+
+    Raises:
+        OutsideRootsError: the path is relative or climbs.
+        OSError: a component is missing, no directory or a link.
+
+    """
+    names = [name for name in path.split("/") if name]
+    if not path.startswith("/") or not {".", ".."}.isdisjoint(names):
+        raise OutsideRootsError(f"{path!r} is not an absolute path without '..'")
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    here = os.open("/", flags)
+    try:
+        for name in names:
+            below = os.open(name, flags, dir_fd=here)
+            os.close(here)
+            here = below
+        yield here
+    finally:
+        os.close(here)
+
+
 def _is_below(path: str, root: str) -> bool:
     return path == root or path.startswith(f"{root.rstrip('/')}/")
