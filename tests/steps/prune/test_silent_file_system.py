@@ -14,7 +14,9 @@ from itertools import count
 import pytest
 
 from ckptd.checkpoints import trash
+from ckptd.checkpoints.agent import requests
 from ckptd.checkpoints.agent.client import NOT_REACHED, SILENCE
+from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.trash import trash_operations
 from ckptd.core.retention import KeepLast
 from support.prune_facts import UID, make_policy, make_site, workshop
@@ -50,7 +52,8 @@ class Silent:
             return self.agent.run(batches)
         item = batches[0].items[0]
         now = datetime.fromtimestamp(item["now"], UTC)
-        asked = trash_operations.decode_request(item)
+        completed = requests.complete("move_aside", item, RequestPolicy(is_person=True))
+        asked = trash_operations.decode_request(completed)
         self.child, pipe = start_child(lambda: trash.move_aside(asked, now=now, step=Stopper(self.at)), UID)
         found = os.waitid(os.P_PID, self.child, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         self.at = None
