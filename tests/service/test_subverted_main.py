@@ -660,7 +660,9 @@ def test_nothing_is_moved_where_no_policy_enforces_removals(place, mode):
     attacker = Attacker(place.config)
     try:
         answer = attacker.ask("move_aside", every_operation(place)["move_aside"])[0][0]
-        assert answer == {"unknown": "no retention policy of the configuration enforces removals"}
+        (outcome,) = answer["outcomes"]
+        assert outcome["result"] == "refused"
+        assert outcome["reason"] == "no retention policy of the configuration enforces removals"
         assert (place.run / "checkpoint-3").exists()
     finally:
         attacker.close()

@@ -72,6 +72,7 @@ def test_after_a_reload_no_further_checkpoint_is_moved_and_the_one_in_progress_i
         wait_for("the answer", lambda: READ in read_log(shop))
         begun_then = begun(shop)
         metrics.wait_for_steps(3)
+        wait_for("the end of the one in progress", lambda: all(entry.finished_at for entry in shop.audit()))
         assert 5 <= begun(shop) <= begun_then + 1 < COUNT - 2
         assert len(shop.audit(audit_entries.RESTORE)) <= 1
         check_books(shop)

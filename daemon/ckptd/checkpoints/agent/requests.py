@@ -94,16 +94,13 @@ def _read_policy(operation: str, item: Mapping[str, Any], policy: RequestPolicy)
 def _limit_removal(operation: str, item: Mapping[str, Any], policy: RequestPolicy) -> dict[str, Any]:
     """Return the fields on which depend what is moved and deleted, as the configuration and this clock allow.
 
-    The main process may be stricter than the configuration, but never laxer.
-
-    Raises:
-        RequestError: the configuration enforces no removals.
-
+    The main process may be stricter than the configuration, but never laxer. A move that the configuration does not
+    allow, or no longer since it was read again, is answered as refused: so it is known that nothing was moved.
     """
     now = time.time()
     if operation == "move_aside":
         if not policy.may_move:
-            raise RequestError("no retention policy of the configuration enforces removals")
+            return {"refusal": "no retention policy of the configuration enforces removals"}
         return {"now": now, "origin": {**item["origin"], **_limit_holds(item["origin"], policy)}}
     if "release" not in item:
         return {}

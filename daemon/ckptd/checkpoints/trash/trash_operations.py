@@ -23,8 +23,21 @@ from ckptd.core.model import FileIdentity, RunKey, Unknown
 
 def move(item: dict[str, Any]) -> dict[str, Any]:
     """Move one checkpoint to the trash, unless a process of its owner on this node has it open."""
-    outcome = move_aside(decode_request(item), now=_instant(item["now"]), open_files=list_open_files())
+    if "refusal" in item:
+        outcome = _refuse(item, RefusedError(item["refusal"]))
+    else:
+        outcome = move_aside(decode_request(item), now=_instant(item["now"]), open_files=list_open_files())
     return {"outcomes": [encode_outcome(outcome)]}
+
+
+def _refuse(item: dict[str, Any], error: RefusedError) -> TrashOutcome:
+    return TrashOutcome(
+        act_id=item["act_id"],
+        result=TrashResult.REFUSED,
+        path=item["path"],
+        reason=str(error),
+        cause=error.cause,
+    )
 
 
 def restore(item: dict[str, Any]) -> dict[str, Any]:
