@@ -1,5 +1,6 @@
 """What a person renamed, moved or brought back stays; what a job saves again under old names does not for ever."""
 
+import re
 from dataclasses import replace
 
 from ckptd.core import retention
@@ -180,6 +181,21 @@ def test_copies_that_were_made_on_different_occasions_stay():
     kept_times = [replace(one, first_seen_at=NOW - hours(50)) for one in (copied(2, 98), copied(4, 96))]  # cp -p
     gone = {decision.path for decision in retention.plan_run(run_of(*records, *kept_times), policy_of(), NOW).remove}
     assert gone == {f"{DIRECTORY}/epoch_{n}.pt" for n in range(1, 6)}
+
+
+def test_copies_that_show_only_one_of_two_numbers_stay():
+    def saved_within(path, age, *progress, epoch, **changes):
+        files = (f"epoch_{epoch}/model_{100 * epoch}.pt",)
+        grouping = Grouping(series=re.sub(r"\d+", "#", path), progress=progress, has_progress_word=True)
+        return saved(path, age, epoch=epoch, files=files, grouping=grouping, **changes)
+
+    records = [
+        saved_within(f"epoch_{n}/model_{100 * n}.pt", 100 - n, n, 100 * n, epoch=n, step=100 * n, inode=n)
+        for n in range(1, 5)
+    ]
+    copies = [saved_within(f"good/epoch_{n}", 50 - n / 100, n, epoch=n, inode=50 + n) for n in (1, 2)]
+    gone = {decision.path for decision in retention.plan_run(run_of(*records, *copies), policy_of(), NOW).remove}
+    assert gone == {f"{DIRECTORY}/epoch_{n}/model_{100 * n}.pt" for n in (1, 2, 3)}
 
 
 def test_copies_under_another_name_beside_the_originals_stay():

@@ -21,34 +21,61 @@ INTERVALS = 2  # between two checkpoints of a job in a row: one may have been mi
 IN_STEP = 10  # how many times longer than the difference in its delays a job's interval is
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 MAX_ALIKE = 100  # of those that are alike, the ones that were seen first
+_ANY = "any"  # number
+
+_Key = tuple[object, ...]  # size, names or number of files, epoch, step
 
 
 def find_copies(present: Iterable[Placed], recorded: Sequence[RecordedCheckpoint]) -> Iterator[tuple[str, str]]:
     """Yield checkpoints with the size and progress of an earlier one at another path, unless a job saved them."""
-    alike: dict[tuple[object, ...], list[RecordedCheckpoint]] = defaultdict(list)
+    alike: dict[_Key, list[RecordedCheckpoint]] = defaultdict(list)
     for record in recorded:
-        alike[_alike(record.checkpoint)].append(record)
-    copies = _Copies({key: found for key, found in alike.items() if len(found) > 1}, recorded)
+        for key in _list_own_keys(record.checkpoint):
+            alike[key].append(record)
+    copies = _Copies(alike, recorded)
     for path, record in present:
         if (was := copies.find_original(record)) is not None:
             yield path, f"{COPIED} {was.checkpoint.path}, which was there before"
 
 
-def _alike(found: Checkpoint) -> tuple[object, ...]:
-    """Return what a copy shares with its original; this includes the name if the content states no progress."""
-    said = (found.content_epoch, found.content_step)
-    if said != (None, None):
-        return found.size_bytes, len(found.files), said
-    names = tuple(sorted(file.rpartition("/")[2] for file in found.files))
-    return found.size_bytes, names, found.epoch, found.step
+def _list_own_keys(found: Checkpoint) -> list[_Key]:
+    """Return the keys under which the copies of a checkpoint find it.
+
+    They include the names of its files if the content states no progress. In another place they may show only one of
+    its two numbers: `epoch_3/model_300.pt` and its copy `good/epoch_3`.
+    """
+    key = _make_key(found, found.epoch, found.step)
+    if _states_progress(found) or found.epoch is None or found.step is None:
+        return [key]
+    return [key, _make_key(found, found.epoch, _ANY), _make_key(found, _ANY, found.step)]
+
+
+def _list_keys_of_originals(found: Checkpoint) -> list[_Key]:
+    """Return the keys under which the originals of a copy are found."""
+    key = _make_key(found, found.epoch, found.step)
+    if _states_progress(found) or (found.epoch is None and found.step is None):
+        return [key]
+    if found.step is None:
+        return [key, _make_key(found, found.epoch, _ANY)]
+    if found.epoch is None:
+        return [key, _make_key(found, _ANY, found.step)]
+    return [key, _make_key(found, found.epoch, None), _make_key(found, None, found.step)]
+
+
+def _make_key(found: Checkpoint, epoch: object, step: object) -> _Key:
+    if _states_progress(found):
+        return found.size_bytes, len(found.files), found.content_epoch, found.content_step
+    return found.size_bytes, tuple(sorted(file.rpartition("/")[2] for file in found.files)), epoch, step
+
+
+def _states_progress(found: Checkpoint) -> bool:
+    return (found.content_epoch, found.content_step) != (None, None)
 
 
 class _Copies:
     """Distinguishes a person's copies from similar checkpoints of a job, such as another fold of the same training."""
 
-    def __init__(
-        self, alike: Mapping[tuple[object, ...], list[RecordedCheckpoint]], recorded: Sequence[RecordedCheckpoint]
-    ) -> None:
+    def __init__(self, alike: Mapping[_Key, list[RecordedCheckpoint]], recorded: Sequence[RecordedCheckpoint]) -> None:
         self._alike = alike
         self._recorded = recorded
         self._series: dict[SeriesKey, list[RecordedCheckpoint]] | None = None
@@ -64,10 +91,10 @@ class _Copies:
 
     def _list_originals(self, record: RecordedCheckpoint) -> list[RecordedCheckpoint]:
         found = record.checkpoint
-        alike = self._alike.get(_alike(found))
-        if alike is None or not found.grouping.progress:
+        if not found.grouping.progress:
             return []
-        return [was for was in alike[:MAX_ALIKE] if first_seen(was) < first_seen(record) and _is_copy(record, was)]
+        alike = [was for key in _list_keys_of_originals(found) for was in self._alike.get(key, ())[:MAX_ALIKE]]
+        return [was for was in alike if first_seen(was) < first_seen(record) and _is_copy(record, was)]
 
     def _goes_beyond(self, record: RecordedCheckpoint) -> bool:
         """Whether its series continues without a gap up to a checkpoint unlike all others: a job saves there."""
