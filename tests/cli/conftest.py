@@ -2,15 +2,14 @@ import pytest
 from click.testing import CliRunner
 
 from ckptd.cli import prune, trash_access
-from support import json_documents
-from support.shared_agent import Lent
+from support import forked_agent, json_documents
 
 
 @pytest.fixture(autouse=True)
-def _lend_agent(monkeypatch):
-    """Let commands that run in this process share its agent; those in processes of their own start one."""
+def _fork_agents(monkeypatch):
+    """Let commands that run in this process fork their agents; those in processes of their own start the program."""
     for module in (prune, trash_access):
-        monkeypatch.setattr(module, "AgentClient", Lent)
+        monkeypatch.setattr(module, "start_agent", forked_agent.start_agent)
 
 
 @pytest.fixture(autouse=True)

@@ -38,6 +38,13 @@ def desk():
         yield Desk(shop)
 
 
+@pytest.fixture(scope="module")
+def unchanged_desk():
+    """A desk for tests of commands that change nothing."""
+    with trained_shop() as shop:
+        yield Desk(shop)
+
+
 def test_a_policy_for_a_format_that_there_is_not_is_told_by_the_check(desk):
     with desk.config.open("a") as config:
         config.write('format = "numpi"\n')
@@ -176,8 +183,10 @@ def test_the_trash_of_a_directory_needs_no_database(desk):
         ("trash", "list", "/no/such/place"),
     ],
 )
-def test_wrong_usage_ends_with_status_2(desk, arguments):
-    desk.command(*arguments, status=2)
+def test_wrong_usage_ends_with_status_2_and_changes_nothing(unchanged_desk, arguments):
+    unchanged_desk.command(*arguments, status=2)
+    assert unchanged_desk.shop.names() == EPOCHS
+    assert unchanged_desk.shop.audit() == []
 
 
 def test_prune_tells_what_was_moved_what_was_refused_and_why_and_what_waits(desk):

@@ -42,19 +42,6 @@ def start_with(text, **options):
     return agent
 
 
-class Lent:
-    """The agent of this process in place of one that a command starts: closing it ends nothing."""
-
-    def __init__(self):
-        self._agent = get_agent()
-
-    def __getattr__(self, name):
-        return getattr(self._agent, name)
-
-    def close(self):
-        pass
-
-
 @atexit.register
 def _close():
     for (pid, _), agent in _agents.items():
