@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
+from random import Random
 
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -27,31 +28,41 @@ keep_rules = st.one_of(
 rule_sets = st.lists(keep_rules, min_size=1, max_size=3, unique_by=lambda rule: rule.key).map(tuple)
 
 
+numbers = st.integers(0, 500)
+ages = st.floats(-2.0, 300.0)  # hours
+seeds = st.integers(0, 2**32)
+
+
 @st.composite
 def checkpoints(draw):
-    number = draw(st.integers(0, 500))
-    stem = draw(st.sampled_from([*["step_"] * 9, "model_", "optim_", "fold1_epoch", "last"]))
+    """Draw the number, the age and a seed of everything else: to draw each fact costs more than the plan."""
+    number, age, chance = draw(numbers), draw(ages), Random(draw(seeds))
+
+    def mostly(usual, *others, of=10):
+        return usual if chance.random() * of >= len(others) else chance.choice(others)
+
+    stem = mostly("step_", "model_", "optim_", "fold1_epoch", "last", of=13)
     name = f"{stem}{'' if stem == 'last' else number}.pt"
-    state = draw(st.sampled_from([*[COMPLETE] * 9, CheckpointState.DAMAGED, CheckpointState.WRITING]))
-    age = draw(st.floats(1.0 if state is CheckpointState.WRITING else -2.0, 300.0))
+    state = mostly(COMPLETE, CheckpointState.DAMAGED, CheckpointState.WRITING, of=11)
+    age = max(age, 1.0) if state is CheckpointState.WRITING else age
     return saved(
         name,
         age,
-        step=draw(st.sampled_from([*[number] * 9, None])),
-        epoch=draw(st.sampled_from([None, *[number / 10] * 9, float("nan")])),
-        by=draw(st.sampled_from([*[(1, 0), (1, 1), (2, 0)] * 3, None])),
-        size=draw(st.integers(1, 100)),
+        step=mostly(number, None),
+        epoch=mostly(number / 10, None, float("nan"), of=11),
+        by=mostly(chance.choice([(1, 0), (1, 1), (2, 0)]), None, of=15),
+        size=chance.randint(1, 100),
         state=state,
-        is_best=draw(st.sampled_from([*[None] * 9, True])),
-        is_newest=draw(st.sampled_from([*[None] * 9, True])),
-        metrics=draw(st.sampled_from([{}, *[{"loss": number / 7}] * 9, {"loss": float("inf")}])),
+        is_best=mostly(None, True, of=15),
+        is_newest=mostly(None, True, of=20),
+        metrics=mostly({"loss": number / 7}, {}, {"loss": float("inf")}, of=11),
         first_seen_at=NOW - timedelta(hours=max(age, 0)),
-        is_pinned=draw(st.integers(0, 9)) == 0,
-        verified_full_at=draw(st.sampled_from([None, None, NOW])),
-        pruned_at=draw(st.sampled_from([None, None, None, NOW])),
-        role=draw(st.sampled_from([*[Role.STATE] * 9, Role.WEIGHTS, Role.DATA])),
-        is_result=draw(st.integers(0, 14)) == 0,
-        grouping=draw(st.sampled_from([*[grouping_of(name)] * 9, Grouping(doubt="two numbers rise together")])),
+        is_pinned=mostly(False, True, of=15),
+        verified_full_at=mostly(None, NOW, of=3),
+        pruned_at=mostly(None, NOW, of=4),
+        role=mostly(Role.STATE, Role.WEIGHTS, Role.DATA, of=11),
+        is_result=mostly(False, True, of=15),
+        grouping=mostly(grouping_of(name), Grouping(doubt="two numbers rise together"), of=15),
     )
 
 
