@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import pytest
 
 from demo.patience import allow
-from steps.prune.enforcing_daemon import Training, TrainingOfSets, start, wait_for
+from steps.prune.enforcing_daemon import Metrics, Training, TrainingOfSets, start, wait_for
 from support.prune_facts import workshop
 
 ROUNDS = 8
@@ -85,10 +85,12 @@ def test_killed_at_random_moments_no_needed_checkpoint_is_lost_and_audit_and_dis
     [
         (signal.SIGKILL, "plan", "a file of each rank"),
         (signal.SIGKILL, "off", "index and shards"),
+        (signal.SIGTERM, "plan", "a file of each rank"),
         (signal.SIGTERM, "off", "a file of each rank"),
     ],
 )
 def test_a_daemon_that_ends_within_a_checkpoint_of_40_files_leaves_it_whole_after_the_next_start(number, mode, layout):
+    metrics = Metrics()
     with workshop() as shop, (shop.root / "log").open("w") as log:
         shop.now = datetime.now(UTC)
         training = TrainingOfSets(shop.directory, layout)
@@ -100,9 +102,10 @@ def test_a_daemon_that_ends_within_a_checkpoint_of_40_files_leaves_it_whole_afte
             daemon.send_signal(number)
             daemon.wait()
             training.stop()
-        daemon = start(shop, log, mode=mode)
+        daemon = start(shop, log, mode=mode, listen=metrics.listen)
         try:
-            wait_for("every act to be settled", Quiet(shop))
+            metrics.wait_for_steps()
+            wait_for("every act to be settled", lambda: all(entry.finished_at for entry in shop.audit()))
         finally:
             daemon.terminate()
             assert daemon.wait(timeout=allow(20)) == 0, (shop.root / "log").read_text()[-3000:]
