@@ -1,9 +1,10 @@
-"""Evaluates the rules for every run, and records flags and notices in one transaction."""
+"""Evaluates the rules for the runs that changed, and records flags and notices in one transaction."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Self
 
 from ckptd.core import health
 from ckptd.core.health import array_folding, flag_changes
@@ -15,26 +16,63 @@ from ckptd.core.model import (
     RunHistory,
     RunKey,
     RunRecord,
+    Scan,
     SitePurge,
     Unknown,
 )
 from ckptd.steps import job_action_history, plan_notices, read_scripts
+from ckptd.steps.evaluated_runs import EvaluatedRun, EvaluatedRuns, has_damaged
 from ckptd.steps.job_action_history import RunActions
+from ckptd.steps.open_flags import OpenFlags
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.results import IDLE, StepResult, error, warning
 from ckptd.steps.run_facts import EndTallies, FreeSpaceSamples, JobHolds
-from ckptd.steps.snapshots import PurgeFacts, RunHistories, ScanProgress
+from ckptd.steps.snapshots import CurrentFlags, PurgeFacts, RunHistories, ScanProgress
 from ckptd.steps.state import State
+from ckptd.store.database_errors import StoreError
+from ckptd.store.histories import RevisedRecord
 
 MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJobs:
+    """The open jobs of one poll, by run and by directory."""
+
+    queued: PolledQueue
+    by_run: Mapping[RunKey, list[Job]]
+    by_directory: Mapping[str, list[tuple[RunKey, Job]]]
+
+    @classmethod
+    def sort(cls, queued: PolledQueue) -> Self:
+        """Sort the open jobs of a poll once for many decisions."""
+        by_run: dict[RunKey, list[Job]] = defaultdict(list)
+        by_directory: dict[str, list[tuple[RunKey, Job]]] = defaultdict(list)
+        for known in queued.tracked.values():
+            if known.is_open and known.run is not None:
+                by_run[known.run].append(known.job)
+                by_directory[known.run.directory].append((known.run, known.job))
+        return cls(queued, by_run, by_directory)
 
 
 @dataclass(slots=True)
 class DecisionSlice:
     """State of this step alone."""
 
-    failed_rules: Mapping[tuple[RunKey, str], Exception] = field(default_factory=dict)  # in the last decision
+    failed_rules: dict[tuple[RunKey, str], Exception] = field(default_factory=dict)  # in each run's last evaluation
+    evaluated: EvaluatedRuns = field(default_factory=EvaluatedRuns)
+    flags: OpenFlags = field(default_factory=OpenFlags)
+    compared_with: tuple[object, ...] = ()  # the snapshots that all runs were last compared with
+    compared_at: datetime | None = None
+    queued_jobs: "QueuedJobs" = field(default_factory=lambda: QueuedJobs.sort(PolledQueue()))
+
+    def is_comparison_due(self, snapshots: tuple[object, ...], now: datetime, gap: timedelta) -> bool:
+        """Whether anything but scans may have changed: a snapshot was replaced, or others may have written."""
+        if self.compared_at is None or not timedelta(0) <= now - self.compared_at < gap:
+            return True
+        known = self.compared_with
+        return len(known) != len(snapshots) or any(a is not b for a, b in zip(known, snapshots, strict=True))
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
@@ -43,7 +81,7 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
         return IDLE
     state.decision_due.clear()  # what is polled or scanned from here on is for the next decision
     memory = state.own(DecisionSlice, DecisionSlice)
-    failed_before = memory.failed_rules
+    failed_before = set(memory.failed_rules)
     opened = [flag.finding for flag in decide(parts, state, now).opened]
     lines = [warning(f"flag {finding.rule} opened: job {finding.job_id} of {finding.user!a}") for finding in opened]
     lines += [
@@ -55,72 +93,166 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
 
 
 def decide(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChanges:
-    """Evaluate every run in the queue; record flags that opened, got worse or resolved together with their notices.
+    """Evaluate the runs of which anything changed; record flags that opened, got worse or resolved with their notices.
 
-    If an address or a batch script must be read from Slurm, this is done without the lock, and all runs are evaluated
-    again.
+    If an address or a batch script must be read from Slurm, this is done without the lock, and the runs that this
+    concerns are evaluated again.
     """
-    with state.record_lock:
-        open_flags, changes = _judge(parts, state, now)
-        unread = read_scripts.list_unread(parts, state, (*changes.opened, *open_flags))
-        unasked = plan_notices.list_unasked(parts, state, (*changes.opened, *changes.worsened), now)
-        if not unasked and not unread:
-            return _record(parts, state, changes, open_flags, now)
-    read_scripts.read_signals(parts, state, unread)
-    plan_notices.ask_mail_users(parts, state, unasked, now)
-    with state.record_lock:
-        open_flags, changes = _judge(parts, state, now)
-        return _record(parts, state, changes, open_flags, now)
+    try:
+        with state.record_lock:
+            changes = _judge(parts, state, now)
+            unread, unasked = _list_questions(parts, state, changes, now)
+            if not unasked and not unread:
+                return _record(parts, state, changes, now)
+        read_scripts.read_signals(parts, state, unread)
+        plan_notices.ask_mail_users(parts, state, unasked, now)
+        with state.record_lock:
+            state.own(DecisionSlice, DecisionSlice).compared_at = None
+            return _record(parts, state, _judge(parts, state, now), now)
+    except StoreError:
+        state.own(DecisionSlice, DecisionSlice).compared_at = None  # nobody knows what the database kept
+        raise
 
 
-def _record(
-    parts: Parts, state: State, changes: flag_changes.FlagChanges, open_flags: tuple[Flag, ...], now: datetime
-) -> flag_changes.FlagChanges:
+def _list_questions(
+    parts: Parts, state: State, changes: flag_changes.FlagChanges, now: datetime
+) -> tuple[list[int], list[Job]]:
+    """Return the jobs whose scripts, and those whose MailUser, must be read before the changes are recorded."""
+    open_flags = state.own(DecisionSlice, DecisionSlice).flags.all
+    unread = read_scripts.list_unread(parts, state, (*changes.opened, *open_flags))
+    return unread, plan_notices.list_unasked(parts, state, (*changes.opened, *changes.worsened), now)
+
+
+def _record(parts: Parts, state: State, changes: flag_changes.FlagChanges, now: datetime) -> flag_changes.FlagChanges:
+    memory = state.own(DecisionSlice, DecisionSlice)
     plan_notices.address_waiting(parts, state, now)
-    parts.store.flags.record(changes, now, plan_notices.plan_notices(parts, state, changes, open_flags, now))
+    notices = plan_notices.plan_notices(parts, state, changes, memory.flags.all, now)
+    opened = parts.store.flags.record(changes, now, notices)
+    memory.evaluated.note_recorded(changes, memory.flags.by_id)
+    memory.flags.record(changes, opened)
+    state.publish(CurrentFlags(memory.flags.all))
     state.events.count_flags(changes)
     return changes
 
 
-def _judge(parts: Parts, state: State, now: datetime) -> tuple[tuple[Flag, ...], flag_changes.FlagChanges]:
-    """Return the recorded flags and their changes."""
+def _judge(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChanges:
+    """Return how the recorded flags change by what changed of their runs."""
+    memory = state.own(DecisionSlice, DecisionSlice)
     queued = state.latest(PolledQueue)
-    open_flags = parts.store.flags.list_open(parts.cluster)
-    keys = {watched.key for watched in state.watchlist.all} | {flag.finding.run for flag in open_flags}
-    keys |= queued.timed_out.keys() | state.latest(PurgeFacts).ended.keys()
-    flags: dict[RunKey, list[Flag]] = defaultdict(list)
-    for flag in open_flags:
-        flags[flag.finding.run].append(flag)
-    state.change(FreeSpaceSamples, lambda samples: samples.keep(keys))
-    records = _read_current(parts, state, queued, keys)
-    signals = read_scripts.known_signals(state)
-    actions = job_action_history.read_actions(parts, state, records, now)
-    histories = RunHistories(
-        {
-            each.key: RunHistory.join(
-                each, _context_of(parts, state, each, signals, flags[each.key], actions[each.key])
-            )
-            for each in records
-        }
+    snapshots = _list_snapshots(parts, state, queued)
+    is_comparison = memory.is_comparison_due(snapshots, now, parts.poll_interval)
+    if is_comparison:
+        memory.flags = OpenFlags(parts.store.flags.list_open(parts.cluster))
+    scans = _list_scans(state, queued, memory)
+    memory.evaluated.keep(scans.keys())
+    if memory.failed_rules:
+        memory.failed_rules = {name: each for name, each in memory.failed_rules.items() if name[0] in scans}
+    if is_comparison:
+        state.change(FreeSpaceSamples, lambda samples: samples.keep(scans.keys()))
+    is_anew = is_comparison and bool(memory.compared_with) and memory.compared_with[0] is not parts
+    _evaluate(parts, state, scans, now, is_comparison=is_comparison, is_anew=is_anew)
+    memory.compared_with = snapshots
+    if is_comparison:
+        memory.compared_at = now
+    return _compare(memory, queued, now)
+
+
+def _list_snapshots(parts: Parts, state: State, queued: PolledQueue) -> tuple[object, ...]:
+    """Return what others replace when anything changes that rules read of a run, beside its scans."""
+    return (
+        parts,
+        queued,
+        state.latest(PurgeFacts),
+        state.latest(JobHolds),
+        state.latest(ScanProgress).named_by_script,
     )
-    state.publish(histories)
-    evaluations = [
-        health.evaluate(
-            history,
-            health.choose_rules(history, parts.rules, parts.overrides),
-            now,
-            max_age=parts.max_poll_age,
-            max_scan_age=parts.scan_interval * MISSED_SCANS,
-            min_job_duration=parts.min_job_duration,
+
+
+def _list_scans(state: State, queued: PolledQueue, memory: DecisionSlice) -> dict[RunKey, Scan | Unknown | None]:
+    """Return the runs to decide about, each with its last scan."""
+    ended = state.latest(PurgeFacts).ended
+    scans: dict[RunKey, Scan | Unknown | None] = {key: ended.get(key) for key in memory.flags.runs}
+    scans |= {key: ended.get(key) for key in queued.timed_out}
+    scans |= ended
+    scans |= {watched.key: watched.last for watched in state.watchlist.all}
+    return scans
+
+
+def _evaluate(
+    parts: Parts,
+    state: State,
+    scans: Mapping[RunKey, Scan | Unknown | None],
+    now: datetime,
+    *,
+    is_comparison: bool,
+    is_anew: bool,
+) -> None:
+    """Evaluate the runs that are due; with a comparison, also those of which anything else changed."""
+    memory = state.own(DecisionSlice, DecisionSlice)
+    known = memory.evaluated.by_run
+    due = {key for key, scan in scans.items() if key not in known or known[key].is_due(scan, now)}
+    due |= memory.evaluated.flagged
+    if is_anew:
+        due = set(scans)
+    asked = scans if is_comparison else due
+    revised = parts.store.histories.read_changed(
+        {key: (each.row_id, each.revision) if (each := known.get(key)) else None for key in asked}
+    )
+    for key in revised.missing:
+        memory.evaluated.remove(key)
+    due |= revised.records.keys()
+    wanted: dict[RunKey, RevisedRecord] = {}
+    for key in asked:
+        if key in revised.records:
+            wanted[key] = revised.records[key]
+        elif (each := known.get(key)) is not None:
+            wanted[key] = RevisedRecord(each.row_id, each.revision, each.history)
+    current = _bring_up(state, wanted, scans)
+    actions = job_action_history.read_actions(parts, state, current, now)
+    signals = read_scripts.known_signals(state)
+    for record in current:
+        context = _context_of(parts, state, record, signals, memory.flags.of_run(record.key), actions[record.key])
+        history = RunHistory.join(record, context)
+        if record.key in due or known[record.key].is_outdated(history):
+            _evaluate_run(parts, memory, wanted[record.key], history, now)
+    state.publish(RunHistories({key: each.history for key, each in memory.evaluated.by_run.items()}))
+
+
+def _evaluate_run(parts: Parts, memory: DecisionSlice, read: RevisedRecord, history: RunHistory, now: datetime) -> None:
+    timed = health.evaluate_until(
+        history,
+        health.choose_rules(history, parts.rules, parts.overrides),
+        now,
+        max_age=parts.max_poll_age,
+        max_scan_age=parts.scan_interval * MISSED_SCANS,
+        min_job_duration=parts.min_job_duration,
+    )
+    for name in [name for name in memory.failed_rules if name[0] == history.key]:
+        del memory.failed_rules[name]
+    memory.failed_rules.update({(history.key, rule): each for rule, each in timed.evaluation.failed.items()})
+    context = history.context
+    memory.evaluated.put(
+        EvaluatedRun(
+            row_id=read.row_id,
+            revision=read.revision,
+            history=history,
+            evaluation=timed.evaluation,
+            until=timed.until,
+            is_acted_on=bool(context.signalled or context.resubmitted or context.standing) or not history.jobs,
+            is_damaged=has_damaged(history),
         )
-        for history in histories.by_run.values()
-    ]
-    state.own(DecisionSlice, DecisionSlice).failed_rules = {
-        (each.run, rule): error for each in evaluations for rule, error in each.failed.items()
-    }
-    evaluations = array_folding.fold_arrays(evaluations, histories.by_run.values(), open_flags)
+    )
+
+
+def _compare(memory: DecisionSlice, queued: PolledQueue, now: datetime) -> flag_changes.FlagChanges:
+    """Return how the flags change by the evaluations that are not recorded yet."""
+    concerned = memory.evaluated.list_unrecorded()
+    open_flags = memory.flags.of_runs(each.history.key for each in concerned)
+    evaluations = array_folding.fold_arrays(
+        [each.evaluation for each in concerned], [each.history for each in concerned], open_flags
+    )
     changes = flag_changes.compare(open_flags, evaluations, now)
-    return open_flags, flag_changes.mark_ended(changes, _running_since(queued)) if changes.resolved else changes
+    return flag_changes.mark_ended(changes, _running_since(queued)) if changes.resolved else changes
 
 
 def _running_since(queued: PolledQueue) -> dict[tuple[RunKey, int | None], datetime]:
@@ -169,28 +301,28 @@ def _purge_of(parts: Parts, state: State, key: RunKey) -> SitePurge:
     return SitePurge(rules=parts.purge_rules, workspace=workspace)
 
 
-def _read_current(parts: Parts, state: State, queued: PolledQueue, keys: set[RunKey]) -> list[RunRecord]:
-    """Return the records of runs with newer data: jobs, other writers, the last scan, free space."""
-    jobs: dict[RunKey, list[Job]] = defaultdict(list)
-    writers: dict[str, list[tuple[RunKey, Job]]] = defaultdict(list)
+def _bring_up(
+    state: State,
+    wanted: Mapping[RunKey, RevisedRecord],
+    scans: Mapping[RunKey, Scan | Unknown | None],
+) -> list[RunRecord]:
+    """Return records with newer data: jobs, other writers, the last scan, free space; in the order of their rows."""
+    queued, memory = state.latest(PolledQueue), state.own(DecisionSlice, DecisionSlice)
+    if memory.queued_jobs.queued is not queued:
+        memory.queued_jobs = QueuedJobs.sort(queued)
+    jobs, writers = memory.queued_jobs.by_run, memory.queued_jobs.by_directory
     room = state.latest(FreeSpaceSamples).by_run
-    ended = state.latest(PurgeFacts).ended
-    for known in queued.tracked.values():
-        if known.is_open and known.run is not None:
-            jobs[known.run].append(known.job)
-            writers[known.run.directory].append((known.run, known.job))
-    current: list[RunRecord] = []
-    for record in parts.store.histories.read(parts.cluster, keys, forgets_others=True):
-        key = record.key
-        watched = state.watchlist.get(key)
-        current.append(
-            replace(
-                record,
-                jobs=tuple(jobs[key]),
-                other_writers=tuple((job, job.user) for run, job in writers[key.directory] if run != key),
-                polled_at=None if queued.slurm_trouble else queued.polled_at,  # while Slurm is silent nothing is judged
-                scan=watched.last if watched else ended.get(key),
-                room=room.get(key, ()),
-            )
+    polled_at = None if queued.slurm_trouble else queued.polled_at  # while Slurm is silent nothing is judged
+    return [
+        replace(
+            record,
+            jobs=tuple(jobs.get(record.key, ())),
+            other_writers=tuple(
+                (job, job.user) for run, job in writers.get(record.key.directory, ()) if run != record.key
+            ),
+            polled_at=polled_at,
+            scan=scans[record.key],
+            room=room.get(record.key, ()),
         )
-    return current
+        for _, _, record in sorted(wanted.values(), key=lambda each: each.row_id)
+    ]

@@ -14,7 +14,7 @@ from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.requeue_counts import RequeueStarts
 from ckptd.steps.results import StepResult
-from ckptd.steps.snapshots import ActionCounts, MessageCounts, PurgeFacts, RunHistories, ScanProgress
+from ckptd.steps.snapshots import ActionCounts, CurrentFlags, MessageCounts, PurgeFacts, RunHistories, ScanProgress
 from ckptd.steps.state import State
 from ckptd.store.store import Store
 
@@ -65,7 +65,8 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
 
 def report(parts: Parts, state: State, now: datetime) -> Report:
     """Return the report of the current state."""
-    open_flags = parts.store.flags.list_open(parts.cluster)
+    decided = state.latest(CurrentFlags).flags
+    open_flags = parts.store.flags.list_open(parts.cluster) if decided is None else decided
     losses = state.own(LostWorkTotals, LostWorkTotals)
     losses.refresh(parts.store, parts.cluster, now)
     queued, scanned = state.latest(PolledQueue), state.latest(ScanProgress)

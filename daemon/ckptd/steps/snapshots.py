@@ -6,7 +6,7 @@ from datetime import datetime
 
 from ckptd.core.discovery.path_mentions import JobMentions
 from ckptd.core.job_actions.action_policy import ActionKind, DeferReason
-from ckptd.core.model import Job, RunHistory, RunKey, Scan, Unknown, Workspace
+from ckptd.core.model import Flag, Job, RunHistory, RunKey, Scan, Unknown, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +14,13 @@ class RunHistories:
     """Every run as the last decision evaluated it. Owned by the step `decide`."""
 
     by_run: Mapping[RunKey, RunHistory] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentFlags:
+    """The open flags as the last decision recorded them, oldest first. Owned by the step `decide`."""
+
+    flags: tuple[Flag, ...] | None = None  # None: nothing was decided yet
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from ckptd.core.notices import Notice
 from ckptd.store import outbox, plain_reads, runs
 from ckptd.store.database_errors import StoreError
 from ckptd.store.engine import select_through
-from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
+from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split, table_of
 from ckptd.store.tables import FlagTable, JobTable, RunTable
 from ckptd.store.transactions import StorePart, reading
 
@@ -89,9 +89,13 @@ def _record_flags(connection: sa.Connection, changes: FlagChanges, now: datetime
         result = connection.execute(sa.insert(FlagTable).values(**values))
         assert result.inserted_primary_key is not None
         numbered.append(replace(flag, flag_id=result.inserted_primary_key[0]))
-    for flag in (*changes.worsened, *changes.updated):
-        values = _content(flag) | {"worsened_at": flag.worsened_at}
-        connection.execute(sa.update(FlagTable).where(FlagTable.id == flag.flag_id).values(**values))
+    changed = [
+        _content(flag) | {"worsened_at": flag.worsened_at, "key_id": flag.flag_id}
+        for flag in (*changes.worsened, *changes.updated)
+    ]
+    if changed:
+        table = table_of(FlagTable)
+        connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), changed)
     for flag in changes.resolved:
         connection.execute(
             sa.update(FlagTable)

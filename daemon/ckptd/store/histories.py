@@ -75,6 +75,21 @@ class _Wanted(NamedTuple):
     quota_left_bytes: int | None
 
 
+class ChangedRecords(NamedTuple):
+    """The records of runs whose revision changed, oldest row first, and the runs that are no longer recorded."""
+
+    records: dict[RunKey, "RevisedRecord"]
+    missing: frozenset[RunKey]
+
+
+class RevisedRecord(NamedTuple):
+    """A run's record with its place in the order of runs and its revision, read in one transaction."""
+
+    row_id: int
+    revision: int
+    record: RunRecord
+
+
 class HistoryStore(StorePart):
     """Records of runs, for rules, pages and pruning."""
 
@@ -102,6 +117,24 @@ class HistoryStore(StorePart):
         if forgets_others and keys is not None:
             self.cache.forget_others(keys)
         return found
+
+    @reading
+    def read_changed(self, connection: sa.Connection, known: Mapping[RunKey, tuple[int, int] | None]) -> ChangedRecords:
+        """Return the records of those runs whose row or revision is not the known one; None: nothing is known.
+
+        Nothing is cached: the caller keeps the records. What changes with every poll and scan is as it was recorded.
+        """
+        numbers = runs.find_runs(connection, known)
+        revisions: dict[int, int] = {}
+        for chunk in split(numbers.values()):
+            statement = sa.select(RunTable.id, RunTable.revision).where(RunTable.id.in_(chunk))
+            revisions.update((row_id, revision) for row_id, revision in connection.execute(statement))
+        changed = {row_id: key for key, row_id in numbers.items() if known[key] != (row_id, revisions[row_id])}
+        fresh = _load(connection, sorted(changed), is_whole=False)
+        records = {
+            changed[row_id]: RevisedRecord(row_id, held.revision, held.history) for row_id, held in fresh.items()
+        }
+        return ChangedRecords(records, frozenset(known.keys() - numbers.keys()))
 
 
 class HistoryCache:

@@ -5,7 +5,7 @@ from ckptd.core.health.checkpoint_overdue import CheckpointOverdue
 from ckptd.core.health.checkpoints_not_located import CheckpointsNotLocated
 from ckptd.core.health.concurrent_writers import ConcurrentWriters
 from ckptd.core.health.damaged_checkpoint import DamagedCheckpoint
-from ckptd.core.health.evaluation import Evaluation, evaluate
+from ckptd.core.health.evaluation import Evaluation, evaluate, evaluate_until
 from ckptd.core.health.foreign_owner import ForeignOwner
 from ckptd.core.health.interface import Rule
 from ckptd.core.health.interrupted_save import InterruptedSave
@@ -51,4 +51,4 @@ RULES: dict[str, type[Rule]] = {
     "foreign-owner": ForeignOwner,
 }
 
-__all__ = ["RULES", "Evaluation", "Override", "Rule", "choose_rules", "evaluate"]
+__all__ = ["RULES", "Evaluation", "Override", "Rule", "choose_rules", "evaluate", "evaluate_until"]

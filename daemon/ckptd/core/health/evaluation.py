@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from ckptd.core.discovery.declared import is_declared_without
 from ckptd.core.health.interface import Rule
@@ -14,6 +15,7 @@ from ckptd.core.queue import maintenance
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import with_rhythm
 from ckptd.core.runs.resumable import are_only_data, list_resumable, may_be_results
+from ckptd.core.tracked_now import Validity, track
 
 FOR_THE_SITE = frozenset({"unsafe-pickle", "foreign-owner"})  # what users declare of their jobs does not end these
 OF_ENDED_RUNS = frozenset(
@@ -79,6 +81,46 @@ def evaluate(
             rules = tuple(rule for rule in rules if rule.name not in unasked)
         return _ask(with_rhythm(history), rules, now)
     return _ask(history, (rule for rule in rules if rule.name in FOR_THE_SITE), now)
+
+
+class TimedEvaluation(NamedTuple):
+    """An evaluation, and from when on the rules may answer differently about the same history; None: never."""
+
+    evaluation: Evaluation
+    until: datetime | None
+
+
+def evaluate_until(
+    history: RunHistory,
+    rules: Iterable[Rule],
+    now: datetime,
+    *,
+    max_age: timedelta,
+    min_job_duration: timedelta,
+    max_scan_age: timedelta | None = None,
+) -> TimedEvaluation:
+    """Ask every rule about one run, as `evaluate` does, and note until when the answers hold.
+
+    Until then the same findings hold with the same severity, and only figures that count the time on differ.
+    """
+    rules, validity = tuple(rules), Validity(now)
+    bounds = {"max_age": max_age, "min_job_duration": min_job_duration, "max_scan_age": max_scan_age}
+    try:
+        found = evaluate(history, rules, track(now, validity), **bounds)  # type: ignore[arg-type]
+        if not found.failed and all(_is_plain(each.evidence) for each in found.findings):
+            return TimedEvaluation(found, validity.until)
+    except (TypeError, ValueError, AttributeError, OverflowError):
+        pass  # a rule does with the time what cannot be tracked
+    return TimedEvaluation(evaluate(history, rules, now, **bounds), now)  # type: ignore[arg-type]
+
+
+def _is_plain(evidence: object) -> bool:
+    """Whether evidence contains only values that JSON has."""
+    if isinstance(evidence, Mapping):
+        return all(_is_plain(each) for each in evidence.values())
+    if isinstance(evidence, list | tuple):
+        return all(_is_plain(each) for each in evidence)
+    return evidence is None or isinstance(evidence, str | int | float)
 
 
 def _ask_of_ended(history: RunHistory, rules: Iterable[Rule], now: datetime, max_age: timedelta) -> Evaluation:

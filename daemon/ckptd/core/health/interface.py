@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Protocol
 
 from ckptd.core.model import Evidence, Finding, Job, RunHistory, Severity, Unknown
+from ckptd.core.tracked_now import TrackedSpan
 
 
 def bounded(default: float, *, least: float, most: float | None = None) -> Any:
@@ -48,8 +49,10 @@ class FindingBuilder:
 
 
 def seconds(duration: timedelta | None) -> int | None:
-    """Return a duration in whole seconds for evidence, rounded as in texts."""
-    return None if duration is None else round(duration.total_seconds())
+    """Return a duration in whole seconds for evidence, rounded as in texts; no decision may depend on it."""
+    if duration is None:
+        return None
+    return round(duration.seconds_now if isinstance(duration, TrackedSpan) else duration.total_seconds())
 
 
 def not_whole(rule: str) -> Unknown:

@@ -1,0 +1,134 @@
+"""The runs as they were last evaluated, and until when each evaluation holds: what makes decisions incremental.
+
+A run is evaluated again when anything that a rule may read of it changed, after each scan of its directory, and when a
+comparison with the time turns out differently. How often other jobs were interrupted counts from the next of these on.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+
+from ckptd.core.health import Evaluation
+from ckptd.core.health.flag_changes import FlagChanges
+from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
+from ckptd.core.model import CheckpointState, Flag, RunContext, RunHistory, RunKey, Scan, Unknown
+
+# other jobs' ends change the first, and recording an evaluation the second
+_FREE_CONTEXT = frozenset({"interruptions", "open_evidence"})
+_CONTEXT = tuple(each.name for each in fields(RunContext) if each.name not in _FREE_CONTEXT)
+_Array = tuple[int, int]  # owner, id
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluatedRun:
+    """One run with its last evaluation, before findings of arrays were folded."""
+
+    row_id: int
+    revision: int
+    history: RunHistory
+    evaluation: Evaluation
+    until: datetime | None  # None: until a fact changes
+    is_acted_on: bool = False  # ckptd acts on its jobs: what that depends on is not followed
+    is_damaged: bool = False  # a damaged checkpoint counts from the first poll after it was written
+
+    def is_due(self, scan: Scan | Unknown | None, now: datetime) -> bool:
+        """Whether it was scanned since, the time is up, or the clock was set back."""
+        if scan is not self.history.scan:
+            return True
+        return self.until is not None and self.until <= now
+
+    def is_outdated(self, history: RunHistory) -> bool:
+        """Whether a rule may answer differently about a newer history with the same checkpoints and attempts."""
+        mine = self.history
+        if self.is_acted_on or (self.is_damaged and mine.polled_at != history.polled_at):
+            return True
+        return (
+            (mine.polled_at is None) != (history.polled_at is None)
+            or mine.jobs != history.jobs
+            or mine.other_writers != history.other_writers
+            or mine.room != history.room
+            or any(getattr(mine.context, name) != getattr(history.context, name) for name in _CONTEXT)
+        )
+
+
+def has_damaged(history: RunHistory) -> bool:
+    """Whether a checkpoint on disk is damaged."""
+    return any(
+        each.gone_at is None and each.checkpoint.state is CheckpointState.DAMAGED for each in history.checkpoints
+    )
+
+
+@dataclass(slots=True)
+class EvaluatedRuns:
+    """All runs that decisions are about. Owned by the step `decide`."""
+
+    by_run: dict[RunKey, EvaluatedRun] = field(default_factory=dict)
+    unrecorded: set[RunKey] = field(default_factory=set)  # evaluated since flags were last recorded
+    flagged: set[RunKey] = field(default_factory=set)  # their flags changed since they were evaluated
+    _tasks: dict[_Array, set[RunKey]] = field(default_factory=lambda: defaultdict(set))
+    _changed_arrays: set[_Array] = field(default_factory=set)  # since flags were last recorded
+
+    def put(self, evaluated: EvaluatedRun) -> None:
+        """Note a new evaluation of a run."""
+        key = evaluated.history.key
+        self._forget_tasks(key)
+        self.by_run[key] = evaluated
+        self.unrecorded.add(key)
+        self.flagged.discard(key)
+        for array in _arrays_of(evaluated.history):
+            self._tasks[array].add(key)
+            self._changed_arrays.add(array)
+
+    def keep(self, keys: Collection[RunKey]) -> None:
+        """Remove all other runs."""
+        for key in [key for key in self.by_run if key not in keys]:
+            self.remove(key)
+
+    def remove(self, key: RunKey) -> None:
+        """Remove a run that is no longer recorded or watched."""
+        self._forget_tasks(key)
+        self.by_run.pop(key, None)
+        self.unrecorded.discard(key)
+        self.flagged.discard(key)
+
+    def list_unrecorded(self) -> list[EvaluatedRun]:
+        """Return the runs evaluated since, and those whose findings are folded with theirs, in the order of rows."""
+        keys = set(self.unrecorded)
+        for array in self._changed_arrays:
+            keys.update(each for each in self._tasks.get(array, ()) if _is_folded(self.by_run[each].evaluation))
+        return sorted((self.by_run[key] for key in keys), key=lambda each: each.row_id)
+
+    def note_recorded(self, changes: FlagChanges, before: Mapping[int | None, Flag]) -> None:
+        """Note that the evaluations so far are recorded; rules ask for less to keep a flag open than to open it.
+
+        `before` has the flags as they were, by number: what a rule said of a run is given back to it.
+        """
+        self.unrecorded.clear()
+        self._changed_arrays.clear()
+        edges = (*changes.opened, *changes.worsened, *changes.resolved)
+        news = [each for each in changes.updated if _words(each) != _words(before[each.flag_id])]
+        self.flagged.update(run for each in (*edges, *news) if (run := each.finding.run) in self.by_run)
+
+    def _forget_tasks(self, key: RunKey) -> None:
+        known = self.by_run.get(key)
+        for array in _arrays_of(known.history) if known else ():
+            self._changed_arrays.add(array)
+            self._tasks[array].discard(key)
+            if not self._tasks[array]:
+                del self._tasks[array]
+
+
+def _words(flag: Flag) -> dict[str, object]:
+    """Return the evidence of a flag without its figures, which count the time on."""
+    return {name: value for name, value in flag.finding.evidence.items() if not isinstance(value, int | float)}
+
+
+def _arrays_of(history: RunHistory) -> Iterable[_Array]:
+    return {(history.key.uid, job.array_job_id) for job in history.jobs if job.array_job_id is not None}
+
+
+def _is_folded(evaluation: Evaluation) -> bool:
+    """Whether an evaluation has a part in how the findings of its array are folded."""
+    is_undecided = NoCheckpointYet.name in evaluation.undecided
+    return is_undecided or any(each.rule == NoCheckpointYet.name for each in evaluation.findings)

@@ -1,0 +1,125 @@
+"""An evaluation says until when it holds: no later evaluation of the same history differs before that."""
+
+from datetime import timedelta
+
+import hypothesis
+from hypothesis import strategies as st
+
+from ckptd.core.health import RULES, evaluate, evaluate_until
+from ckptd.core.model import CheckpointState, EndCause, FileClock, Hold, Maintenance, PurgeRule, SitePurge, UserSettings
+from ckptd.core.tracked_now import Validity, track
+from core.histories import at, attempt, history, job, saved
+
+TIGHT = {
+    "max_age": timedelta(minutes=5),
+    "max_scan_age": timedelta(minutes=20),
+    "min_job_duration": timedelta(minutes=10),
+}
+WIDE = {**TIGHT, "max_age": timedelta(days=9), "max_scan_age": timedelta(days=9)}
+EVERY_RULE = tuple(rule() for rule in RULES.values())
+
+minutes = st.integers(0, 600)
+spans = st.builds(timedelta, seconds=st.integers(-4000, 4000))
+
+
+@st.composite
+def histories(draw):
+    now = draw(st.integers(30, 700))
+    limit = draw(st.sampled_from([60, 240, 720, 1440]))
+    ends = sorted(draw(st.lists(st.integers(1, 200), max_size=4, unique=True)))
+    starts = [0, *ends]
+    attempts = [
+        attempt(start, end, restart_count=count, cause=draw(st.sampled_from(list(EndCause))))
+        for count, (start, end) in enumerate(zip(starts, [*ends, None], strict=True))
+    ]
+    gap = draw(st.integers(1, 90))
+    count = draw(st.integers(0, 12))
+    jitter = st.floats(0, 5)
+    states = st.sampled_from([CheckpointState.COMPLETE] * 6 + list(CheckpointState))
+    checkpoints = [
+        saved((number + 1) * gap + draw(jitter), name=f"step_{number}.pt", step=number * 10, state=draw(states))
+        for number in range(count)
+    ]
+    running = job(
+        time_limit=timedelta(minutes=limit),
+        ends_at=at(starts[-1] + limit),
+        restart_count=len(ends),
+        started_at=at(starts[-1]),
+    )
+    settings = UserSettings(
+        goal_step=draw(st.sampled_from([None, 50, 500])),
+        saves_on_signal=draw(st.booleans()),
+        is_resubmitted=draw(st.booleans()),
+    )
+    holds = draw(st.booleans())
+    made = history(
+        now=now - draw(st.integers(0, 8)),
+        jobs=(running,) if draw(st.integers(0, 9)) else (),
+        attempts=attempts,
+        checkpoints=[each for each in checkpoints if each.first_seen_at <= at(now)],
+        user_settings=settings,
+        holds={attempts[0].job: Hold(len(ends))} if holds else {},
+        maintenance=(Maintenance("m", at(now + 5), at(now + 60), frozenset({"n1"})),),
+        flagged=frozenset(draw(st.sets(st.tuples(st.sampled_from(sorted(RULES)), st.just(1)), max_size=5))),
+        purge=SitePurge(
+            rules=(PurgeRule(path="/scratch", age=timedelta(hours=draw(st.integers(1, 400))), by=FileClock.MTIME),)
+        ),
+    )
+    return made, at(now)
+
+
+def shape(evaluation):
+    """Everything that decides which flags open, worsen or resolve."""
+    return (
+        [(each.rule, each.severity, each.job_id, each.user, each.audience) for each in evaluation.findings],
+        evaluation.undecided,
+        set(evaluation.failed),
+    )
+
+
+@hypothesis.given(histories(), st.sampled_from([TIGHT, WIDE]), st.floats(0, 1), st.integers(0, 360_000))
+@hypothesis.settings(max_examples=300, deadline=None)
+def test_nothing_differs_before_an_evaluation_says_so(found, bounds, share, beyond):
+    history, now = found
+    timed = evaluate_until(history, EVERY_RULE, now, **bounds)
+    assert timed.evaluation == evaluate(history, EVERY_RULE, now, **bounds)
+    until = timed.until or now + timedelta(seconds=beyond)
+    if until > now:
+        later = now + (until - now) * share
+        if later < until:
+            assert shape(evaluate(history, EVERY_RULE, later, **bounds)) == shape(timed.evaluation)
+
+
+@hypothesis.given(spans, spans, st.sampled_from([0.5, 1.0, 2.0, -1.0]), st.integers(0, 10_000_000))
+def test_comparisons_hold_until_the_noted_instant(first, second, factor, later):
+    def compare(now):
+        ago, ahead = now - (at(0) + first), (at(0) + second) - now
+        return (
+            ago < second,
+            ahead > first,
+            ago * factor <= ahead,
+            max(ago, ahead) >= timedelta(0),
+            min(now + first, at(0)) == at(0),
+            at(0) + second > now - first,
+            abs(ago) > timedelta(minutes=3),
+            bool(ago),
+        )
+
+    validity = Validity(at(0))
+    told = compare(track(at(0), validity))
+    assert told == compare(at(0))
+    if validity.until is None or at(0) < validity.until:
+        until = (validity.until or at(30)) - at(0)
+        assert compare(at(0) + min(until - timedelta(microseconds=1), timedelta(microseconds=later))) == told
+
+
+def test_what_cannot_be_tracked_is_due_at_once():
+    for use in (
+        str,
+        lambda now: now.isoformat(),
+        lambda now: (now - at(3)).total_seconds(),
+        lambda now: (now - at(3)) / timedelta(1),
+    ):
+        validity = Validity(at(0))
+        assert use(track(at(0), validity)) == use(at(0))
+        assert validity.until == at(0)

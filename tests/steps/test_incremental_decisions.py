@@ -1,0 +1,228 @@
+"""Decisions about the runs that changed come to the same flags as decisions about all of them."""
+
+from datetime import timedelta
+from itertools import count
+from pathlib import PurePosixPath
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from ckptd.core import health
+from ckptd.core.model import CheckpointState, JobState, RunKey, Scan
+from ckptd.core.model.records import LocationRecord
+from ckptd.steps import decide, poll, record_scans, scan
+from ckptd.steps.polled_queue import PolledQueue
+from ckptd.steps.state import begin
+from support.checkpoints import make_checkpoint
+from support.migrated import open_record
+from support.parts import make_parts
+from support.queue_facts import CLUSTER, at, look, make_job
+
+JOBS = (1, 2, 3, 4)  # 3 and 4 are tasks of one array
+FILE_NUMBERS = count()
+
+
+class Counted:
+    """A rule, and how often it was asked."""
+
+    name = "not-requeueable"
+
+    def __init__(self):
+        self.asked = []
+
+    def evaluate(self, history, now):
+        self.asked.append(history.key)
+        return ()
+
+
+class Twin:
+    """One daemon; `forgets` lets it decide about all runs each time."""
+
+    def __init__(self, path, *, forgets, rules=None):
+        self.forgets = forgets
+        self.store = open_record(f"sqlite:///{path}/{next(FILE_NUMBERS)}.db")
+        every = tuple(rule() for name, rule in health.RULES.items() if name not in {"volatile-path", "too-sparse"})
+        self.parts = make_parts(
+            CLUSTER,
+            None,
+            self.store,
+            rules=rules or every,
+            scan_interval=timedelta(minutes=5),
+            max_poll_age=timedelta(minutes=10),
+            min_job_duration=timedelta(minutes=10),
+        )
+        self.state = begin(self.parts, at(0))
+
+    def poll(self, minute, jobs):
+        poll.record_queue(self.parts, self.state, look(minute, *jobs), (), at(minute))
+
+    def locate(self, minute, job_id):
+        known = self.state.latest(PolledQueue).tracked.get(job_id)
+        if known is None or known.run.is_located:
+            return
+        where = LocationRecord(
+            jobs=(known.key,),
+            run=RunKey(CLUSTER, known.job.uid, f"/scratch/{job_id}"),
+            user=known.job.user,
+            located_by="comment",
+            user_settings={},
+            settings_directory="/scratch",
+        )
+        watched = self.state.watchlist.get(known.run)
+        self.store.located_runs.record([where], at(minute))
+        scan._note_locations(self.state, (), [(watched, where)], at(minute))
+
+    def scan(self, minute, job_id, checkpoints, free_bytes):
+        watched = self.state.watchlist.get(RunKey(CLUSTER, make_job(job_id).uid, f"/scratch/{job_id}"))
+        if watched is None:
+            return
+        recorded = self.store.checkpoints.read_many([watched.key])
+        seen = Scan(
+            directory=PurePosixPath(watched.key.directory),
+            scanned_at=at(minute),
+            checkpoints=checkpoints,
+            free_bytes=free_bytes,
+            total_bytes=10**9,
+            filesystem_type="lustre",
+        )
+        record_scans._record_scans(self.parts, self.state, [(watched, seen)], recorded, at(minute))
+
+    def decide(self, minute):
+        if self.forgets:
+            self.state.slices.pop(decide.DecisionSlice, None)
+        decide.decide(self.parts, self.state, at(minute))
+
+    def flags(self):
+        """What people and notices see of the flags, without figures that count the time on."""
+        return sorted(
+            (
+                str(each.finding.run),
+                each.finding.rule,
+                str(each.finding.job_id),
+                each.finding.severity,
+                each.opened_at,
+                str(each.worsened_at),
+                str(each.resolved_at),
+                str(sorted((k, v) for k, v in each.finding.evidence.items() if not isinstance(v, int | float))),
+            )
+            for each in self.store.flags.read(CLUSTER, include_resolved=True)
+        )
+
+
+def files(job_id, minute, gap, newest_state):
+    numbers = range(1, minute // gap + 1)
+    return tuple(
+        make_checkpoint(
+            f"/scratch/{job_id}/step-{number}.pt",
+            at(number * gap),
+            inode=job_id * 1000 + number,
+            size_bytes=1000,
+            step=number,
+            state=newest_state if number == numbers[-1] else CheckpointState.COMPLETE,
+        )
+        for number in numbers
+    )
+
+
+states = st.sampled_from(
+    [JobState.RUNNING] * 5 + [JobState.SUSPENDED, JobState.PENDING, JobState.COMPLETED, JobState.FAILED]
+)
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["poll", "locate", "locate", "scan", "scan", "wait"]),
+        st.sampled_from(JOBS),
+        st.integers(1, 14),  # minutes since the step before
+        states,
+        st.sampled_from([2, 7, 20]),  # minutes between two saves
+        st.sampled_from([CheckpointState.COMPLETE] * 3 + [CheckpointState.WRITING, CheckpointState.DAMAGED]),
+        st.sampled_from([10**8, 500]),
+        st.integers(0, 1),
+    ),
+    min_size=4,
+    max_size=25,
+)
+
+
+@hypothesis.given(steps)
+@hypothesis.settings(
+    max_examples=40, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+)
+def test_incremental_decisions_equal_those_from_scratch(tmp_path, planned):
+    twins = [Twin(tmp_path, forgets=False), Twin(tmp_path, forgets=True)]
+    try:
+        jobs = {
+            job_id: make_job(
+                job_id,
+                time_limit=timedelta(minutes=90),
+                ends_at=at(90),
+                **({"array_job_id": 3, "array_task_id": job_id} if job_id > 2 else {}),
+            )
+            for job_id in JOBS
+        }
+        minute = 0
+        for twin in twins:
+            twin.poll(0, jobs.values())
+        for kind, job_id, gap, job_state, save_gap, newest, free_bytes, restarts in planned:
+            minute += gap
+            if kind == "poll":
+                known = jobs[job_id]
+                jobs[job_id] = make_job(
+                    job_id,
+                    state=job_state,
+                    restart_count=known.restart_count + restarts,
+                    started_at=at(minute) if restarts else known.started_at,
+                    submitted_at=at(minute) if restarts else known.submitted_at,
+                    time_limit=timedelta(minutes=90),
+                    ends_at=at(minute + 90) if restarts else known.ends_at,
+                    array_job_id=known.array_job_id,
+                    array_task_id=known.array_task_id,
+                )
+            for twin in twins:
+                if kind == "poll":
+                    twin.poll(minute, jobs.values())
+                elif kind == "locate":
+                    twin.locate(minute, job_id)
+                elif kind == "scan":
+                    twin.scan(minute, job_id, files(job_id, minute, save_gap, newest), free_bytes)
+                twin.decide(minute)
+            assert twins[0].flags() == twins[1].flags()
+    finally:
+        for twin in twins:
+            twin.store.close()
+
+
+@pytest.fixture
+def counted(tmp_path):
+    rule = Counted()
+    twin = Twin(tmp_path, forgets=False, rules=(rule,))
+    twin.poll(0, [make_job(job_id) for job_id in JOBS])
+    for job_id in JOBS:
+        twin.locate(1, job_id)
+    twin.poll(1, [make_job(job_id) for job_id in JOBS])
+    twin.decide(1)
+    rule.asked.clear()
+    yield twin, rule
+    twin.store.close()
+
+
+def test_nothing_is_evaluated_while_nothing_changes(counted):
+    twin, rule = counted
+    for minute in (2, 3, 4):
+        twin.poll(minute, [make_job(job_id) for job_id in JOBS])
+        twin.decide(minute)
+    assert rule.asked == []
+
+
+def test_only_the_scanned_run_is_evaluated(counted):
+    twin, rule = counted
+    twin.scan(2, 2, files(2, 2, 1, CheckpointState.COMPLETE), 10**8)
+    twin.decide(2)
+    assert [key.directory for key in rule.asked] == ["/scratch/2"]
+
+
+def test_only_the_run_of_a_changed_job_is_evaluated(counted):
+    twin, rule = counted
+    twin.poll(2, [make_job(job_id, restart_count=int(job_id == 4), submitted_at=at(-2)) for job_id in JOBS])
+    twin.decide(2)
+    assert {key.directory for key in rule.asked} == {"/scratch/4"}
