@@ -8,7 +8,8 @@ import pytest
 
 from ckptd.core.fleet import fleet_totals
 from ckptd.core.model import CheckpointState, JobState, Scan, Unknown
-from core.histories import at, attempt, history, job, saved
+from core.histories import RUN, at, attempt, history, job, saved
+from support.run_builder import change
 
 BIG = job(partition="gpu", node_count=2, cpu_count=64, gpu_count=8)
 
@@ -103,3 +104,22 @@ def test_of_each_type_of_file_system_the_fullest_is_told():
     )
     assert summed.space_by_filesystem["nfs4"] == fleet_totals.FreeSpace(free_bytes=90, free_ratio=0.09)
     assert summed.space_by_filesystem["xfs"].free_ratio == 0.5
+
+
+def test_a_counter_measures_only_replaced_histories_and_comes_to_the_same_totals(monkeypatch):
+    measured = []
+    measure = fleet_totals.measure
+    monkeypatch.setattr(fleet_totals, "measure", lambda each: measured.append(each.key.directory) or measure(each))
+    runs = {
+        name: change(history(now=60, jobs=[BIG], checkpoints=[saved(20), saved(50)]), key=RUN._replace(directory=name))
+        for name in ("/a", "/b", "/c")
+    }
+    counter = fleet_totals.FleetCounter()
+    for minute in (60, 61):
+        assert counter.sum_up(runs.values(), at(minute)) == fleet_totals.sum_up(runs.values(), at(minute))
+    measured.clear()
+    runs["/b"] = replace(runs["/b"], jobs=())
+    del runs["/c"]
+    totals = counter.sum_up(runs.values(), at(70))
+    assert measured == ["/b"]
+    assert totals == fleet_totals.sum_up(runs.values(), at(70))

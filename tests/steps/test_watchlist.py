@@ -151,3 +151,17 @@ def test_another_interval_makes_no_trouble_be_tried_sooner():
     due_at = watchlist.get(RUN).due_at
     watchlist.set_interval(timedelta(seconds=1), START)
     assert watchlist.get(RUN).due_at == due_at
+
+
+def test_the_watched_directories_are_the_same_object_until_a_run_comes_or_goes():
+    watchlist = watching()
+    known = watchlist.directories
+    assert known == {PurePosixPath(RUN.directory)}
+    watchlist.looked(RUN, EMPTY, START)
+    assert watchlist.directories is known
+    moved = RUN._replace(directory="/elsewhere")
+    watchlist.move(RUN, moved, START)
+    assert watchlist.directories == {PurePosixPath("/elsewhere")}
+    watchlist.keep([], START)
+    watchlist.looked(moved, EMPTY, START)
+    assert watchlist.directories == frozenset()

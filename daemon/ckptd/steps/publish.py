@@ -4,7 +4,8 @@ from collections import Counter
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 
-from ckptd.core.fleet import fleet_totals, per_user_cap
+from ckptd.core.fleet import per_user_cap
+from ckptd.core.fleet.fleet_totals import FleetCounter
 from ckptd.core.fleet.prune_totals import PruneTotals
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.notices.delivery import Outbox
@@ -91,5 +92,5 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
         unknown_directories=sum(each.is_unknown for each in watched),
         unreadable_directory_users=per_user_cap.count_unreadable_directory_users(watched),
         scan_delay=now - min((each.due_at for each in watched if each.due_at < now), default=now),
-        fleet=fleet_totals.sum_up(in_queue, now),
+        fleet=state.own(FleetCounter, FleetCounter).sum_up(in_queue, now),
     )

@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
-from pathlib import PurePosixPath
 
 from ckptd.checkpoints.agent.client import NOT_REACHED, SILENCE
 from ckptd.checkpoints.agent.scan_client import CheckpointLocation, locate_jobs
@@ -54,8 +53,7 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
         state.watchlist.hasten_directories(parts.watcher.take_changed(), now)
     look(parts, state, now)
     if parts.watcher:
-        watched = {PurePosixPath(each.key.directory) for each in state.watchlist.all if each.key.is_located}
-        parts.watcher.watch(watched)
+        parts.watcher.watch(state.watchlist.directories)
     return IDLE
 
 

@@ -26,6 +26,7 @@ class Watchlist:
         self._lock = threading.Lock()
         self._interval = interval
         self._watched: dict[RunKey, WatchedRun] = {}
+        self._directories: frozenset[PurePosixPath] | None = None  # None: a run was added or removed since
 
     def __contains__(self, key: RunKey) -> bool:
         return key in self._watched
@@ -38,6 +39,14 @@ class Watchlist:
     def all(self) -> tuple[WatchedRun, ...]:
         with self._lock:
             return tuple(self._watched.values())
+
+    @property
+    def directories(self) -> frozenset[PurePosixPath]:
+        """The directories of the watched runs; the same object while they stay the same."""
+        with self._lock:
+            if self._directories is None:
+                self._directories = frozenset(PurePosixPath(key.directory) for key in self._watched if key.is_located)
+            return self._directories
 
     def list_unsearched(self, uid: int | None = None) -> list[WatchedRun]:
         """Return the runs, of one owner or of all, whose directory nobody has searched for yet."""
@@ -62,7 +71,7 @@ class Watchlist:
         wanted = set(keys)
         with self._lock:
             for key in wanted - self._watched.keys():
-                self._watched[key] = WatchedRun(key=key, due_at=now)
+                self._add(WatchedRun(key=key, due_at=now))
             for key in self._watched.keys() - wanted:
                 watched = self._watched[key]
                 if not watched.is_last_look:
@@ -76,7 +85,7 @@ class Watchlist:
         with self._lock:
             for key in keys:
                 if key not in self._watched:
-                    self._watched[key] = WatchedRun(key=key, due_at=now, is_last_look=True)
+                    self._add(WatchedRun(key=key, due_at=now, is_last_look=True))
 
     def postpone(self, keys: Iterable[RunKey], now: datetime) -> None:
         """Look at these runs a little later: what was found could not be recorded."""
@@ -98,8 +107,18 @@ class Watchlist:
     def hasten_directories(self, directories: Iterable[PurePosixPath], now: datetime) -> None:
         """Look soon at every run in one of these directories."""
         changed = {str(directory) for directory in directories}
+        if not changed:
+            return
         with self._lock:
             self._hasten([key for key in self._watched if key.directory in changed], now)
+
+    def _add(self, watched: WatchedRun) -> None:
+        self._watched[watched.key] = watched
+        self._directories = None
+
+    def _remove(self, key: RunKey) -> WatchedRun | None:
+        self._directories = None
+        return self._watched.pop(key, None)
 
     def _hasten(self, keys: Iterable[RunKey], now: datetime) -> None:
         for key in keys:
@@ -123,18 +142,18 @@ class Watchlist:
             if watched is None:
                 return
             if (left := scan_schedule.after_scan(watched, found, self._interval, now)) is None:
-                del self._watched[key]
+                self._remove(key)
             else:
                 self._watched[key] = left
 
     def move(self, old: RunKey, new: RunKey, now: datetime) -> None:
         """Watch a run under its new key: its directory became known."""
         with self._lock:
-            moved = self._watched.pop(old, None)
+            moved = self._remove(old)
             is_last_look = moved is not None and moved.is_last_look
             known = self._watched.get(new)
             if known is None:
-                self._watched[new] = WatchedRun(key=new, due_at=now, is_last_look=is_last_look)
+                self._add(WatchedRun(key=new, due_at=now, is_last_look=is_last_look))
             elif not is_last_look:
                 self._watched[new] = replace(known, is_last_look=False)
             self._hasten([new], now)

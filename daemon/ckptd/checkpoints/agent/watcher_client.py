@@ -35,8 +35,8 @@ class WatcherClient:
 
     def watch(self, directories: Iterable[PurePosixPath]) -> None:
         """Watch exactly these directories from now on."""
-        wanted = frozenset(directories)
-        if wanted == self._wanted:
+        wanted = frozenset(directories)  # the same object, if it is one already
+        if wanted is self._wanted or wanted == self._wanted:
             return
         self._wanted = wanted
         with self._lock:

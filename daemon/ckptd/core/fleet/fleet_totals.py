@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ckptd.core.fleet.histogram import Distribution
-from ckptd.core.model import CheckpointState, Job, RecordedCheckpoint, RunRecord, Scan
+from ckptd.core.model import CheckpointState, Job, RecordedCheckpoint, RunKey, RunRecord, Scan
 from ckptd.core.runs.history import attempt_of, complete_now, present, running_jobs
 
 AGE_BOUNDS = (300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0, 86400.0, 172800.0, 604800.0)
@@ -51,38 +51,92 @@ class FleetTotals:
 NEWEST = ("complete", "damaged", "writing", "none", "unknown")
 
 
+@dataclass(frozen=True, slots=True)
+class RunShare:
+    """What one run adds to the totals, whatever the time."""
+
+    checkpoints: Mapping[tuple[str, str], int]
+    sizes: Mapping[str, int]
+    space: tuple[str, FreeSpace] | None  # of its file system
+    newest: str | None  # None: no job of it runs
+    saved_at: datetime | None
+    jobs: tuple[tuple[Job, datetime | None], ...]  # those that run, and since when their work is unsaved
+
+
+class FleetCounter:
+    """Sums up the same runs again and again; measures only those whose history was replaced."""
+
+    def __init__(self) -> None:
+        self._measured: dict[RunKey, tuple[RunRecord, RunShare]] = {}
+
+    def sum_up(self, histories: Iterable[RunRecord], now: datetime) -> FleetTotals:
+        """Return what `sum_up` does, for histories of different runs."""
+        known = self._measured
+        self._measured = {
+            history.key: found
+            if (found := known.get(history.key)) is not None and found[0] is history
+            else (history, measure(history))
+            for history in histories
+        }
+        return add_up((share for _, share in self._measured.values()), now)
+
+
 def sum_up(histories: Iterable[RunRecord], now: datetime) -> FleetTotals:
     """Count every run once; ages and unsaved work are those of runs with a running job."""
+    return add_up(map(measure, histories), now)
+
+
+def measure(history: RunRecord) -> RunShare:
+    """Return what a run adds to the totals."""
+    there = present(history)
+    checkpoints: Counter[tuple[str, str]] = Counter()
+    sizes: Counter[str] = Counter()
+    for record in there:
+        checkpoints[record.checkpoint.format, record.checkpoint.state.value] += 1
+        sizes[record.checkpoint.format] += record.checkpoint.size_bytes
+    jobs = running_jobs(history)
+    saved_at = max((_saved_at(record) for record in complete_now(history)), default=None) if jobs else None
+    return RunShare(
+        checkpoints=checkpoints,
+        sizes=sizes,
+        space=_space_of(history),
+        newest=_judge_newest(history, there) if jobs else None,
+        saved_at=saved_at,
+        jobs=tuple((job, _unsaved_since(history, job, saved_at)) for job in jobs),
+    )
+
+
+def add_up(shares: Iterable[RunShare], now: datetime) -> FleetTotals:
+    """Return the totals of runs that were measured."""
     newest: Counter[str] = Counter(dict.fromkeys(NEWEST, 0))
-    shares: defaultdict[str, ResourceShare] = defaultdict(ResourceShare)
+    by_partition: defaultdict[str, ResourceShare] = defaultdict(ResourceShare)
     checkpoints: Counter[tuple[str, str]] = Counter()
     sizes: Counter[str] = Counter()
     space: dict[str, FreeSpace] = {}
     ages: list[float] = []
     left: list[float] = []
     unlimited = 0
-    for history in histories:
-        there = present(history)
-        for record in there:
-            checkpoints[record.checkpoint.format, record.checkpoint.state.value] += 1
-            sizes[record.checkpoint.format] += record.checkpoint.size_bytes
-        _note_space(space, history)
-        jobs = running_jobs(history)
-        if not jobs:
+    for share in shares:
+        for kind, count in share.checkpoints.items():
+            checkpoints[kind] += count
+        for kind_of_file, size_bytes in share.sizes.items():
+            sizes[kind_of_file] += size_bytes
+        _note_space(space, share.space)
+        if share.newest is None:
             continue
-        newest[_judge_newest(history, there)] += 1
-        saved_at = max((_saved_at(record) for record in complete_now(history)), default=None)
-        if saved_at is not None:
-            ages.append(max((now - saved_at).total_seconds(), 0.0))
-        for job in jobs:
-            _add_job(shares[job.partition], job, _unsaved(history, job, saved_at, now))
+        newest[share.newest] += 1
+        if share.saved_at is not None:
+            ages.append(max((now - share.saved_at).total_seconds(), 0.0))
+        for job, since in share.jobs:
+            unsaved = max(now - since, timedelta(0)) if since is not None else timedelta(0)
+            _add_job(by_partition[job.partition], job, unsaved)
             if job.ends_at is None or job.time_limit is None:
                 unlimited += 1
             else:
                 left.append(max((job.ends_at - now).total_seconds(), 0.0))
     return FleetTotals(
         runs_by_newest=newest,
-        shares_by_partition=shares,
+        shares_by_partition=by_partition,
         age_seconds=Distribution.empty(AGE_BOUNDS).plus(ages),
         left_seconds=Distribution.empty(LEFT_BOUNDS).plus(left),
         jobs_without_limit=unlimited,
@@ -107,13 +161,11 @@ def _saved_at(record: RecordedCheckpoint) -> datetime:
     return record.completed_at or record.checkpoint.modified_at
 
 
-def _unsaved(history: RunRecord, job: Job, saved_at: datetime | None, now: datetime) -> timedelta:
-    """Return the time of this attempt's work that is in no complete checkpoint."""
+def _unsaved_since(history: RunRecord, job: Job, saved_at: datetime | None) -> datetime | None:
+    """Return since when this attempt's work is in no complete checkpoint; None if nobody knows when it began."""
     attempt = attempt_of(history, job)
     began = attempt.started_at if attempt else job.started_at
-    if began is None:
-        return timedelta(0)
-    return max(now - max(began, saved_at or began), timedelta(0))
+    return None if began is None else max(began, saved_at or began)
 
 
 def _add_job(share: ResourceShare, job: Job, unsaved: timedelta) -> None:
@@ -127,11 +179,19 @@ def _add_job(share: ResourceShare, job: Job, unsaved: timedelta) -> None:
     share.unsaved_gpu_seconds += seconds * job.gpu_count
 
 
-def _note_space(space: dict[str, FreeSpace], history: RunRecord) -> None:
+def _space_of(history: RunRecord) -> tuple[str, FreeSpace] | None:
+    """Return a run's type of file system and the free space there, as far as its last scan knows both."""
     scan = history.scan
     if not isinstance(scan, Scan) or scan.free_bytes is None or not scan.total_bytes or not scan.filesystem_type:
+        return None
+    space = FreeSpace(free_bytes=scan.free_bytes, free_ratio=scan.free_bytes / scan.total_bytes)
+    return scan.filesystem_type, space
+
+
+def _note_space(space: dict[str, FreeSpace], found: tuple[str, FreeSpace] | None) -> None:
+    if found is None:
         return
-    ratio = scan.free_bytes / scan.total_bytes
-    known = space.get(scan.filesystem_type)
-    if known is None or ratio < known.free_ratio:
-        space[scan.filesystem_type] = FreeSpace(free_bytes=scan.free_bytes, free_ratio=ratio)
+    kind, free = found
+    known = space.get(kind)
+    if known is None or free.free_ratio < known.free_ratio:
+        space[kind] = free
