@@ -33,7 +33,7 @@ JOB = Board(
             "Age of the newest checkpoint",
             "Of complete checkpoints on disk.",
             f"""SELECT extract(epoch FROM now() - max(checkpoints.completed_at)) AS "age" FROM checkpoints
-                    WHERE checkpoints.run_id IN {_RUN} AND checkpoints.gone_at IS NULL
+                    WHERE checkpoints.run_id IN {_RUN} AND checkpoints.deleted_at IS NULL
                     AND checkpoints.state = 'complete'""",
             "s",
             steps=[(None, GREEN), (14400, YELLOW), (86400, RED)],
@@ -55,7 +55,7 @@ JOB = Board(
             "Size on disk",
             "Of all checkpoints of the run.",
             f"""SELECT coalesce(sum(checkpoints.size_bytes), 0) AS "size" FROM checkpoints
-                    WHERE checkpoints.run_id IN {_RUN} AND checkpoints.gone_at IS NULL""",
+                    WHERE checkpoints.run_id IN {_RUN} AND checkpoints.deleted_at IS NULL""",
             "bytes",
         ),
         sql_number(
@@ -99,7 +99,7 @@ JOB = Board(
             f"""SELECT checkpoints.path AS "Path", checkpoints.format AS "Format", checkpoints.state AS "State",
                     checkpoints.reason AS "Reason", checkpoints.epoch AS "Epoch", checkpoints.step AS "Step",
                     checkpoints.size_bytes AS "Size", checkpoints.completed_at AS "Complete",
-                    checkpoints.gone_at AS "Gone", checkpoints.pruned_at AS "Pruned" FROM checkpoints
+                    checkpoints.deleted_at AS "Deleted", checkpoints.pruned_at AS "Pruned" FROM checkpoints
                     WHERE checkpoints.run_id IN {_RUN} ORDER BY checkpoints.first_seen_at DESC LIMIT 200""",
             units={"Size": "bytes"},
         ),

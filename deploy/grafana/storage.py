@@ -120,7 +120,7 @@ STORAGE = Board(
             "Checkpoints currently on disk.",
             """SELECT runs."user" AS "User", runs.directory AS "Directory", count(*) AS "Checkpoints",
                    sum(checkpoints.size_bytes) AS "Size" FROM checkpoints JOIN runs ON runs.id = checkpoints.run_id
-                   WHERE runs.cluster = ${cluster:sqlstring} AND checkpoints.gone_at IS NULL
+                   WHERE runs.cluster = ${cluster:sqlstring} AND checkpoints.deleted_at IS NULL
                    GROUP BY 1, 2 ORDER BY 4 DESC LIMIT 20""",
             units={"Size": "bytes"},
         ),

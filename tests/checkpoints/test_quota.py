@@ -150,7 +150,7 @@ def test_a_look_tells_the_quota_and_asks_for_it_once_in_a_while(tmp_path):
     found = None
     for since, left in ((timedelta(0), 9), (QUOTA_GAP / 2, 9), (QUOTA_GAP, 8)):
         [found] = scan_runs(agent, [(key, [], found)], LIMITS, NOON + since)
-        assert (found.quota_left_bytes, found.quota_trouble) == (left, None)
+        assert (found.quota_left_bytes, found.quota_error) == (left, None)
     [failed] = scan_runs(SameProcess("/bin/false"), [(key, [], None)], LIMITS, NOON)
-    assert (failed.quota_left_bytes, failed.quota_trouble) == (None, "/bin/false ended with 1")
+    assert (failed.quota_left_bytes, failed.quota_error) == (None, "/bin/false ended with 1")
     assert scan_json.decode_scan(scan_json.encode_scan(failed)) == failed

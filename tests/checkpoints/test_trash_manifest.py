@@ -71,7 +71,7 @@ def test_a_manifest_says_whose_it_is_who_moved_it_and_how_long_it_is_held(direct
 
 
 @pytest.mark.parametrize(
-    ("days", "is_short_of_room", "result"),
+    ("days", "is_short_of_space", "result"),
     [
         (29, False, TrashResult.REFUSED),
         (31, False, TrashResult.DELETED),
@@ -79,11 +79,11 @@ def test_a_manifest_says_whose_it_is_who_moved_it_and_how_long_it_is_held(direct
         (3, True, TrashResult.DELETED),
     ],
 )
-def test_nothing_is_deleted_before_the_hold_of_its_manifest_is_over(directory, days, is_short_of_room, result):
+def test_nothing_is_deleted_before_the_hold_of_its_manifest_is_over(directory, days, is_short_of_space, result):
     write(directory, "set", 1)
     move(request(directory, "set", 1, origin=ORIGIN))
     now = NOW + days * DAY
-    outcome = empty(directory, released(now - timedelta(seconds=5), now, is_short_of_room=is_short_of_room))
+    outcome = empty(directory, released(now - timedelta(seconds=5), now, is_short_of_space=is_short_of_space))
     assert outcome.result is result
     if result is TrashResult.REFUSED:
         assert (outcome.reason, outcome.cause) == ("it is still held", FailureCause.HELD)

@@ -217,7 +217,7 @@ def test_show_says_why_a_look_did_not_see_everything(state):
         [ScanRecord(run=RUN, scan=Unknown(what="agent", reason="it did not answer in time"))]
     )
     [view] = json.loads(run(config, "show", "7", "--json").stdout)["runs"]
-    assert view["trouble"] == ["it did not answer in time"]
+    assert view["scan_problems"] == ["it did not answer in time"]
     assert "the last scan was incomplete: it did not answer in time" in run(config, "show", "7").stdout
 
 
@@ -230,7 +230,7 @@ def test_show_says_why_a_directory_is_not_known(state):
     doubt = Unknown(what="search", reason=f"/data/{HOSTILE} is not the job's")
     store.checkpoints.record_searches({changes.new[0].run: doubt})
     [view] = json.loads(run(config, "show", "8", "--json").stdout)["runs"]
-    assert (view["located_by"], view["trouble"]) == (None, [doubt.reason])
+    assert (view["located_by"], view["scan_problems"]) == (None, [doubt.reason])
     shown = run(config, "show", "8").stdout
     assert "the checkpoint directory is unknown: /data/name\\x1b[31m\\n|\\xff is not the job's" in shown
     store.checkpoints.record_searches({changes.new[0].run: None})
@@ -250,7 +250,7 @@ def test_show_says_that_a_name_led_to_no_directory(state):
     ]
     shown = run(config, "show", "8").stdout
     assert "/data/name\\x1b[31m\\n|\\xff, named by its comment, does not exist or is not a directory" in shown
-    assert view["trouble"] == []
+    assert view["scan_problems"] == []
 
 
 def test_status_says_whether_all_is_well(state):

@@ -56,15 +56,15 @@ def test_show_tells_attempts_with_kind_cause_and_loss_and_what_lies_ahead(config
 
 
 def test_show_lists_what_is_there_and_the_last_few_that_are_gone():
-    def save(number, state="complete", gone_at=None):
-        times = {"completed_at": datetime(2030, 1, 1, 12, number, 30, 5, tzinfo=UTC), "gone_at": gone_at}
+    def save(number, state="complete", deleted_at=None):
+        times = {"completed_at": datetime(2030, 1, 1, 12, number, 30, 5, tzinfo=UTC), "deleted_at": deleted_at}
         known = dict.fromkeys(("format", "epoch", "step", "reason", "pruned_at"), None)
         return known | times | {"path": f"/d/save-{number}", "state": state, "is_pinned": False}
 
     later = datetime(2030, 1, 2, tzinfo=UTC)
-    saves = [save(number, gone_at=later) for number in range(10)]
+    saves = [save(number, deleted_at=later) for number in range(10)]
     saves += [save(10, "writing", later), save(11, "writing"), save(12)]
-    told = tell_checkpoints({"checkpoints": saves, "is_cut": True})
+    told = tell_checkpoints({"checkpoints": saves, "is_truncated": True})
     rows = told.splitlines()
     assert [row.split()[0] for row in rows[1:-2]] == [f"save-{number}" for number in (5, 6, 7, 8, 9, 11, 12)]
     assert rows[-2:] == [

@@ -95,7 +95,7 @@ def saved(
         first_seen_at=at(minute),
         completed_at=at(minute) if state is CheckpointState.COMPLETE else None,
         started_writing_at=None if took is None else at(minute - took),
-        gone_at=None if gone is None else at(gone),
+        deleted_at=None if gone is None else at(gone),
     )
 
 

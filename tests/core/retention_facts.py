@@ -74,7 +74,7 @@ def saved(name, age, *, step=None, epoch=None, by=(1, 0), size=100, directory=DI
     at = NOW - hours(age)
     record = {
         name: changes.pop(name)
-        for name in ("is_pinned", "verified_full_at", "completed_at", "first_seen_at", "pruned_at", "gone_at")
+        for name in ("is_pinned", "verified_full_at", "completed_at", "first_seen_at", "pruned_at", "deleted_at")
         if name in changes
     }
     path = f"{directory}/{name}"
@@ -97,7 +97,7 @@ def saved(name, age, *, step=None, epoch=None, by=(1, 0), size=100, directory=DI
 
 
 def run_of(*checkpoints, attempts=None, jobs=(), directory=DIRECTORY, scan=None, **changes):
-    present = [one for one in checkpoints if one.gone_at is None and one.pruned_at is None]
+    present = [one for one in checkpoints if one.deleted_at is None and one.pruned_at is None]
     facts = {
         "key": RunKey("c", UID, directory),
         "jobs": tuple(jobs),
@@ -146,5 +146,5 @@ def without(history, paths):
     records = tuple(
         replace(one, pruned_at=NOW) if str(one.checkpoint.path) in paths else one for one in history.checkpoints
     )
-    left = tuple(one.checkpoint for one in records if one.pruned_at is None and one.gone_at is None)
+    left = tuple(one.checkpoint for one in records if one.pruned_at is None and one.deleted_at is None)
     return replace(history, checkpoints=records, scan=replace(history.scan, checkpoints=left))

@@ -301,8 +301,8 @@ class Daemon:
         for name in (name for decision in going for name in decision.record.checkpoint.files):
             del training.disk[name]
         self.recorded = [
-            replace(each, pruned_at=at(training.now), gone_at=at(training.now))
-            if str(each.checkpoint.path) in gone and each.gone_at is None
+            replace(each, pruned_at=at(training.now), deleted_at=at(training.now))
+            if str(each.checkpoint.path) in gone and each.deleted_at is None
             else each
             for each in self.recorded
         ]

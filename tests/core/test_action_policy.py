@@ -239,7 +239,7 @@ def test_what_is_no_longer_at_hand_counts_among_what_there_was():
     run, finished = timed_out(saves=((50, 5),))
     before = attempt(-60, -1, job_id=3, cause=EndCause.TIME_LIMIT)
     reaches = (AttemptProgress(100, (1, 9), None), AttemptProgress(1, (5, 5), None))
-    cut = replace(run, attempts=(before, *run.attempts), is_cut=True, reaches=reaches)
+    cut = replace(run, attempts=(before, *run.attempts), is_truncated=True, reaches=reaches)
     assert kinds(cut, finished=finished) == []
 
 

@@ -209,7 +209,7 @@ def test_a_loop_is_told_however_many_saves_it_made():
     attempts.append(running(401, 4))
     every = [saved(n + 0.5, step=50 + n % 100 if n < 100 else n % 100) for n in range(400)]
     reaches = attempt_progress.measure_reaches(attempts, attempt_progress.list_saved(every))
-    given = history(now=402, attempts=attempts, checkpoints=every[-64:], is_cut=True, reaches=reaches)
+    given = history(now=402, attempts=attempts, checkpoints=every[-64:], is_truncated=True, reaches=reaches)
     assert only(RestartLoop(), given, 402).evidence["attempts"] == 3
 
 
@@ -350,8 +350,8 @@ def test_resuming_from_the_newest_good_one_is_right_after_a_later_one_was_damage
 
 def test_nothing_is_told_of_a_restart_once_what_was_saved_before_it_is_no_longer_at_hand():
     attempts = [attempt(0, 60), attempt(62, restart_count=1)]
-    after = history(now=90, attempts=attempts, checkpoints=[saved(80, step=1)], is_cut=True)
+    after = history(now=90, attempts=attempts, checkpoints=[saved(80, step=1)], is_truncated=True)
     assert isinstance(NotResuming().evaluate(after, at(90)), Unknown)
     assert isinstance(
-        RestartLoop().evaluate(history(attempts=ended(3), checkpoints=[saved(70)], is_cut=True), at(90)), Unknown
+        RestartLoop().evaluate(history(attempts=ended(3), checkpoints=[saved(70)], is_truncated=True), at(90)), Unknown
     )

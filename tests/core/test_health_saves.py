@@ -163,9 +163,9 @@ def test_a_leftover_is_not_taken_for_a_damaged_checkpoint():
 @pytest.mark.parametrize(("free", "is_open", "holds"), [(201, False, False), (199, False, True), (201, True, True)])
 def test_a_disk_with_less_room_than_two_checkpoints_is_told_to_user_and_administrators(free, is_open, holds):
     flagged = frozenset({("no-room", 1)}) if is_open else frozenset()
-    room = (FreeSpaceSample(at(0), 799), FreeSpaceSample(at(60), 199))
+    samples = (FreeSpaceSample(at(0), 799), FreeSpaceSample(at(60), 199))
     scan = look(60, free_bytes=free, total_bytes=1000)
-    given = history(now=60, checkpoints=[saved(10, size=100)], scan=scan, flagged=flagged, room=room)
+    given = history(now=60, checkpoints=[saved(10, size=100)], scan=scan, flagged=flagged, free_space_samples=samples)
     finding = only(NoRoom(), given, 60)
     assert bool(finding) == holds
     if finding:
@@ -199,7 +199,7 @@ def test_a_full_disk_asks_to_keep_the_save_that_got_furthest_beside_the_newest()
     given = history(now=60, checkpoints=found, scan=scan)
     newest, furthest = (str(record.checkpoint.path) for record in reversed(found))
     assert f"take 200 B in total). Keep {newest} and {furthest}." in text_of(only(NoRoom(), given, 60))
-    cut = replace(given, is_cut=True, totals=Totals(70, 7000, 0))
+    cut = replace(given, is_truncated=True, totals=Totals(70, 7000, 0))
     assert "take 6.8 KiB in total)" in text_of(only(NoRoom(), cut, 60))
     alone = only(NoRoom(), replace(given, checkpoints=tuple(found[:1])), 60)
     assert f"in total). Keep {furthest}." in text_of(alone)

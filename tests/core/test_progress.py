@@ -68,7 +68,7 @@ def test_a_save_that_is_renamed_when_it_is_whole_began_with_its_temporary_file()
 def test_what_replaces_a_complete_checkpoint_is_another_and_the_old_one_is_gone():
     old = make_checkpoint("checkpoint", step=1)
     changes = merge(record(old), make_scan(5, other_content(replace(old, step=2), 4)))
-    assert [(known.checkpoint.step, known.gone_at) for known in changes.gone] == [(1, at(5))]
+    assert [(known.checkpoint.step, known.deleted_at) for known in changes.gone] == [(1, at(5))]
     assert [(known.checkpoint.step, known.first_seen_at) for known in changes.appeared] == [(2, at(5))]
 
 
@@ -154,7 +154,7 @@ def test_only_a_whole_look_says_that_a_checkpoint_is_gone():
     partial = make_scan(5, make_checkpoint("a"), problems=(Unknown(what="sub", reason="Input/output error"),))
     assert merge(known, partial).is_empty
     changes = merge(known, make_scan(5, make_checkpoint("a")))
-    assert [(gone.checkpoint.path.name, gone.gone_at) for gone in changes.gone] == [("b", at(5))]
+    assert [(gone.checkpoint.path.name, gone.deleted_at) for gone in changes.gone] == [("b", at(5))]
 
 
 def test_files_that_come_back_as_they_were_are_the_same_checkpoint_with_its_owner():
@@ -164,12 +164,12 @@ def test_files_that_come_back_as_they_were_are_the_same_checkpoint_with_its_owne
     (gone,) = merge([known], make_scan(3)).gone
     changes = merge([gone], make_scan(4, *scan.checkpoints), [attempt], looked=3)
     (back,) = changes.changed
-    assert (back.gone_at, back.attempt, back.first_seen_at) == (None, credit_of(attempt), at(2))
+    assert (back.deleted_at, back.attempt, back.first_seen_at) == (None, credit_of(attempt), at(2))
     assert changes.appeared == ()
 
 
 def test_a_pruned_checkpoint_does_not_come_back_as_itself():
-    known = replace(record(make_checkpoint())[0], gone_at=at(3), pruned_at=at(3))
+    known = replace(record(make_checkpoint())[0], deleted_at=at(3), pruned_at=at(3))
     changes = merge([known], make_scan(4, make_checkpoint()))
     assert (len(changes.appeared), changes.changed) == (1, ())
 
@@ -178,7 +178,7 @@ def test_of_two_records_of_one_checkpoint_the_first_stays():
     (first,) = record(make_checkpoint())
     second = replace(first, first_seen_at=at(3), attempt=None)
     changes = merge([first, second], make_scan(4, make_checkpoint()))
-    assert [(each.first_seen_at, each.gone_at) for each in changes.gone] == [(at(3), at(4))]
+    assert [(each.first_seen_at, each.deleted_at) for each in changes.gone] == [(at(3), at(4))]
     assert (changes.appeared, changes.changed) == ((), ())
 
 

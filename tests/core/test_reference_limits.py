@@ -193,7 +193,7 @@ def test_a_run_of_another_user_shares_a_directory_only_where_a_job_of_it_was_see
     assert is_writing(writing)
     made = retention.plan([(HISTORY, policy_of()), (writing, policy_of())], NOW)
     assert made.runs[0].skipped == "another run has the same directory"
-    left = replace(wrote, gone_at=NOW)
+    left = replace(wrote, deleted_at=NOW)
     assert not is_writing(replace(named, checkpoints=(left,)))
     assert is_writing(replace(named, checkpoints=(left,), attempts=(attempt(),)))
 

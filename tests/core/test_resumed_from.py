@@ -99,7 +99,7 @@ def test_gromacs_that_saves_at_odd_steps_is_followed_through_one_name():
     """state.cpt by time: the step is another one at each save."""
     steps = [(1, 980), (2, 2010), (3, 2990)]
     before = [saved(m, name="state.cpt", step=step, gone=m + 1, **STATE) for m, step in steps]
-    last, previous = saved(4, name="state.cpt", step=4020, gone=12, **STATE), replace(before[-1], gone_at=at(12))
+    last, previous = saved(4, name="state.cpt", step=4020, gone=12, **STATE), replace(before[-1], deleted_at=at(12))
     continued = saved(12, name="state.cpt", step=5010, **STATE)
     started_over = saved(12, name="state.cpt", step=1015, **STATE)
     attempts = (attempt(0, 4.5), SECOND)

@@ -33,7 +33,7 @@ def renamed(record, name, age, **changes):
     seen_at = NOW - hours(age)
     facts = {"path": record.checkpoint.path.parent / name, "files": (name,), "grouping": grouping_of(name), **changes}
     there = replace(record, first_seen_at=seen_at, checkpoint=replace(record.checkpoint, **facts))
-    return [replace(record, gone_at=seen_at), there]
+    return [replace(record, deleted_at=seen_at), there]
 
 
 def test_what_was_renamed_stays():
@@ -68,7 +68,7 @@ def test_what_a_program_renames_when_it_is_finished_was_kept_by_nobody():
     records = epochs(1, 4)
     pairs = [pair for each in records for pair in _finished(each)]
     assert removed(run_of(*pairs)) == {"epoch_1.pt", "epoch_2.pt", "epoch_3.pt"}
-    unfinished = [replace(one, completed_at=None) if one.gone_at else one for one in pairs]
+    unfinished = [replace(one, completed_at=None) if one.deleted_at else one for one in pairs]
     assert removed(run_of(*unfinished)) == {"epoch_1.pt", "epoch_2.pt", "epoch_3.pt"}
 
 
@@ -76,7 +76,7 @@ def _finished(record):
     temporary = f"{record.checkpoint.path.name}.tmp"
     at = record.first_seen_at
     there = replace(record.checkpoint, path=record.checkpoint.path.parent / temporary, files=(temporary,))
-    seen = replace(record, checkpoint=there, first_seen_at=at - hours(0.1), gone_at=at)
+    seen = replace(record, checkpoint=there, first_seen_at=at - hours(0.1), deleted_at=at)
     return [seen, record]
 
 
@@ -86,7 +86,7 @@ def test_a_second_name_that_a_program_gives_to_its_last_checkpoint_was_kept_by_n
         replace(
             one,
             first_seen_at=one.first_seen_at - hours(0.1),
-            gone_at=one.first_seen_at + hours(1),
+            deleted_at=one.first_seen_at + hours(1),
             checkpoint=replace(
                 one.checkpoint, path=one.checkpoint.path.parent / "last.pt", files=("last.pt",), grouping=Grouping()
             ),
@@ -98,7 +98,7 @@ def test_a_second_name_that_a_program_gives_to_its_last_checkpoint_was_kept_by_n
 
 def test_a_copy_from_the_trash_is_not_pruned_again():
     records = epochs(1, 8)
-    pruned = [replace(one, pruned_at=NOW - hours(30), gone_at=NOW - hours(30)) for one in records[:3]]
+    pruned = [replace(one, pruned_at=NOW - hours(30), deleted_at=NOW - hours(30)) for one in records[:3]]
     copied = saved("epoch_2.pt", 20, epoch=2, inode=999)
     run = run_of(*pruned, *records[3:], copied)
     assert removed(run) == {f"epoch_{n}.pt" for n in (4, 5, 6, 7)}
@@ -107,7 +107,7 @@ def test_a_copy_from_the_trash_is_not_pruned_again():
 
 def test_copies_from_the_trash_into_a_directory_of_their_own_are_not_pruned_again():
     records = epochs(1, 8)
-    pruned = [replace(one, pruned_at=NOW - hours(30), gone_at=NOW - hours(30)) for one in records[:5]]
+    pruned = [replace(one, pruned_at=NOW - hours(30), deleted_at=NOW - hours(30)) for one in records[:5]]
     copied = [saved(f"epoch_{n}.pt", 20 - n / 100, epoch=n, directory=f"{DIRECTORY}/good") for n in (3, 4, 5)]
     copied = [
         replace(
@@ -120,10 +120,10 @@ def test_copies_from_the_trash_into_a_directory_of_their_own_are_not_pruned_agai
 
 def test_what_was_moved_out_of_the_trash_under_another_name_is_not_pruned_again():
     records = epochs(1, 8)
-    pruned = replace(records[1], pruned_at=NOW - hours(30), gone_at=NOW - hours(30))
+    pruned = replace(records[1], pruned_at=NOW - hours(30), deleted_at=NOW - hours(30))
     _, back = renamed(records[1], "mine_2.pt", 20)
     _, other = renamed(records[2], "mine_3.pt", 20)
-    run = run_of(records[0], pruned, replace(records[2], gone_at=NOW - hours(20)), back, other, *records[3:])
+    run = run_of(records[0], pruned, replace(records[2], deleted_at=NOW - hours(20)), back, other, *records[3:])
     assert {"mine_2.pt", "mine_3.pt"}.isdisjoint(removed(run))
     assert reasons_of("mine_2.pt", run) == ("it appeared again after it was pruned",)
 
@@ -134,8 +134,8 @@ def test_a_restored_one_that_nobody_is_credited_with_stays():
 
 
 def test_a_job_that_starts_over_under_old_names_is_pruned_once_it_is_past_them():
-    pruned = [replace(one, pruned_at=NOW - hours(50), gone_at=NOW - hours(50)) for one in epochs(1, 5)]
-    replaced = [replace(one, gone_at=NOW - hours(40)) for one in epochs(6, 6)]
+    pruned = [replace(one, pruned_at=NOW - hours(50), deleted_at=NOW - hours(50)) for one in epochs(1, 5)]
+    replaced = [replace(one, deleted_at=NOW - hours(40)) for one in epochs(6, 6)]
     attempts = [attempt(0, ended=60), attempt(0, job=2, begun=45, ended=0.1)]
     again = [saved(f"epoch_{n}.pt", 40 - n, epoch=n, by=(2, 0), inode=900 + n) for n in range(1, 9)]
     young = run_of(*pruned, *replaced, *again[:4], attempts=attempts)
@@ -145,7 +145,7 @@ def test_a_job_that_starts_over_under_old_names_is_pruned_once_it_is_past_them()
 
 
 def test_a_copy_among_what_a_job_that_started_over_saves_is_not_pruned_again():
-    pruned = [replace(one, pruned_at=NOW - hours(50), gone_at=NOW - hours(50)) for one in epochs(1, 5)]
+    pruned = [replace(one, pruned_at=NOW - hours(50), deleted_at=NOW - hours(50)) for one in epochs(1, 5)]
     attempts = [attempt(0, ended=60), attempt(0, job=2, begun=45, ended=0.1)]
     again = [saved(f"epoch_{n}.pt", 40 - n, epoch=n, by=(2, 0), inode=900 + n) for n in range(6, 12)]
     copied = [saved(f"epoch_{n}.pt", 10 - n / 100, epoch=n, by=(2, 0), inode=800 + n) for n in (1, 2)]
@@ -154,7 +154,7 @@ def test_a_copy_among_what_a_job_that_started_over_saves_is_not_pruned_again():
 
 
 def test_the_same_names_in_another_directory_that_were_there_all_the_time_are_no_copies():
-    pruned = [replace(one, pruned_at=NOW - hours(1), gone_at=NOW - hours(1)) for one in epochs(1, 5)]
+    pruned = [replace(one, pruned_at=NOW - hours(1), deleted_at=NOW - hours(1)) for one in epochs(1, 5)]
     other = [
         saved(f"b/epoch_{n}.pt", 90 - n, epoch=n, files=(f"epoch_{n}.pt",), path=f"{DIRECTORY}/b/epoch_{n}.pt")
         for n in range(1, 4)
@@ -252,7 +252,7 @@ def test_what_passes_one_by_one_through_a_temporary_directory_was_moved_by_the_p
         replace(
             one,
             first_seen_at=one.first_seen_at - hours(0.1),
-            gone_at=one.first_seen_at,
+            deleted_at=one.first_seen_at,
             checkpoint=replace(one.checkpoint, path=one.checkpoint.path.parent / "tmp" / one.checkpoint.path.name),
         )
         for one in records

@@ -111,7 +111,7 @@ def test_a_program_that_counts_steps_anew_in_each_epoch_got_furthest_in_the_last
 
 
 def test_what_was_pruned_still_counts_for_how_far_an_attempt_had_got():
-    gone = saved("step_300.pt", 50, step=300, pruned_at=NOW, gone_at=NOW)
+    gone = saved("step_300.pt", 50, step=300, pruned_at=NOW, deleted_at=NOW)
     after = [saved(f"step_{step}.pt", 40 - step / 100, step=step) for step in (200, 210, 220)]
     policy = policy_of(KeepEvery(1000, "steps"))
     assert removed(run_of(saved("step_100.pt", 60, step=100), gone, *after), policy) == {"step_210.pt"}
@@ -137,7 +137,7 @@ def test_its_first_own_checkpoint_bounds_what_it_may_have_resumed_from():
 
 
 def test_a_first_own_checkpoint_that_is_gone_still_bounds_it():
-    own = saved("step_900.pt", 40, step=900, by=(1, 1), gone_at=NOW)
+    own = saved("step_900.pt", 40, step=900, by=(1, 1), deleted_at=NOW)
     later = saved("step_1000.pt", 30, step=1000, by=(1, 1))
     assert kept(resumed(own, later)) == {"step_700.pt", "step_800.pt", "step_1000.pt"}
 

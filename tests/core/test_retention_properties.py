@@ -82,7 +82,7 @@ consents = st.sampled_from([(), (), ("step_1*",), ("model_*", "optim_*")])
 
 
 def present_sets(run):
-    return [one for one in run.checkpoints if one.pruned_at is None and one.gone_at is None]
+    return [one for one in run.checkpoints if one.pruned_at is None and one.deleted_at is None]
 
 
 def is_allowed(one, policy):

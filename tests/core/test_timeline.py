@@ -45,12 +45,12 @@ def test_of_an_old_attempt_that_nobody_saw_no_loss_is_drawn_where_its_saves_are_
     seen = attempt(0, 40)
     unseen = replace(seen, first_seen_at=at(50))
     saves = [saved(70)]
-    for first, is_cut, expected in (
+    for first, is_truncated, expected in (
         (seen, True, [(at(0), at(40))]),
         (unseen, True, []),
         (unseen, False, [(at(0), at(40))]),  # all that was ever there is at hand
     ):
-        drawn = draw(80, attempts=[first, attempt(60, restart_count=1)], checkpoints=saves, is_cut=is_cut)
+        drawn = draw(80, attempts=[first, attempt(60, restart_count=1)], checkpoints=saves, is_truncated=is_truncated)
         assert losses(drawn) == expected
 
 

@@ -318,7 +318,7 @@ def test_killed_at_ten_random_moments_the_record_stays_sound(fleet):
         attempts = [attempt for run in fleet.show(label) for attempt in run["attempts"]]
         assert [attempt["restart_count"] for attempt in attempts] == list(range(restarts + 1))
         assert fleet.row(label)["restart_count"] == restarts
-    epochs = [c["epoch"] for c in fleet.show("array")[0]["checkpoints"] if c["gone_at"] is None]
+    epochs = [c["epoch"] for c in fleet.show("array")[0]["checkpoints"] if c["deleted_at"] is None]
     assert sorted(epochs) == list(range(1, 10))
 
 

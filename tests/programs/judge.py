@@ -162,11 +162,11 @@ class Judge:
                 is_torn = name in torn or (torn and self._run.program.TORN_MAY_BE_LEFTOVER)
                 self._say("show: damaged checkpoint", Verdict.RIGHT if is_torn else Verdict.WRONG, name, sorted(torn))
             else:
-                was_written = each["state"] == "writing" and each["gone_at"] and each[unit] in saved
+                was_written = each["state"] == "writing" and each["deleted_at"] and each[unit] in saved
                 verdict = Verdict.RIGHT if was_written else Verdict.HEDGED
                 self._say("show: checkpoint under way", verdict, f"{name}: {each['state']}", "saved later")
         newest = self._attempts[-1].saves[-1].step
-        told = {each[unit] for each in shown if each["state"] == "complete" and each["gone_at"] is None}
+        told = {each[unit] for each in shown if each["state"] == "complete" and each["deleted_at"] is None}
         self._say("show: last save", Verdict.RIGHT if newest in told else Verdict.WRONG, sorted(told)[-1:], newest)
 
     def judge_flags(self, flags):

@@ -362,7 +362,7 @@ def every_operation(site):
     """One request of each operation, as the daemon could send it."""
     place = str(site.root / TRASH)
     turn = ["", 10, None]
-    release = {"held_before": 4e9, "now": None, "is_short_of_room": True, "clock_tolerance": None}
+    release = {"held_before": 4e9, "now": None, "is_short_of_space": True, "clock_tolerance": None}
     directory = str(site.run)
     identity = list(trash_facts.identity(site.run / "checkpoint-3"))
     locating = {"since_ns": 0, "until_ns": None, "excluded": [], "shared": []}
@@ -602,7 +602,7 @@ def test_inside_the_roots_all_of_it_is_done(site, attacker):
     assert (site.run / "checkpoint-3").exists()
 
 
-LAX = {"held_before": 4e9, "now": None, "is_short_of_room": True, "clock_tolerance": None}
+LAX = {"held_before": 4e9, "now": None, "is_short_of_space": True, "clock_tolerance": None}
 
 
 @pytest.mark.parametrize(
@@ -611,9 +611,9 @@ LAX = {"held_before": 4e9, "now": None, "is_short_of_room": True, "clock_toleran
         (0, {}, "refused"),
         (0.9, {}, "refused"),
         (0.9, {"now": 4e9, "clock_tolerance": 1e9}, "refused"),
-        (1.5, {"is_short_of_room": False, "now": 4e9}, "refused"),
+        (1.5, {"is_short_of_space": False, "now": 4e9}, "refused"),
         (1.5, {}, "deleted"),
-        (2.5, {"is_short_of_room": False}, "deleted"),
+        (2.5, {"is_short_of_space": False}, "deleted"),
         (2.5, {"held_before": 1e9}, "refused"),
     ],
 )

@@ -88,7 +88,7 @@ class RunWatch:
         self._directory = directory.Directory(run)
         self._record = Record()
         self._key = self._directory.key
-        self._room, self._tallies, self._holds = FreeSpaceSamples(), EndTallies(), JobHolds()
+        self._free_space, self._tallies, self._holds = FreeSpaceSamples(), EndTallies(), JobHolds()
         self._user_settings = parse_user_settings(run.user_settings)
         self._open: dict[int, Flag] = {}
         self._jobs = ()
@@ -158,8 +158,8 @@ class RunWatch:
         if self._key.is_located:
             self._record.conclude(self._scan)
         self._looked_at = at
-        if (samples := self._room.sample(self._directory.key, self._scan)) is not None:
-            self._room = self._room.with_samples({self._directory.key: samples})
+        if (samples := self._free_space.sample(self._directory.key, self._scan)) is not None:
+            self._free_space = self._free_space.with_samples({self._directory.key: samples})
 
     def _move(self):
         """Note that a search has found the directory: what is on record of the run moves there."""
@@ -181,8 +181,8 @@ class RunWatch:
             recorded_since=instant(self.run.start),
             user_settings=self._user_settings,
             signals=self._signals(),
-            is_cut=record.is_cut,
-            reaches=record.reaches if record.is_cut else None,
+            is_truncated=record.is_truncated,
+            reaches=record.reaches if record.is_truncated else None,
             rhythm=rhythm,
         )
         return with_rhythm(history)
@@ -207,7 +207,7 @@ class RunWatch:
             scan=replace(scan, scanned_at=at_tick(tick)) if isinstance(scan, Scan) else scan,
             suspended_until=self._list_suspended(tick),
             maintenance=queue.reserved(self.run, tick),
-            room=self._room.by_run.get(history.key, ()),
+            free_space_samples=self._free_space.by_run.get(history.key, ()),
             interruptions=self._tallies.find_interruptions(history),
             is_preempted_there=any(self._tallies.is_preempted(job.partition) for job in history.jobs),
             holds=self._holds.find(history.attempts),

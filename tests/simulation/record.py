@@ -30,7 +30,7 @@ class Record:
         self._losses = {}
 
     @property
-    def is_cut(self):
+    def is_truncated(self):
         return len(self.checkpoints) >= KEPT_CHECKPOINTS
 
     @property
@@ -70,7 +70,7 @@ class Record:
         every, self._reaches = _merge_records(self._recorded, changes), None
         self.checkpoints = _newest(every)
         self._recorded = (
-            *(each for each in every[:-KEPT_CHECKPOINTS] if each.gone_at is None),
+            *(each for each in every[:-KEPT_CHECKPOINTS] if each.deleted_at is None),
             *every[-KEPT_CHECKPOINTS:],
         )
         for record in (*changes.appeared, *changes.changed):
@@ -100,7 +100,7 @@ class Record:
             SavedState(
                 path=str(record.checkpoint.path),
                 completed_at=record.completed_at,
-                gone_at=record.gone_at,
+                deleted_at=record.deleted_at,
                 step=record.checkpoint.step,
                 attempt=record.attempt,
                 is_state=record.checkpoint.role is Role.STATE,

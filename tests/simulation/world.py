@@ -350,14 +350,14 @@ class _Maker:
         step = int(done + worked)
         if run.kind == "repeats":  # it saves at the same steps each time, however long they take
             step = max(round((done + worked) / run.interval), 1) * int(run.interval)
-        is_cut = completed > execution.end
+        is_truncated = completed > execution.end
         is_torn = run.kind == "torn-saves" and chance.random() < 0.15
         name = f"step-{step}.{number}.pt"
         if run.kind == "repeats":
             name = f"step-{step}.pt"
         if run.kind == "wrong-path" and number in run.broken_resumes:
             name = f"other-{step}.{number}.pt"
-        if is_cut and not run.is_in_place:
+        if is_truncated and not run.is_in_place:
             name = name.removesuffix("pt") + "tmp"
         found = Write(
             name=name,
@@ -366,8 +366,8 @@ class _Maker:
             step=step,
             size=run.size,
             execution=number,
-            is_whole=not (is_cut or is_torn),
-            is_leftover=is_cut and not run.is_in_place,
+            is_whole=not (is_truncated or is_torn),
+            is_leftover=is_truncated and not run.is_in_place,
         )
         for old in run.writes:
             if old.name == name:

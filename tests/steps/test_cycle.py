@@ -79,7 +79,7 @@ def test_the_time_of_a_save_is_measured_from_the_first_look_at_its_temporary_fil
     (fleet.work_dir / "ck/.step_5.npz.tmp").rename(fleet.work_dir / "ck/step_5.npz")
     fleet.run(13, fleet.job())
     [history] = fleet.parts.store.histories.read("c1", {RunKey("c1", UID, str(fleet.work_dir / "ck"))})
-    began = {each.checkpoint.path.name: each.started_writing_at for each in history.checkpoints if not each.gone_at}
+    began = {each.checkpoint.path.name: each.started_writing_at for each in history.checkpoints if not each.deleted_at}
     assert began == {"step_4.npz": None, "step_5.npz": minute(10)}
 
 

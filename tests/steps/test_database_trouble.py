@@ -79,7 +79,7 @@ def tell(store):
             for a in h.attempts
         ],
         "saves": [
-            (r.checkpoint.path.name, r.completed_at, r.gone_at is None, r.attempt and r.attempt[0].job_id)
+            (r.checkpoint.path.name, r.completed_at, r.deleted_at is None, r.attempt and r.attempt[0].job_id)
             for h in histories
             for r in h.checkpoints
         ],

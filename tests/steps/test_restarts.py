@@ -178,10 +178,10 @@ def test_the_room_that_was_sampled_is_the_same_after_a_restart(lives):
     for number in range(4):
         first.parts.agent.free_bytes = 1000 - number
         before = first.run(number * 10, make_job(1))
-    assert before.room == tuple(FreeSpaceSample(at(number * 10), 1000 - number) for number in range(4))
+    assert before.free_space_samples == tuple(FreeSpaceSample(at(number * 10), 1000 - number) for number in range(4))
     second = lives(31)
-    assert second.run(32, make_job(1)).room == before.room
-    assert second.parts.store.histories.read(CLUSTER, [RUN])[0].room == before.room
+    assert second.run(32, make_job(1)).free_space_samples == before.free_space_samples
+    assert second.parts.store.histories.read(CLUSTER, [RUN])[0].free_space_samples == before.free_space_samples
 
 
 def test_a_suspension_is_remembered_over_a_restart(lives):

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from ckptd.core.model import EndCause, FreeSpaceSample, Hold, InterruptionTally
 from ckptd.core.runs.observations import EndTally, count_interruptions
-from ckptd.steps.run_facts import ROOM_COUNT, EndTallies, FreeSpaceSamples, JobHolds
+from ckptd.steps.run_facts import SAMPLE_COUNT, EndTallies, FreeSpaceSamples, JobHolds
 from core.histories import RUN, at, attempt, history, job, look
 
 
@@ -12,41 +12,41 @@ def found_by(tallies, node_count):
     return tallies.find_interruptions(history(jobs=[job(node_count=node_count)]))
 
 
-def note(room, scan):
-    samples = room.sample(RUN, scan)
-    return room if samples is None else room.with_samples({RUN: samples})
+def note(space, scan):
+    samples = space.sample(RUN, scan)
+    return space if samples is None else space.with_samples({RUN: samples})
 
 
-def test_the_room_at_a_run_is_remembered():
-    room = FreeSpaceSamples()
-    room = note(room, look(6, free_bytes=9))
-    assert room.by_run[RUN] == (FreeSpaceSample(at(6), 9),)
+def test_the_free_space_at_a_run_is_remembered():
+    space = FreeSpaceSamples()
+    space = note(space, look(6, free_bytes=9))
+    assert space.by_run[RUN] == (FreeSpaceSample(at(6), 9),)
 
 
-def test_the_room_is_what_is_free_or_what_the_quota_leaves():
-    room = FreeSpaceSamples()
-    room = note(room, look(6, free_bytes=9, quota_left_bytes=4))
-    room = note(room, look(20, free_bytes=3, quota_left_bytes=4))
-    room = note(room, look(40, quota_left_bytes=4))
-    room = note(room, look(60, free_bytes=9, quota_trouble="it took over 10 s"))
-    assert [sample.free_bytes for sample in room.by_run[RUN]] == [4, 3, 4]
+def test_the_free_space_is_what_is_free_or_what_the_quota_leaves():
+    space = FreeSpaceSamples()
+    space = note(space, look(6, free_bytes=9, quota_left_bytes=4))
+    space = note(space, look(20, free_bytes=3, quota_left_bytes=4))
+    space = note(space, look(40, quota_left_bytes=4))
+    space = note(space, look(60, free_bytes=9, quota_error="it took over 10 s"))
+    assert [sample.free_bytes for sample in space.by_run[RUN]] == [4, 3, 4]
 
 
 def test_memory_is_bounded_and_follows_the_runs_that_are_watched():
-    room = FreeSpaceSamples()
+    space = FreeSpaceSamples()
     for minute in range(1000):
-        room = note(room, look(minute, free_bytes=minute))
-    samples = room.by_run[RUN]
-    assert len(samples) == ROOM_COUNT
+        space = note(space, look(minute, free_bytes=minute))
+    samples = space.by_run[RUN]
+    assert len(samples) == SAMPLE_COUNT
     assert all(later.at - earlier.at >= timedelta(minutes=10) for earlier, later in itertools.pairwise(samples))
-    assert room.keep([]) == FreeSpaceSamples()
+    assert space.keep([]) == FreeSpaceSamples()
 
 
 def test_a_clock_that_is_set_back_leaves_no_sample_of_the_future():
-    room = FreeSpaceSamples()
+    space = FreeSpaceSamples()
     for minute in (0, 10, 300, 20):
-        room = note(room, look(minute, free_bytes=minute))
-    assert [sample.at for sample in room.by_run[RUN]] == [at(0), at(10), at(20)]
+        space = note(space, look(minute, free_bytes=minute))
+    assert [sample.at for sample in space.by_run[RUN]] == [at(0), at(10), at(20)]
 
 
 def test_interruptions_are_counted_for_jobs_of_a_size():

@@ -30,7 +30,7 @@ def told(fleet, job_id):
     [run] = fleet.parts.store.runs.find_of_job(job_id)
     [history] = fleet.parts.store.histories.read("c1", [run])
     assert not run.is_located
-    return models.run_view(history, (), minute(0))["trouble"]
+    return models.run_view(history, (), minute(0))["scan_problems"]
 
 
 @pytest.mark.parametrize("where", ["comment", ".ckptd.toml"])

@@ -45,7 +45,7 @@ def test_a_replaced_checkpoint_is_kept_in_the_history(store):
     scan(store, 1, first)
     scan(store, 6, second, looked=1)
     found = history_of(store).checkpoints
-    assert [(each.checkpoint.step, each.gone_at) for each in found] == [(1, at(6)), (2, None)]
+    assert [(each.checkpoint.step, each.deleted_at) for each in found] == [(1, at(6)), (2, None)]
     assert found[1].attempt == (store.jobs.read_tracked(CLUSTER)[1].key, 0)
 
 
@@ -86,7 +86,7 @@ def make_look(store, minutes, *found):
 
 
 def list_present(store):
-    return [known for known in store.checkpoints.read(RUN) if known.gone_at is None]
+    return [known for known in store.checkpoints.read(RUN) if known.deleted_at is None]
 
 
 @pytest.mark.parametrize("is_scan_first", [True, False])
@@ -113,7 +113,7 @@ def test_a_scan_that_began_before_a_removal_does_not_bring_the_checkpoint_back(s
     begin_action(store, "prune", 3)()
     store.checkpoints.record_scans([look])
     (known,) = store.checkpoints.read(RUN)
-    assert (known.gone_at, known.pruned_at, known.checkpoint.is_best) == (at(3), at(3), True)
+    assert (known.deleted_at, known.pruned_at, known.checkpoint.is_best) == (at(3), at(3), True)
 
 
 def test_a_verdict_on_a_checkpoint_that_was_deleted_meanwhile_does_not_bring_it_back(store):
@@ -125,7 +125,7 @@ def test_a_verdict_on_a_checkpoint_that_was_deleted_meanwhile_does_not_bring_it_
     verified = progress.CheckpointChanges(changed=(replace(known, verified_full_at=at(3)),))
     store.checkpoints.record_changes(RUN, verified)
     (known,) = store.checkpoints.read(RUN)
-    assert (known.gone_at, known.verified_full_at) == (at(2), at(3))
+    assert (known.deleted_at, known.verified_full_at) == (at(2), at(3))
 
 
 def test_two_processes_that_scan_at_once_record_a_new_checkpoint_once(store):
@@ -274,7 +274,7 @@ def test_a_history_holds_the_furthest_checkpoint_however_old(store, monkeypatch)
     found = [make_checkpoint(f"c{number}.pt", number, step=10 - number) for number in range(5)]
     scan(store, 6, *found)
     assert [each.checkpoint.path.name for each in history_of(store).checkpoints] == ["c0.pt", "c3.pt", "c4.pt"]
-    assert history_of(store).is_cut
+    assert history_of(store).is_truncated
 
 
 def test_failed_saves_hide_none_of_the_complete_checkpoints_and_all_are_counted(store, monkeypatch):

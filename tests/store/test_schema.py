@@ -24,13 +24,23 @@ def test_a_database_of_any_earlier_revision_is_upgraded(empty_engine, revision):
     assert schema.read_revision(empty_engine) == revisions.list_revisions()[-1]
 
 
-RENAMED_BY_0021 = {
-    "clusters": {"unseen_since": "backfill_since", "unseen_until": "backfill_until"},
-    "runs": {"keep_wishes": "retention_settings", "wishes": "user_settings"},
-    "jobs": {"is_awaiting_look": "is_awaiting_scan"},
-    "attempts": {},
-    "losses": {"is_settled": "is_final", "lost_most_seconds": "lost_high_seconds"},
-    "flags": {"tells": "audience"},
+RENAMED_BY = {
+    "0021": {
+        "clusters": {"unseen_since": "backfill_since", "unseen_until": "backfill_until"},
+        "runs": {"keep_wishes": "retention_settings", "wishes": "user_settings"},
+        "jobs": {"is_awaiting_look": "is_awaiting_scan"},
+        "attempts": {},
+        "losses": {"is_settled": "is_final", "lost_most_seconds": "lost_high_seconds"},
+        "flags": {"tells": "audience"},
+    },
+    "0022": {
+        "clusters": {},
+        "runs": {"room": "free_space_samples", "quota_trouble": "quota_error"},
+        "jobs": {},
+        "attempts": {},
+        "checkpoints": {"gone_at": "deleted_at"},
+        "notices": {"trouble": "last_error"},
+    },
 }
 FILLINGS = {
     bool: True,
@@ -53,18 +63,19 @@ def _read(connection, name):
     return connection.execute(sa.select(sa.Table(name, sa.MetaData(), autoload_with=connection))).mappings().one()
 
 
-def test_renamed_columns_keep_their_values_and_the_others_their_names(empty_engine):
-    schema.upgrade(empty_engine, "0020")
+@pytest.mark.parametrize(("before", "revision"), [("0020", "0021"), ("0021", "0022")])
+def test_renamed_columns_keep_their_values_and_the_others_their_names(empty_engine, before, revision):
+    schema.upgrade(empty_engine, before)
     with begin(empty_engine, is_writer=True) as connection:
-        for name in RENAMED_BY_0021:
+        for name in RENAMED_BY[revision]:
             _fill(connection, name)
-        before = {name: _read(connection, name) for name in RENAMED_BY_0021}
-    schema.upgrade(empty_engine, "0021")
+        rows = {name: _read(connection, name) for name in RENAMED_BY[revision]}
+    schema.upgrade(empty_engine, revision)
     with begin(empty_engine, is_writer=False) as connection:
-        for name, renamed in RENAMED_BY_0021.items():
-            expected = {renamed.get(column, column): value for column, value in before[name].items()}
+        for name, renamed in RENAMED_BY[revision].items():
+            expected = {renamed.get(column, column): value for column, value in rows[name].items()}
             assert _read(connection, name) == expected
-            assert renamed.keys() <= before[name].keys()
+            assert renamed.keys() <= rows[name].keys()
 
 
 def test_an_upgrade_of_what_is_current_changes_nothing(upgraded_engine):

@@ -10,7 +10,7 @@ def list_states(recorded):
         SavedState(
             path=str(each.checkpoint.path),
             completed_at=each.completed_at,
-            gone_at=each.gone_at,
+            deleted_at=each.deleted_at,
             step=each.checkpoint.step,
             epoch=each.checkpoint.epoch,
             attempt=each.attempt,

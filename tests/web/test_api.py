@@ -103,7 +103,7 @@ def test_a_run_without_a_directory_says_why(ask):
     [job] = [job for job in ask("/api/v1/jobs", "alice").json()["jobs"] if job["job_id"] == 102]
     run = RunKey(ALICE.cluster, ALICE.uid, job["run"])
     found = ask("/api/v1/run" + run_address(run), "alice").json()
-    assert (found["located_by"], found["trouble"]) == (None, [f"{EVIL} is not the job's"])
+    assert (found["located_by"], found["scan_problems"]) == (None, [f"{EVIL} is not the job's"])
     page = ask("/run" + run_address(run), "alice").text
     assert "The checkpoint directory is unknown: &lt;script&gt;" in page
     assert "\x1b" not in page

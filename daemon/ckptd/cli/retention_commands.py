@@ -270,7 +270,7 @@ def _set_pinned(context: click.Context, path: str, *, is_pinned: bool) -> None:
 
 def _find_checkpoints(store: Store, key: RunKey, path: PurePosixPath) -> list[Checkpoint]:
     """Return the checkpoints of a run at a path, or with a member or part there."""
-    present = [record.checkpoint for record in store.checkpoints.read(key) if record.gone_at is None]
+    present = [record.checkpoint for record in store.checkpoints.read(key) if record.deleted_at is None]
     return [
         each
         for each in present

@@ -144,7 +144,7 @@ def _read_view(store: Store, key: RunKey, now: datetime) -> "list[ShownRunDocume
     actions = models.action_rows(store.audit.list_newest(key.cluster, run=key))
     histories = store.histories.read(key.cluster, [key])
     return [
-        {**models.run_view(history, flags, now, losses, ends), "actions": actions, "is_cut": history.is_cut}
+        {**models.run_view(history, flags, now, losses, ends), "actions": actions, "is_truncated": history.is_truncated}
         for history in histories
     ]
 
@@ -166,13 +166,13 @@ def _print_title(view: "ShownRunDocument") -> None:
 
 def _print_run(view: "ShownRunDocument") -> None:
     _print_title(view)
-    for reason in view["trouble"]:
+    for reason in view["scan_problems"]:
         prefix = "the last scan was incomplete" if view["located_by"] else "the checkpoint directory is unknown"
         click.secho(f"{prefix}: {safe(reason)}", fg="yellow")
     for doubt in view["setting_warnings"]:
         click.secho(safe(doubt), fg="yellow")
-    if view["room"]["quota_trouble"]:
-        click.secho(f"the quota is unknown: {safe(view['room']['quota_trouble'])}", fg="yellow")
+    if view["free_space"]["quota_error"]:
+        click.secho(f"the quota is unknown: {safe(view['free_space']['quota_error'])}", fg="yellow")
     names: dict[int | None, object] = {row["job_id"]: name_job(row) for row in view["attempts"]}
     attempts = [{**row, "job_id": name_job(row), "lost": summaries.tell_loss(row)} for row in view["attempts"]]
     told = ("job_id", "restart_count", "kind", "state", "cause", "started_at", "ended_at", "lost")
@@ -209,8 +209,8 @@ def _print_resumes(view: "ShownRunDocument") -> None:
 
 def _print_checkpoints(view: "ShownRunDocument") -> None:
     """Print existing checkpoints and the newest deleted ones, without the temporary names of saves."""
-    saves = [row for row in view["checkpoints"] if not (row["gone_at"] and row["state"] == CheckpointState.WRITING)]
-    gone = [row for row in saves if row["gone_at"]]
+    saves = [row for row in view["checkpoints"] if not (row["deleted_at"] and row["state"] == CheckpointState.WRITING)]
+    gone = [row for row in saves if row["deleted_at"]]
     left_out = {id(row) for row in gone[:-GONE_SHOWN]}
     shown = [
         {**row, "checkpoint": row["path"].rpartition("/")[2], "fate": _fate(row)}
@@ -221,7 +221,7 @@ def _print_checkpoints(view: "ShownRunDocument") -> None:
     _print_rows(columns, shown, "No checkpoints recorded.")
     if left_out:
         click.echo(f"{format_count(len(left_out), 'earlier checkpoint')} not shown (deleted or replaced)")
-    if view["is_cut"]:
+    if view["is_truncated"]:
         click.echo("older checkpoints are not shown, except those that flags refer to")
 
 
@@ -235,7 +235,7 @@ def _print_rhythm(view: "ShownRunDocument") -> None:
 
 def _print_ahead(view: "ShownRunDocument") -> None:
     """Print the work lost at the time limit, the goal's forecast, and when the file system will be full."""
-    forecast, room = view["forecast"], view["room"]
+    forecast, free_space = view["forecast"], view["free_space"]
     for job_id, expected_at in forecast["next_checkpoint_at"].items():
         if expected_at:
             is_due = expected_at <= datetime.now(UTC) + timedelta(minutes=1)
@@ -246,10 +246,10 @@ def _print_ahead(view: "ShownRunDocument") -> None:
             click.echo(f"job {job_id}: {told}")
         if goal := expected["goal"]:
             click.echo(f"job {job_id} {_tell_goal(goal)}")
-    if room["free_bytes"] is not None:
-        click.echo(f"{format_size(room['free_bytes'])} free on the file system")
-    if room["quota_left_bytes"] is not None:
-        click.echo(f"{format_size(room['quota_left_bytes'])} left of the quota")
+    if free_space["free_bytes"] is not None:
+        click.echo(f"{format_size(free_space['free_bytes'])} free on the file system")
+    if free_space["quota_left_bytes"] is not None:
+        click.echo(f"{format_size(free_space['quota_left_bytes'])} left of the quota")
     if forecast["full_at"]:
         click.echo(f"at the current rate, the space is used up at about {format_instant(forecast['full_at'])}")
 
@@ -280,7 +280,7 @@ def _tell(value: object) -> object:
 def _fate(row: "CheckpointDocument") -> str:
     if row["pruned_at"]:
         return "pruned"
-    if row["gone_at"]:
+    if row["deleted_at"]:
         return "deleted"
     return "pinned" if row["is_pinned"] else "present"
 

@@ -24,17 +24,17 @@ if TYPE_CHECKING:  # `ckptd show` starts without pydantic
         AttemptLossFields,
         AuditDocument,
         CheckpointDocument,
+        FreeSpaceDocument,
         GoalDocument,
         LossTotalDocument,
-        RoomDocument,
         RunViewDocument,
     )
 
 SAID = 3  # doubts of one kind
 
 
-def _trouble(history: RunRecord) -> list[str]:
-    """Say why the last look did not see everything; empty where it did, or where nobody has looked yet."""
+def _scan_problems(history: RunRecord) -> list[str]:
+    """Return why the last scan was incomplete or failed; empty if it was complete, or before the first scan."""
     if isinstance(history.scan, Unknown):
         return [history.scan.reason]
     return [f"{problem.what}: {problem.reason}" for problem in history.scan.problems] if history.scan else []
@@ -75,9 +75,9 @@ def run_view(
         "user": history.user,
         "located_by": history.located_by,
         "scanned_at": history.scan.scanned_at if isinstance(history.scan, Scan) else None,
-        "trouble": _trouble(history),
+        "scan_problems": _scan_problems(history),
         "setting_warnings": _setting_warnings(history),
-        "room": _room_row(history),
+        "free_space": _free_space_row(history),
         "attempts": [
             _attempt_row(attempt, history.key.directory, lines.get((attempt.job, attempt.restart_count)))
             for attempt in history.attempts
@@ -97,19 +97,19 @@ def run_view(
             "seconds_per_epoch": _seconds(rhythm.time_per_epoch),
             "seconds_per_step": rhythm.time_per_step.total_seconds() if rhythm.time_per_step else None,
             "at_limit": _at_limit(history, now),
-            "full_at": projection.full_at(history.room),
+            "full_at": projection.full_at(history.free_space_samples),
         },
         "advice": _advice_row(advise(history, ends)),
         "uid": history.key.uid,
     }
 
 
-def _room_row(history: RunRecord) -> "RoomDocument":
+def _free_space_row(history: RunRecord) -> "FreeSpaceDocument":
     scan = history.scan if isinstance(history.scan, Scan) else None
     return {
         "free_bytes": scan.free_bytes if scan else None,
         "quota_left_bytes": scan.quota_left_bytes if scan else None,
-        "quota_trouble": scan.quota_trouble if scan else None,
+        "quota_error": scan.quota_error if scan else None,
     }
 
 
@@ -246,7 +246,7 @@ def _checkpoint_row(record: RecordedCheckpoint) -> "CheckpointDocument":
         "size_bytes": checkpoint.size_bytes,
         "modified_at": checkpoint.modified_at,
         "completed_at": record.completed_at,
-        "gone_at": record.gone_at,
+        "deleted_at": record.deleted_at,
         "pruned_at": record.pruned_at,
         "is_pinned": record.is_pinned,
     }

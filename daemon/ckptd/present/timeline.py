@@ -106,7 +106,7 @@ def fate(record: RecordedCheckpoint) -> CheckpointMarkState:
     """Say what became of a checkpoint; that it is no longer there outweighs how it was."""
     if record.pruned_at:
         return CheckpointMarkState.PRUNED
-    if record.gone_at:
+    if record.deleted_at:
         return CheckpointMarkState.DELETED
     state = record.checkpoint.state
     return CheckpointMarkState.COMPLETE if state is CheckpointState.COMPLETE else CheckpointMarkState(state.value)
@@ -140,7 +140,7 @@ def _may_have_saves(attempt: Attempt, history: RunRecord) -> bool:
     is_unseen = attempt.ended_at is not None and attempt.first_seen_at >= attempt.ended_at
     resume = attempt.resumed_from
     found = resume is not None and (resume.path is not None or bool(resume.candidates))
-    return found or (history.is_cut and is_unseen)
+    return found or (history.is_truncated and is_unseen)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

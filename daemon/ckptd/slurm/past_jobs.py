@@ -66,7 +66,7 @@ def _read_window(
     """Query one time range; None if it has too many jobs. Omit the fields that this version of Slurm lacks."""
     newer = list(NEWER_FIELDS)
     while True:
-        reader = PastReader(cluster, newer, is_cut=until - since <= SHORTEST)
+        reader = PastReader(cluster, newer, is_truncated=until - since <= SHORTEST)
         try:
             finished = programs.stream("accounting", _argv(reader, since, until, only_user), reader.feed)
             if isinstance(finished, Unknown):
@@ -102,14 +102,14 @@ class PastReader:
     """Parses sacct's output into jobs while it arrives."""
 
     def __init__(
-        self, cluster: str, newer: Iterable[str] = (), *, delimiter: bytes | None = None, is_cut: bool = False
+        self, cluster: str, newer: Iterable[str] = (), *, delimiter: bytes | None = None, is_truncated: bool = False
     ) -> None:
         letters = "".join(secrets.choice(string.ascii_letters) for _ in range(20))
         self.delimiter = delimiter or f"|{letters}|".encode()
         self.fields = (*newer, *FIELDS)
         self.jobs: list[PastJob] = []
         self._cluster = cluster
-        self._is_cut = is_cut  # omit jobs above the limit, instead of raising AnswerTooLongError
+        self._is_truncated = is_truncated  # omit jobs above the limit, instead of raising AnswerTooLongError
         self._tail = b""
         self._fields: list[bytes] = []
         self._row_count = self._byte_count = 0
@@ -165,7 +165,7 @@ class PastReader:
         self.jobs.append(found)
 
     def _is_too_much(self) -> None:
-        if not self._is_cut:
+        if not self._is_truncated:
             raise AnswerTooLongError
 
 

@@ -39,7 +39,7 @@ def _present_checkpoints(recorded: Iterable[RecordedCheckpoint], reread: Collect
     return [
         record.checkpoint
         for record in recorded
-        if record.gone_at is None and not (reread and str(record.checkpoint.path) in reread)
+        if record.deleted_at is None and not (reread and str(record.checkpoint.path) in reread)
     ]
 
 
@@ -53,7 +53,7 @@ def _record_scans(
     """Record the results of scans in one transaction, then publish them; if recording fails, the scans are repeated."""
     known = parts.store.checkpoints.read_last_scans(parts.cluster, [watched.key for watched, _ in scanned])
     looks: list[ScanRecord] = []
-    rooms = state.latest(FreeSpaceSamples)
+    free_space = state.latest(FreeSpaceSamples)
     for watched, scan in scanned:
         key = watched.key
         if isinstance(scan, Unknown):
@@ -61,9 +61,9 @@ def _record_scans(
             continue
         writers = ownership.find_writers(key, known.get(key, ownership.PreviousScan()), watched.looked_at, now)
         changes = progress.merge_scan(recorded.get(key, ()), scan, writers, _over_at(scan, now))
-        looks.append(ScanRecord(run=key, scan=scan, changes=changes, room=rooms.sample(key, scan)))
+        looks.append(ScanRecord(run=key, scan=scan, changes=changes, free_space_samples=free_space.sample(key, scan)))
     parts.store.checkpoints.record_scans(looks)
-    sampled = {look.run: look.room for look in looks if look.room is not None}
+    sampled = {look.run: look.free_space_samples for look in looks if look.free_space_samples is not None}
     state.change(FreeSpaceSamples, lambda samples: samples.with_samples(sampled))
     for look in looks:
         state.events.count_checkpoints(recorded.get(look.run, ()), look.changes)

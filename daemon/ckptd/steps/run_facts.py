@@ -23,8 +23,8 @@ from ckptd.core.runs import observations
 from ckptd.core.runs.interruptions import InterruptionTallies, Owner
 from ckptd.core.runs.observations import EndTally
 
-ROOM_GAP = timedelta(minutes=10)  # between two samples of the room that are kept
-ROOM_COUNT = 18
+SAMPLE_GAP = timedelta(minutes=10)  # between two samples of the free space that are kept
+SAMPLE_COUNT = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +88,13 @@ class FreeSpaceSamples:
 
     def sample(self, key: RunKey, scan: Scan) -> tuple[FreeSpaceSample, ...] | None:
         """Return a run's samples with this scan's added; None if it is too soon after the last, or has no value."""
-        if scan.room_bytes is None or scan.quota_trouble is not None:  # a quota unseen once would look like a fall
+        if scan.available_bytes is None or scan.quota_error is not None:  # a quota unseen once would look like a fall
             return None
         samples = self.by_run.get(key, ())
-        if samples and abs(scan.scanned_at - samples[-1].at) < ROOM_GAP:
+        if samples and abs(scan.scanned_at - samples[-1].at) < SAMPLE_GAP:
             return None
         earlier = [sample for sample in samples if sample.at < scan.scanned_at]  # a clock may be set back
-        return (*earlier, FreeSpaceSample(scan.scanned_at, scan.room_bytes))[-ROOM_COUNT:]
+        return (*earlier, FreeSpaceSample(scan.scanned_at, scan.available_bytes))[-SAMPLE_COUNT:]
 
     def with_samples(self, samples: Mapping[RunKey, tuple[FreeSpaceSample, ...]]) -> "FreeSpaceSamples":
         """Replace the samples of some runs."""

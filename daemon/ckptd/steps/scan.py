@@ -239,7 +239,7 @@ def _is_stronger(found: nearby_candidates.FoundDirectory | None, record: RunReco
 
 
 def _strongest_role(record: RunRecord) -> Role:
-    there = (each.checkpoint.role for each in record.checkpoints if each.gone_at is None)
+    there = (each.checkpoint.role for each in record.checkpoints if each.deleted_at is None)
     return min(there, key=_ROLES.index, default=Role.DATA)
 
 

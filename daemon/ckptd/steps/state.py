@@ -92,7 +92,7 @@ class State:
         with self.record_lock:
             self.change(PolledQueue, lambda queue: replace(queue, tracked=tracked, timed_out=dict(learned.timed_out)))
             self.publish(EndTallies().with_tallies(learned.ends))
-            self.publish(FreeSpaceSamples(dict(learned.room)))
+            self.publish(FreeSpaceSamples(dict(learned.free_space_samples)))
             self.publish(JobHolds().with_holds(learned.holds).with_released(tracked.values()))
             self.change(UnconfirmedEnds, lambda ends: ends.with_ended(unconfirmed, now))
             self.publish(missed)

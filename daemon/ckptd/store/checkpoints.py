@@ -46,12 +46,12 @@ class CheckpointStore(StorePart):
         """Return the same for many runs; omit runs that are not recorded."""
         numbers = runs.find_runs(connection, keys)
         found: dict[int, list[RecordedCheckpoint]] = {}
-        is_present = CheckpointTable.gone_at.is_(None)
+        is_present = CheckpointTable.deleted_at.is_(None)
         for chunk in split(numbers.values()):
             of_runs = CheckpointTable.run_id.in_(chunk)
             order = sa.func.row_number().over(
                 partition_by=CheckpointTable.run_id,
-                order_by=[CheckpointTable.gone_at.desc(), CheckpointTable.id.desc()],
+                order_by=[CheckpointTable.deleted_at.desc(), CheckpointTable.id.desc()],
             )
             gone = sa.select(CheckpointTable.id, order.label("place")).where(of_runs, ~is_present).subquery()
             newest = sa.select(gone.c.id).where(gone.c.place <= REMEMBERED_COUNT)
@@ -67,8 +67,9 @@ class CheckpointStore(StorePart):
         by_run = {look.run: look for look in looks}
         rows = {row_id: by_run[key] for key, row_id in runs.find_runs(connection, by_run).items()}
         _write_looks(connection, rows)
-        restart_state.record_room(
-            connection, {row_id: look.room for row_id, look in rows.items() if look.room is not None}
+        restart_state.record_free_space(
+            connection,
+            {row_id: look.free_space_samples for row_id, look in rows.items() if look.free_space_samples is not None},
         )
         scans = {row_id: look.scan for row_id, look in rows.items() if isinstance(look.scan, Scan)}
         told = resumed_from.record_declared(connection, {row_id: scan.declared for row_id, scan in scans.items()})
@@ -142,7 +143,7 @@ class CheckpointStore(StorePart):
         row_id = runs.find_run(connection, run)
         rows = connection.execute(
             sa.select(CheckpointTable.id, CheckpointTable.path).where(
-                CheckpointTable.run_id == row_id, CheckpointTable.gone_at.is_(None)
+                CheckpointTable.run_id == row_id, CheckpointTable.deleted_at.is_(None)
             )
         )
         found = [checkpoint_id for checkpoint_id, known in rows if known == path]
@@ -213,7 +214,7 @@ def _without_present(connection: sa.Connection, values: Collection[dict[str, Any
     present: set[tuple[int, str, str]] = set()
     columns = (CheckpointTable.run_id, CheckpointTable.path_hash, CheckpointTable.format)
     for chunk in split({row["run_id"] for row in values}):
-        is_present = CheckpointTable.run_id.in_(chunk) & CheckpointTable.gone_at.is_(None)
+        is_present = CheckpointTable.run_id.in_(chunk) & CheckpointTable.deleted_at.is_(None)
         present.update(
             (run_id, path, kind) for run_id, path, kind in connection.execute(sa.select(*columns).where(is_present))
         )
@@ -223,10 +224,10 @@ def _without_present(connection: sa.Connection, values: Collection[dict[str, Any
 def _forget_gone(connection: sa.Connection, row_ids: Collection[int]) -> None:
     """Delete the rows of the longest-deleted checkpoints of runs that have very many; keep those that ckptd removed."""
     order = sa.func.row_number().over(
-        partition_by=CheckpointTable.run_id, order_by=[CheckpointTable.gone_at.desc(), CheckpointTable.id.desc()]
+        partition_by=CheckpointTable.run_id, order_by=[CheckpointTable.deleted_at.desc(), CheckpointTable.id.desc()]
     )
     for chunk in split(row_ids):
-        is_gone = CheckpointTable.run_id.in_(chunk) & CheckpointTable.gone_at.is_not(None)
+        is_gone = CheckpointTable.run_id.in_(chunk) & CheckpointTable.deleted_at.is_not(None)
         places = sa.select(CheckpointTable.id, order.label("place")).where(is_gone).subquery()
         old = sa.select(places.c.id).where(places.c.place > GONE_COUNT)
         connection.execute(
@@ -241,7 +242,7 @@ _LOOK_COLUMNS: list[Any] = [
     RunTable.leftovers,
     RunTable.total_bytes,
     RunTable.filesystem_type,
-    RunTable.quota_trouble,
+    RunTable.quota_error,
     RunTable.links,
 ]
 _MOVING_COLUMNS: list[Any] = [
@@ -278,7 +279,7 @@ def _look_values(scan: Scan | Unknown, before: list[Any]) -> list[Any]:
     problems = [[problem.what, problem.reason] for problem in scan.problems] or None
     found = [None, None, problems, list(scan.leftovers) or None, scan.total_bytes, scan.filesystem_type]
     links = [list(link) for link in scan.links] or None
-    return [*found, scan.quota_trouble, links, scan.free_bytes, scan.quota_left_bytes, scan.scanned_at]
+    return [*found, scan.quota_error, links, scan.free_bytes, scan.quota_left_bytes, scan.scanned_at]
 
 
 def _note_cluster_scan(connection: sa.Connection, cluster: str, scanned_at: datetime) -> None:
@@ -301,19 +302,21 @@ def _update(
         row = _to_row(known, row_id, attempts)
         del row["is_pinned"], row["pruned_at"]  # a person or an act may have changed them since it was read
         keys = {f"key_{name}": row.pop(name) for name in ("run_id", "path_hash", "format", "first_seen_at")}
-        gone_at = row.pop("gone_at")
-        values.append(row | keys | ({"found_gone_at": gone_at} if is_scan else {}))
+        deleted_at = row.pop("deleted_at")
+        values.append(row | keys | ({"found_deleted_at": deleted_at} if is_scan else {}))
     if values:
-        found = sa.bindparam("found_gone_at", type_=table.c.gone_at.type)
-        in_trash = sa.func.coalesce(table.c.gone_at, found)  # moved there since: a scan that saw it before is outdated
-        gone_at = sa.case((table.c.pruned_at.is_(None), found), else_=in_trash)
+        found = sa.bindparam("found_deleted_at", type_=table.c.deleted_at.type)
+        in_trash = sa.func.coalesce(
+            table.c.deleted_at, found
+        )  # moved there since: a scan that saw it before is outdated
+        deleted_at = sa.case((table.c.pruned_at.is_(None), found), else_=in_trash)
         statement = sa.update(table).where(
             table.c.run_id == sa.bindparam("key_run_id"),
             table.c.path_hash == sa.bindparam("key_path_hash"),
             table.c.format == sa.bindparam("key_format"),
             table.c.first_seen_at == sa.bindparam("key_first_seen_at"),
         )
-        connection.execute(statement.values(gone_at=gone_at) if is_scan else statement, values)
+        connection.execute(statement.values(deleted_at=deleted_at) if is_scan else statement, values)
 
 
 def _to_row(known: RecordedCheckpoint, row_id: int, attempts: dict[tuple[JobKey, int], int]) -> dict[str, Any]:

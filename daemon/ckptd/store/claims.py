@@ -85,7 +85,7 @@ class ClaimStore(StorePart):
         """
         is_over = outcome.result in {SendResult.SENT, SendResult.REFUSED}
         ids = [notice.notice_id for notice in claim.notices]
-        changes: dict[str, Any] = {"trouble": outcome.reason, "claimed_at": None}
+        changes: dict[str, Any] = {"last_error": outcome.reason, "claimed_at": None}
         if is_over:
             changes |= {"state": outcome.result.value, "sent_at": now if outcome.result is SendResult.SENT else None}
         else:

@@ -47,7 +47,7 @@ class EndedRunStore(StorePart):
                 RunTable.cluster == cluster,
                 RunTable.id.in_(ended),
                 RunTable.id.not_in(open_runs),
-                CheckpointTable.gone_at.is_(None),
+                CheckpointTable.deleted_at.is_(None),
                 CheckpointTable.state == CheckpointState.COMPLETE,
             )
             .group_by(RunTable.id)

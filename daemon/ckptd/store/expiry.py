@@ -94,7 +94,7 @@ def _select_runs(cluster: str, before: datetime) -> sa.Select[Any]:
             job_elsewhere,
             save_elsewhere,
         ),
-        none(CheckpointTable, CheckpointTable.gone_at.is_(None), CheckpointTable.gone_at >= before),
+        none(CheckpointTable, CheckpointTable.deleted_at.is_(None), CheckpointTable.deleted_at >= before),
         none(FlagTable, FlagTable.resolved_at.is_(None), FlagTable.resolved_at >= before),
         none(NoticeTable, NoticeTable.state.in_(_OPEN_NOTICES), NoticeTable.created_at >= before),
         none(AuditTable, AuditTable.finished_at.is_(None), AuditTable.finished_at >= before),

@@ -50,12 +50,12 @@ _RUN_COLUMNS = [
     RunTable.free_bytes,
     RunTable.total_bytes,
     RunTable.quota_left_bytes,
-    RunTable.quota_trouble,
+    RunTable.quota_error,
     RunTable.filesystem_type,
     RunTable.unknown_what,
     RunTable.unknown_reason,
 ]
-_LEARNED_COLUMNS = [RunTable.user_settings, RunTable.room]
+_LEARNED_COLUMNS = [RunTable.user_settings, RunTable.free_space_samples]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +179,11 @@ class HistoryCache:
         held = {**self._held, **fresh}
         if only is not None:
             held = {row_id: entry for row_id, entry in held.items() if row_id in only}
-        room = self._held_count
+        left_count = self._held_count
         kept: dict[int, _Held] = {}
         for row_id, entry in held.items():
-            room -= len(entry.history.checkpoints) + 1
-            if room < 0:
+            left_count -= len(entry.history.checkpoints) + 1
+            if left_count < 0:
                 break
             kept[row_id] = entry
         self._held = kept
@@ -233,7 +233,7 @@ def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool
                 *_RUN_COLUMNS,
             ).where(RunTable.id.in_(chunk))
         )
-        for row_id, revision, scanned_at, user_settings, room, *rest in rows:
+        for row_id, revision, scanned_at, user_settings, free_space, *rest in rows:
             key, (user, located_by, since, *look) = run_key(rest), rest[3:]
             history = RunRecord(
                 key=key,
@@ -247,9 +247,9 @@ def _load(connection: sa.Connection, row_ids: Collection[int], *, is_whole: bool
                 scan=_scan(key, scanned_at, look, found[row_id]),
                 recorded_since=since,
                 user_settings=parse_user_settings(user_settings) if user_settings else UserSettings(),
-                room=restart_state.decode_room(room),
+                free_space_samples=restart_state.decode_free_space(free_space),
                 has_saved_before=row_id in savers,
-                is_cut=row_id in saved,
+                is_truncated=row_id in saved,
                 totals=totals.get(row_id),
                 reaches=measure_reaches(attempts[row_id], saved[row_id]) if row_id in saved else None,
             )
@@ -287,7 +287,7 @@ def _load_checkpoints(
     )
     was_complete = CheckpointTable.completed_at.is_not(None)
     was_state = was_complete & (CheckpointTable.role == Role.STATE)
-    is_usable = CheckpointTable.gone_at.is_(None) & (CheckpointTable.state == CheckpointState.COMPLETE)
+    is_usable = CheckpointTable.deleted_at.is_(None) & (CheckpointTable.state == CheckpointState.COMPLETE)
     by_progress = [
         sa.func.coalesce(CheckpointTable.step, -1).desc(),
         sa.func.coalesce(CheckpointTable.epoch, -1.0).desc(),
@@ -322,7 +322,7 @@ def _load_checkpoints(
     )
     is_wanted = CheckpointTable.id.in_(newest) | CheckpointTable.id.in_(_select_odd(row_ids))
     if is_whole:
-        is_wanted = is_wanted | (CheckpointTable.run_id.in_(row_ids) & CheckpointTable.gone_at.is_(None))
+        is_wanted = is_wanted | (CheckpointTable.run_id.in_(row_ids) & CheckpointTable.deleted_at.is_(None))
     return checkpoints.read_where(connection, is_wanted)
 
 
@@ -362,7 +362,7 @@ def _rank_among(is_one: sa.ColumnElement[bool], *order: Any) -> sa.Over[int]:
 
 def _load_totals(connection: sa.Connection, row_ids: list[int]) -> dict[int, Totals]:
     """Return what all checkpoints that are there add up to, of each run."""
-    is_present = CheckpointTable.run_id.in_(row_ids) & CheckpointTable.gone_at.is_(None)
+    is_present = CheckpointTable.run_id.in_(row_ids) & CheckpointTable.deleted_at.is_(None)
     good = (
         sa.select(CheckpointTable.run_id, sa.func.max(CheckpointTable.modified_at).label("modified_at"))
         .where(is_present, CheckpointTable.state == CheckpointState.COMPLETE)
@@ -406,7 +406,7 @@ def _select_odd(row_ids: list[int]) -> sa.Select[Any]:
     odd = (
         sa.select(CheckpointTable.id, place.label("place"))
         .join(RunTable, RunTable.id == CheckpointTable.run_id)
-        .where(CheckpointTable.run_id.in_(row_ids), CheckpointTable.gone_at.is_(None), is_odd)
+        .where(CheckpointTable.run_id.in_(row_ids), CheckpointTable.deleted_at.is_(None), is_odd)
         .subquery()
     )
     return sa.select(odd.c.id).where(odd.c.place <= CHECKPOINT_LIMIT)
@@ -433,7 +433,7 @@ def _load_saved(connection: sa.Connection, row_ids: list[int]) -> dict[int, list
 def _scan(
     key: RunKey, scanned_at: datetime | None, look: list[Any], found: list[RecordedCheckpoint]
 ) -> Scan | Unknown | None:
-    problems, leftovers, free_bytes, total_bytes, quota_left, quota_trouble, kind, what, reason = look
+    problems, leftovers, free_bytes, total_bytes, quota_left, quota_error, kind, what, reason = look
     if what is not None:
         return Unknown(what=what, reason=reason)
     if scanned_at is None:
@@ -441,13 +441,13 @@ def _scan(
     return Scan(
         directory=PurePosixPath(key.directory),
         scanned_at=scanned_at,
-        checkpoints=tuple(known.checkpoint for known in found if known.gone_at is None),
+        checkpoints=tuple(known.checkpoint for known in found if known.deleted_at is None),
         problems=tuple(Unknown(what=problem[0], reason=problem[1]) for problem in problems or ()),
         leftovers=tuple(leftovers or ()),
         free_bytes=free_bytes,
         total_bytes=total_bytes,
         quota_left_bytes=quota_left,
-        quota_trouble=quota_trouble,
+        quota_error=quota_error,
         filesystem_type=kind,
     )
 

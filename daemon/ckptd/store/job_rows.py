@@ -16,7 +16,7 @@ def read_totals(connection: sa.Connection, run_ids: sa.Select[Any] | Sequence[in
     """Return the number and total size of the checkpoints on disk of each run that has any."""
     rows = connection.execute(
         sa.select(CheckpointTable.run_id, sa.func.count(), sa.func.sum(CheckpointTable.size_bytes))
-        .where(CheckpointTable.run_id.in_(run_ids), CheckpointTable.gone_at.is_(None))
+        .where(CheckpointTable.run_id.in_(run_ids), CheckpointTable.deleted_at.is_(None))
         .group_by(CheckpointTable.run_id)
     )
     return {row[0]: row for row in rows}
@@ -31,7 +31,7 @@ def read_newest(connection: sa.Connection, run_ids: sa.Select[Any] | Sequence[in
     original = orm.aliased(CheckpointTable)
     has_original = sa.exists().where(
         original.run_id == CheckpointTable.run_id,
-        original.gone_at.is_(None),
+        original.deleted_at.is_(None),
         original.state == CheckpointState.COMPLETE,
         original.path == sa.func.replace(CheckpointTable.path, "_prev.", "."),
     )
@@ -39,7 +39,7 @@ def read_newest(connection: sa.Connection, run_ids: sa.Select[Any] | Sequence[in
         sa.select(*_NEWEST_COLUMNS, order.label("place"))
         .where(
             CheckpointTable.run_id.in_(run_ids),
-            CheckpointTable.gone_at.is_(None),
+            CheckpointTable.deleted_at.is_(None),
             CheckpointTable.state == CheckpointState.COMPLETE,
             CheckpointTable.completed_at.is_not(None),
             # made right after its original, of the state before: see core.runs.rotated_copies

@@ -192,7 +192,7 @@ _HAS_STATE = sa.exists().where(
 )
 # the latest save that counts for an attempt: a run may have thousands for each of its thousand attempts
 _LATEST_SAVE = (
-    sa.select(CheckpointTable.completed_at, CheckpointTable.gone_at, AttemptTable.restart_count, *_KEY_COLUMNS)
+    sa.select(CheckpointTable.completed_at, CheckpointTable.deleted_at, AttemptTable.restart_count, *_KEY_COLUMNS)
     .outerjoin(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
     .outerjoin(JobTable, AttemptTable.job_row == JobTable.id)
     .where(
@@ -200,7 +200,7 @@ _LATEST_SAVE = (
         CheckpointTable.state == CheckpointState.COMPLETE,
         (CheckpointTable.role == Role.STATE) | ~_HAS_STATE,  # data beside states save no work
         CheckpointTable.completed_at >= _instant("started_at"),
-        CheckpointTable.gone_at.is_(None) | (CheckpointTable.gone_at > _instant("ended_at")),
+        CheckpointTable.deleted_at.is_(None) | (CheckpointTable.deleted_at > _instant("ended_at")),
         (CheckpointTable.completed_at <= _instant("ended_at"))
         | (
             (CheckpointTable.attempt_id == sa.bindparam("attempt_id"))
@@ -218,8 +218,8 @@ def _read_saves(connection: sa.Connection, run_id: int, attempt_id: int, attempt
     latest_save_at = attempt.ended_at + lost_work.LATEST_SAVE
     instants = {"started_at": attempt.started_at, "ended_at": attempt.ended_at, "latest_save_at": latest_save_at}
     return [
-        SavedWork(completed_at, gone_at, None if count is None else (JobKey(*key), count))
-        for completed_at, gone_at, count, *key in connection.execute(_LATEST_SAVE, asked | instants)
+        SavedWork(completed_at, deleted_at, None if count is None else (JobKey(*key), count))
+        for completed_at, deleted_at, count, *key in connection.execute(_LATEST_SAVE, asked | instants)
     ]
 
 

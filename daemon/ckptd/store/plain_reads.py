@@ -56,16 +56,16 @@ FROM (
     SELECT c.run_id AS run_id, count(*) AS checkpoint_count, sum(c.size_bytes) AS size_bytes,
         (
             SELECT n.id FROM checkpoints n
-            WHERE n.run_id = c.run_id AND n.gone_at IS NULL AND n.state = 'complete' AND n.completed_at IS NOT NULL
+            WHERE n.run_id = c.run_id AND n.deleted_at IS NULL AND n.state = 'complete' AND n.completed_at IS NOT NULL
                 AND NOT (replace(n.path, '_prev.', '.') <> n.path AND EXISTS (
                     SELECT 1 FROM checkpoints original
-                    WHERE original.run_id = n.run_id AND original.gone_at IS NULL AND original.state = 'complete'
+                    WHERE original.run_id = n.run_id AND original.deleted_at IS NULL AND original.state = 'complete'
                         AND original.path = replace(n.path, '_prev.', '.')
                 ))
             ORDER BY n.completed_at DESC, n.step DESC NULLS LAST, n.id DESC LIMIT 1
         ) AS newest_id
     FROM checkpoints c
-    WHERE c.gone_at IS NULL AND c.run_id IN (SELECT j.run_id FROM jobs j WHERE {chosen})
+    WHERE c.deleted_at IS NULL AND c.run_id IN (SELECT j.run_id FROM jobs j WHERE {chosen})
     GROUP BY c.run_id
 ) saved LEFT JOIN checkpoints newest ON newest.id = saved.newest_id
 """

@@ -51,7 +51,7 @@ def _list_plural(connection: sa.Connection, cluster: str) -> list[RunKey]:
         sa.select(*RUN_KEY_COLUMNS)
         .join(CheckpointTable, CheckpointTable.run_id == RunTable.id)
         .where(RunTable.cluster == cluster, RunTable.directory.like("/%"))
-        .where(CheckpointTable.gone_at.is_(None), CheckpointTable.pruned_at.is_(None))
+        .where(CheckpointTable.deleted_at.is_(None), CheckpointTable.pruned_at.is_(None))
         .group_by(RunTable.id, *RUN_KEY_COLUMNS)
         .having(sa.func.count() > 1)
     )
@@ -91,17 +91,19 @@ def _mark_pruned(
     A scan between the restore and this call recorded the checkpoint as a new one; that row is deleted.
     """
     row_id = runs.find_run(connection, key)
-    gone_at = None if pruned_at is None else sa.func.coalesce(CheckpointTable.gone_at, _instant(pruned_at))
+    deleted_at = None if pruned_at is None else sa.func.coalesce(CheckpointTable.deleted_at, _instant(pruned_at))
     is_there = (CheckpointTable.run_id == row_id) & (CheckpointTable.path_hash == hash_path(path))
     is_meant = is_there & (CheckpointTable.first_seen_at == first_seen_at)
     if pruned_at is None:
         before = connection.scalar(sa.select(sa.func.max(CheckpointTable.pruned_at)).where(is_meant))
         if before is not None:
             is_later = CheckpointTable.first_seen_at >= before
-            connection.execute(sa.delete(CheckpointTable).where(is_there, is_later, CheckpointTable.gone_at.is_(None)))
-    connection.execute(sa.update(CheckpointTable).where(is_meant).values(pruned_at=pruned_at, gone_at=gone_at))
+            connection.execute(
+                sa.delete(CheckpointTable).where(is_there, is_later, CheckpointTable.deleted_at.is_(None))
+            )
+    connection.execute(sa.update(CheckpointTable).where(is_meant).values(pruned_at=pruned_at, deleted_at=deleted_at))
     runs.touch_runs(connection, [row_id])
 
 
 def _instant(at: datetime) -> sa.BindParameter[datetime]:
-    return sa.bindparam("at", at, unique=True, type_=CheckpointTable.gone_at.type)
+    return sa.bindparam("at", at, unique=True, type_=CheckpointTable.deleted_at.type)

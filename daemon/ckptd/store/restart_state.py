@@ -47,7 +47,7 @@ class RestartStateStore(StorePart):
         return RestartState(
             ends=read_ends(connection, cluster, ended_since),
             timed_out=_read_timed_out(connection, cluster, timed_out_since),
-            room=_read_room(connection, cluster),
+            free_space_samples=_read_free_space(connection, cluster),
             holds=_read_holds(connection, cluster, ended_since),
         )
 
@@ -119,23 +119,23 @@ def _open_runs(cluster: str) -> sa.ColumnElement[bool]:
     return RunTable.id.in_(open_runs)
 
 
-def _read_room(connection: sa.Connection, cluster: str) -> dict[RunKey, tuple[FreeSpaceSample, ...]]:
-    columns: list[Any] = [*RUN_KEY_COLUMNS, RunTable.room]
-    rows = connection.execute(sa.select(*columns).where(_open_runs(cluster), RunTable.room.is_not(None)))
-    return {run_key(row): decode_room(row[3]) for row in rows}
+def _read_free_space(connection: sa.Connection, cluster: str) -> dict[RunKey, tuple[FreeSpaceSample, ...]]:
+    columns: list[Any] = [*RUN_KEY_COLUMNS, RunTable.free_space_samples]
+    rows = connection.execute(sa.select(*columns).where(_open_runs(cluster), RunTable.free_space_samples.is_not(None)))
+    return {run_key(row): decode_free_space(row[3]) for row in rows}
 
 
-def decode_room(samples: Sequence[Sequence[float]] | None) -> tuple[FreeSpaceSample, ...]:
+def decode_free_space(samples: Sequence[Sequence[float]] | None) -> tuple[FreeSpaceSample, ...]:
     """Return the samples of free space in a run's row."""
     return tuple(FreeSpaceSample(datetime.fromtimestamp(at, UTC), int(free)) for at, free in samples or ())
 
 
-def record_room(connection: sa.Connection, room: Mapping[int, Sequence[FreeSpaceSample]]) -> None:
-    """Write the samples of the room at runs' directories, by row; no revision rises for them."""
+def record_free_space(connection: sa.Connection, samples_by_row: Mapping[int, Sequence[FreeSpaceSample]]) -> None:
+    """Write the samples of the free space at runs' directories, by row, without a new revision of the runs."""
     table = table_of(RunTable)
     values = [
-        {"key_id": row_id, "room": [[sample.at.timestamp(), sample.free_bytes] for sample in samples]}
-        for row_id, samples in room.items()
+        {"key_id": row_id, "free_space_samples": [[sample.at.timestamp(), sample.free_bytes] for sample in samples]}
+        for row_id, samples in samples_by_row.items()
     ]
     if values:
         connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), values)

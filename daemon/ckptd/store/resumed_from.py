@@ -158,7 +158,7 @@ def _read_states(connection: sa.Connection, run_id: int) -> list[SavedState]:
         sa.select(
             CheckpointTable.path,
             CheckpointTable.completed_at,
-            CheckpointTable.gone_at,
+            CheckpointTable.deleted_at,
             CheckpointTable.step,
             CheckpointTable.epoch,
             CheckpointTable.role,
@@ -179,7 +179,7 @@ def _read_states(connection: sa.Connection, run_id: int) -> list[SavedState]:
         SavedState(
             path=path,
             completed_at=completed_at,
-            gone_at=gone_at,
+            deleted_at=deleted_at,
             step=step,
             epoch=epoch,
             attempt=None if count is None else (JobKey(*key), count),
@@ -187,7 +187,7 @@ def _read_states(connection: sa.Connection, run_id: int) -> list[SavedState]:
             continued_count=continued_count,
             computation=computation,
         )
-        for path, completed_at, gone_at, step, epoch, role, continued_count, computation, count, *key in rows
+        for path, completed_at, deleted_at, step, epoch, role, continued_count, computation, count, *key in rows
         if completed_at is not None
     ]
     return date_by_original(states)

@@ -290,7 +290,7 @@ class RunStore(StorePart):
         was_seen = sa.exists().where(
             CheckpointTable.run_id == RunTable.id,
             CheckpointTable.attempt_id.is_not(None),
-            CheckpointTable.gone_at.is_(None) | has_open_job,
+            CheckpointTable.deleted_at.is_(None) | has_open_job,
         )
         columns: list[Any] = [*RUN_KEY_COLUMNS, was_seen]
         rows = connection.execute(sa.select(*columns).where(RunTable.directory.like("/%")).order_by(RunTable.id))

@@ -104,12 +104,12 @@ class RunTable(Base):
     free_bytes: Mapped[int | None]
     total_bytes: Mapped[int | None]
     quota_left_bytes: Mapped[int | None]
-    quota_trouble: Mapped[str | None]
+    quota_error: Mapped[str | None]
     filesystem_type: Mapped[str | None]
     retention_settings: Mapped[Any | None]  # settings of its owner's .ckptd.toml about retention
     user_settings: Mapped[Any | None]  # settings of that file for health rules and actions
     links: Mapped[Any | None]  # links that the last scan found, as values of SeenLink
-    room: Mapped[Any | None]  # samples of the free bytes at its directory: [seconds since the epoch, bytes]
+    free_space_samples: Mapped[Any | None]  # at its directory: [seconds since the epoch, free bytes]
 
 
 class JobTable(Base):
@@ -273,8 +273,8 @@ class CheckpointTable(Base):
         sa.Index(
             "ix_checkpoints_present",
             "run_id",
-            sqlite_where=sa.text("gone_at IS NULL"),
-            postgresql_where=sa.text("gone_at IS NULL"),
+            sqlite_where=sa.text("deleted_at IS NULL"),
+            postgresql_where=sa.text("deleted_at IS NULL"),
         ),
         sa.Index("ix_checkpoints_run_id_first_seen_at", "run_id", "first_seen_at"),
     )
@@ -285,7 +285,7 @@ class CheckpointTable(Base):
     first_seen_at: Mapped[datetime]
     started_writing_at: Mapped[datetime | None]
     completed_at: Mapped[datetime | None]
-    gone_at: Mapped[datetime | None]
+    deleted_at: Mapped[datetime | None]
     pruned_at: Mapped[datetime | None]
     verified_full_at: Mapped[datetime | None]
     renamed_at: Mapped[datetime | None]
@@ -382,7 +382,7 @@ class NoticeTable(Base):
     sent_at: Mapped[datetime | None]
     try_count: Mapped[int]
     message_id: Mapped[str | None]
-    trouble: Mapped[str | None]
+    last_error: Mapped[str | None]
 
 
 class AuditTable(Base):

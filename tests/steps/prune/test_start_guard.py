@@ -98,7 +98,7 @@ def test_what_was_moved_comes_back_when_a_job_began_before_that(shop):
     assert {entry.target for entry in restored} == {str(shop.directory / name) for name in EPOCHS[:4]}
     assert {entry.outcome for entry in restored} == {"restored"}
     assert all("job 2 has just started" in entry.reasons[0] for entry in restored)
-    assert not any(record.pruned_at or record.gone_at for record in shop.record().values())
+    assert not any(record.pruned_at or record.deleted_at for record in shop.record().values())
     assert wait_and_act(shop) == step.PruneResult()
     assert save_and_act(shop).moved_count == 4
 

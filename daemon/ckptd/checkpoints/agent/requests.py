@@ -105,13 +105,13 @@ def _limit_removal(operation: str, item: Mapping[str, Any], policy: RequestPolic
     if "release" not in item:
         return {}
     given = item["release"]
-    is_short = given["is_short_of_room"] and policy.no_room_hold_seconds is not None
+    is_short = given["is_short_of_space"] and policy.no_room_hold_seconds is not None
     hold = policy.no_room_hold_seconds if is_short else policy.hold_seconds
     tolerance = given["clock_tolerance"]
     release = {
         "held_before": min(given["held_before"], now - (hold or 0)),
         "now": now if given["now"] is None else min(given["now"], now),
-        "is_short_of_room": given["is_short_of_room"],
+        "is_short_of_space": given["is_short_of_space"],
         "clock_tolerance": min(
             policy.clock_tolerance_seconds, policy.clock_tolerance_seconds if tolerance is None else tolerance
         ),
@@ -179,7 +179,7 @@ def _is_release(value: Any) -> bool:
     shape = {
         "held_before": _is_number,
         "now": _or_none(_is_number),
-        "is_short_of_room": _is_flag,
+        "is_short_of_space": _is_flag,
         "clock_tolerance": _or_none(lambda tolerance: _is_number(tolerance) and tolerance >= 0),
     }
     return isinstance(value, dict) and value.keys() == shape.keys() and all(shape[name](value[name]) for name in shape)

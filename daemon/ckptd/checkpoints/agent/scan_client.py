@@ -172,7 +172,7 @@ def _with_quota(scan: Scan | Unknown, last: Scan | None) -> Scan | Unknown:
     return replace(
         scan,
         quota_left_bytes=last.quota_left_bytes,
-        quota_trouble=last.quota_trouble,
+        quota_error=last.quota_error,
         quota_read_at=last.quota_read_at,
     )
 

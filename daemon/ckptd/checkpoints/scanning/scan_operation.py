@@ -58,7 +58,7 @@ def _scan(item: dict[str, Any], descriptor: int) -> dict[str, Any]:
             free_bytes=space.f_bavail * space.f_frsize,
             total_bytes=space.f_blocks * space.f_frsize,
             quota_left_bytes=None if isinstance(quota, Unknown) else quota,
-            quota_trouble=quota.reason if isinstance(quota, Unknown) else None,
+            quota_error=quota.reason if isinstance(quota, Unknown) else None,
             quota_read_at=now if command else None,
             filesystem_type=mount.filesystem_type if mount else None,
             markers=found.markers,

@@ -38,14 +38,14 @@ class ReleaseRule(NamedTuple):
 
     held_before: datetime
     now: datetime | None  # None: a person deletes at once what the manifest would hold longer
-    is_short_of_room: bool = False
+    is_short_of_space: bool = False
     clock_tolerance: timedelta | None = None  # None: whatever the clock of the file system says
 
     def is_over(self, moved_at: datetime, origin: Origin) -> bool:
         """Whether the hold of an entry has ended."""
         if moved_at >= self.held_before:
             return False
-        until = find_release(moved_at, origin, is_short_of_room=self.is_short_of_room)
+        until = find_release(moved_at, origin, is_short_of_space=self.is_short_of_space)
         return self.now is None or until < self.now
 
 

@@ -44,9 +44,9 @@ class TrashEntry:
     run: RunKey  # where it would come back to; without a cluster where its manifest names none
     origin: Origin = field(default_factory=Origin)
 
-    def find_release(self, *, is_short_of_room: bool = False) -> datetime:
+    def find_release(self, *, is_short_of_space: bool = False) -> datetime:
         """Return the end of the hold that was set when the checkpoint was moved."""
-        return find_release(self.moved_at, self.origin, is_short_of_room=is_short_of_room)
+        return find_release(self.moved_at, self.origin, is_short_of_space=is_short_of_space)
 
 
 class RequestedEntries(NamedTuple):

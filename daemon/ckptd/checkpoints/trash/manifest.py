@@ -104,10 +104,10 @@ class Manifest:
         return data
 
 
-def find_release(moved_at: datetime, origin: Origin, *, is_short_of_room: bool) -> datetime:
+def find_release(moved_at: datetime, origin: Origin, *, is_short_of_space: bool) -> datetime:
     """Return the end of the hold that was set when the checkpoint was moved."""
     hold = origin.hold or timedelta(0)
-    if is_short_of_room and origin.no_room_hold is not None:
+    if is_short_of_space and origin.no_room_hold is not None:
         hold = min(hold, origin.no_room_hold)
     return moved_at + hold
 

@@ -237,7 +237,7 @@ def encode_release(release: ReleaseRule) -> dict[str, Any]:
     return {
         "held_before": release.held_before.timestamp(),
         "now": None if release.now is None else release.now.timestamp(),
-        "is_short_of_room": release.is_short_of_room,
+        "is_short_of_space": release.is_short_of_space,
         "clock_tolerance": None if tolerance is None else tolerance.total_seconds(),
     }
 
@@ -248,7 +248,7 @@ def decode_release(item: dict[str, Any]) -> ReleaseRule:
     return ReleaseRule(
         held_before=_instant(item["held_before"]),
         now=None if item["now"] is None else _instant(item["now"]),
-        is_short_of_room=item["is_short_of_room"],
+        is_short_of_space=item["is_short_of_space"],
         clock_tolerance=None if tolerance is None else timedelta(seconds=tolerance),
     )
 

@@ -142,19 +142,19 @@ class _Reader:
         self._known = dict(list_slurm_variables(job))
         self._work_dir = str(job.work_dir) if job.work_dir is not None else None
         self._found: dict[Mention, None] = {}
-        self._is_cut = False
+        self._is_truncated = False
 
     def list_found(self) -> tuple[Mention, ...]:
         found = list(self._found)[:MAX_MENTIONS]
-        if self._is_cut or len(self._found) > MAX_MENTIONS:
+        if self._is_truncated or len(self._found) > MAX_MENTIONS:
             found.append(self._opaque(found[0].source if found else SCRIPT))
         return tuple(found)
 
     def read_text(self, text: str, source: str) -> None:
         limit = MAX_CHARACTERS if source == SCRIPT else MAX_TEXT
-        self._is_cut |= len(text) > limit
+        self._is_truncated |= len(text) > limit
         for line in read_lines(text[:limit], self._known, self._work_dir):
-            self._is_cut |= line.is_cut or len(self._found) > MAX_MENTIONS
+            self._is_truncated |= line.is_truncated or len(self._found) > MAX_MENTIONS
             if len(self._found) > MAX_MENTIONS:
                 return
             if not line.words or line.words[0].text not in _SILENT:

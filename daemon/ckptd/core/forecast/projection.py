@@ -20,7 +20,7 @@ SIGNAL_GRACE = timedelta(seconds=45)  # after a signal, for a step of the progra
 SAVE_MARGIN = 1.5  # of the time that saves took, for one that is to be complete
 SILENCE = 3  # intervals without a save, after which none is counted on
 FAR = timedelta(days=36500)  # what nobody can foretell is foretold for then
-MIN_ROOM_SPAN = timedelta(minutes=30)  # between looks at the room, before a rate is told from them
+MIN_SAMPLE_SPAN = timedelta(minutes=30)  # samples of the free space must span it before a rate follows from them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,21 +97,21 @@ def at_limit(
     if now > max(last_save_at, attempt.started_at) + interval * SILENCE and not facts.being_written(history):
         lost = max(ends_at - last_save_at, timedelta(0))
         return LimitForecast(next_at=next_at, saves_that_fit=0, last_save_at=last_save_at, lost=lost)
-    room = ends_at - margin - next_at
-    if room >= rhythm.spread * next_caution:
-        count = _count_that_fit(room / interval, rhythm.spread / interval)
+    time_left = ends_at - margin - next_at
+    if time_left >= rhythm.spread * next_caution:
+        count = _count_that_fit(time_left / interval, rhythm.spread / interval)
         last_save_at = next_at + interval * (count - 1)
     lost = max(ends_at - last_save_at, timedelta(0))
     return LimitForecast(next_at=next_at, saves_that_fit=count, last_save_at=last_save_at, lost=lost)
 
 
-def _count_that_fit(room: float, spread: float) -> int:
-    """Return how many saves fit if the first one does. The time after it (`room`) and the spread are in intervals.
+def _count_that_fit(time_left: float, spread: float) -> int:
+    """Return how many saves fit if the first one does. The time after it (`time_left`) and the spread are in intervals.
 
-    The largest n with (n - 1) + CAUTION * spread * sqrt(n) <= room, at least 1.
+    The largest n with (n - 1) + CAUTION * spread * sqrt(n) <= time_left, at least 1.
     """
     slack = CAUTION * spread
-    root = (math.sqrt(slack * slack + 4 * (room + 1)) - slack) / 2
+    root = (math.sqrt(slack * slack + 4 * (time_left + 1)) - slack) / 2
     return max(int(root * root + 1e-9), 1)
 
 
@@ -292,7 +292,7 @@ def full_at(samples: Sequence[FreeSpaceSample]) -> datetime | None:
     first, last = samples[0], samples[-1]
     span = last.at - first.at
     used = first.free_bytes - last.free_bytes
-    if span < MIN_ROOM_SPAN or used <= 0:
+    if span < MIN_SAMPLE_SPAN or used <= 0:
         return None
     seconds = last.free_bytes / used * span.total_seconds()
     return last.at + timedelta(seconds=seconds) if seconds < 10 * 365 * 86400 else None

@@ -23,19 +23,19 @@ class NoRoom:
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
         running = facts.running_jobs(history)
         scan = history.scan
-        if not isinstance(scan, Scan) or (room := scan.room_bytes) is None:
+        if not isinstance(scan, Scan) or (available := scan.available_bytes) is None:
             return not_whole(self.name)
         good = facts.newest_good(history)
         size_bytes = _size_of_one(history)
         if not running or size_bytes is None:
             return ()
         is_open = any(facts.is_flagged(history, self.name, job) for job in running)
-        if room >= size_bytes * self.factor * (HOLD_FACTOR if is_open else 1):
+        if available >= size_bytes * self.factor * (HOLD_FACTOR if is_open else 1):
             return ()
         furthest = facts.furthest_good(history)
-        full_at = projection.full_at(history.room)
+        full_at = projection.full_at(history.free_space_samples)
         evidence: dict[str, Evidence] = {
-            "room_bytes": room,
+            "room_bytes": available,
             "free_bytes": scan.free_bytes,
             "quota_left_bytes": scan.quota_left_bytes,
             "total_bytes": scan.total_bytes,

@@ -52,7 +52,7 @@ class NotResuming:
                 "saved_now": saved,
                 "restart_count": attempt.restart_count,
                 "should_resume_from": str(source.checkpoint.path),
-                "is_still_there": source.gone_at is None,
+                "is_still_there": source.deleted_at is None,
                 "saved_at": source.completed_at.isoformat() if source.completed_at else None,
                 "resume_certainty": resume.certainty.value if resume else None,
                 "resumed_from": resume.path if resume else None,

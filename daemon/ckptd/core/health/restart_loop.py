@@ -36,7 +36,7 @@ class RestartLoop:
             return ()
         if not facts.was_read_whole(history):
             return not_whole(self.name)
-        if history.is_cut and history.reaches is None:
+        if history.is_truncated and history.reaches is None:
             return Unknown(what=self.name, reason="the checkpoints saved before these attempts are no longer on record")
         idle = _without_progress(history, now)
         counted = self._count(history, idle, now)
@@ -68,7 +68,7 @@ class RestartLoop:
         scanned since.
         """
         scan = history.scan
-        if not isinstance(scan, Scan) or not scan.is_whole or (history.is_cut and history.reaches is None):
+        if not isinstance(scan, Scan) or not scan.is_whole or (history.is_truncated and history.reaches is None):
             return []
         own = facts.attempts_since_hold(history, job)
         ended = [each for each in _without_progress(history, now) if each in own and each.ended_at is not None]

@@ -134,7 +134,7 @@ class Scan:
     free_bytes: int | None = None
     total_bytes: int | None = None
     quota_left_bytes: int | None = None  # what its owner may still write; None: no limit, or not known
-    quota_trouble: str | None = None  # why that is not known
+    quota_error: str | None = None  # why that is not known
     quota_read_at: datetime | None = None  # None: nobody was asked
     filesystem_type: str | None = None
     markers: tuple[str, ...] = ()  # files that several checkpoints share, relative to the directory: never moved
@@ -147,7 +147,7 @@ class Scan:
         return not self.problems
 
     @property
-    def room_bytes(self) -> int | None:
+    def available_bytes(self) -> int | None:
         """What can still be written: what is free, and no more than the owner's quota leaves."""
         known = [each for each in (self.free_bytes, self.quota_left_bytes) if each is not None]
         return min(known, default=None)
@@ -162,7 +162,7 @@ class RecordedCheckpoint:
     completed_at: datetime | None = None  # when its last byte was written, once it was seen complete
     started_writing_at: datetime | None = None  # None: it was never seen incomplete
     attempt: tuple[JobKey, int] | None = None  # the attempt that was seen writing it: the ownership proof
-    gone_at: datetime | None = None
+    deleted_at: datetime | None = None
     pruned_at: datetime | None = None
     is_pinned: bool = False
     renamed_at: datetime | None = None  # when a file in it was first seen renamed: a person works there, so it stays

@@ -83,7 +83,7 @@ class ScanRecord:
     run: RunKey
     scan: Scan | Unknown
     changes: CheckpointChanges = NO_CHANGES
-    room: tuple[FreeSpaceSample, ...] | None = None  # where a sample was added
+    free_space_samples: tuple[FreeSpaceSample, ...] | None = None  # None: this scan added no sample
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -136,9 +136,9 @@ class RunRecord:
     recorded_since: datetime | None = None  # when ckptd first saw this run
     user_settings: UserSettings = UserSettings()
     suspended_until: Mapping[int, datetime] = field(default_factory=dict)  # by job id: when it was last seen so
-    room: tuple[FreeSpaceSample, ...] = ()  # earlier samples of the free space of its file system, oldest first
+    free_space_samples: tuple[FreeSpaceSample, ...] = ()  # of its file system, oldest first
     has_saved_before: bool = False  # another run of the same user, job name and working directory has checkpointed
-    is_cut: bool = False  # older checkpoints are left out
+    is_truncated: bool = False  # older checkpoints are left out
     totals: Totals | None = None  # of all checkpoints on disk; None: of those that are here
     # of each attempt, by all checkpoints; None: by those that are here
     reaches: tuple[AttemptProgress, ...] | None = None

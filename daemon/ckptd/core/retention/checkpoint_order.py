@@ -81,7 +81,7 @@ def _place(each: Ranked) -> tuple[object, ...]:
 
 
 def _is_present(each: Ranked) -> bool:
-    return each.record.gone_at is None and each.record.pruned_at is None
+    return each.record.deleted_at is None and each.record.pruned_at is None
 
 
 def _order_series(

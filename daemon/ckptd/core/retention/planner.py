@@ -73,7 +73,7 @@ def plan_run(
     present: list[Placed] = [
         (str(record.checkpoint.path), record)
         for record in history.checkpoints
-        if record.gone_at is None and record.pruned_at is None
+        if record.deleted_at is None and record.pruned_at is None
     ]
     reason = "another run has the same directory" if is_shared else run_guards.check_run(history, policy, now)
     if reason or policy is None or not isinstance(history.scan, Scan):

@@ -51,7 +51,7 @@ def choose_policy(
     formats = {
         part.format
         for record in history.checkpoints
-        if record.gone_at is None and record.pruned_at is None
+        if record.deleted_at is None and record.pruned_at is None
         for part in (record.checkpoint, *record.checkpoint.parts)
     }
     found = next((match.policy for match in matches if match.matches_run(job, formats)), None)

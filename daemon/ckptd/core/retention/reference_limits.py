@@ -72,7 +72,9 @@ class References:
         key = history.key
         if self._named.doubt and not self._is_hopeful:
             return (Reference("/", self._named.doubt, is_exact=False),)
-        present = [each.checkpoint for each in history.checkpoints if each.gone_at is None and each.pruned_at is None]
+        present = [
+            each.checkpoint for each in history.checkpoints if each.deleted_at is None and each.pruned_at is None
+        ]
         if len(present) < 2:
             return ()
         owner = self._owners.get((key.uid, grace))

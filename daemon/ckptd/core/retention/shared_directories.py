@@ -15,7 +15,9 @@ def is_writing(history: RunRecord) -> bool:
     """Whether ckptd saw a job of the run write a present checkpoint of its owner, or a job may still write one."""
     is_open = any(attempt.ended_at is None for attempt in history.attempts)
     return any(
-        each.attempt is not None and history.key.uid in each.checkpoint.owner_uids and (is_open or each.gone_at is None)
+        each.attempt is not None
+        and history.key.uid in each.checkpoint.owner_uids
+        and (is_open or each.deleted_at is None)
         for each in history.checkpoints
     )
 

@@ -41,7 +41,7 @@ def find_kept(present: Sequence[Placed], recorded: Sequence[RecordedCheckpoint],
     """
     reasons = {path: MEMBER_RENAMED for path, record in present if record.renamed_at is not None}
     reasons |= copies.find_copies(present, recorded)
-    earlier = [each for each in recorded if each.gone_at is not None or each.pruned_at is not None]
+    earlier = [each for each in recorded if each.deleted_at is not None or each.pruned_at is not None]
     if not earlier:
         return reasons
     reasons |= _find_moved(present, earlier, _Temporaries(recorded))
@@ -94,9 +94,9 @@ def _is_seen_before(was: RecordedCheckpoint, record: RecordedCheckpoint) -> bool
 
     Some programs give a checkpoint of a fixed name a second, numbered name (hard link), and later replace the first.
     """
-    if was.gone_at is None or was.first_seen_at >= record.first_seen_at:
+    if was.deleted_at is None or was.first_seen_at >= record.first_seen_at:
         return False
-    return was.gone_at <= record.first_seen_at or bool(was.checkpoint.grouping.progress)
+    return was.deleted_at <= record.first_seen_at or bool(was.checkpoint.grouping.progress)
 
 
 class _Temporaries:
@@ -139,7 +139,7 @@ class _Temporaries:
 
 def _is_together(one: RecordedCheckpoint, other: RecordedCheckpoint) -> bool:
     values = {copies.read_progress(one.checkpoint), copies.read_progress(other.checkpoint)}
-    return len(values) > 1 and (one.gone_at is None or one.gone_at > other.first_seen_at)
+    return len(values) > 1 and (one.deleted_at is None or one.deleted_at > other.first_seen_at)
 
 
 class _Pruned:

@@ -50,7 +50,7 @@ def _measure(history: RunRecord) -> SaveCadence:
     pairs = [pair for _, saves in by_attempt for pair in pairwise(saves)]
     gaps = [later.completed_at - earlier.completed_at for earlier, later in pairs][-RECENT_COUNT:]
     firsts = [saves[0].completed_at - attempt.started_at for attempt, saves in by_attempt if saves]
-    if history.is_cut:
+    if history.is_truncated:
         firsts = firsts[1:]  # what is left of a long attempt does not tell when it saved first
     saves = [save for _, found in by_attempt for save in found]
     durations = [save.completed_at - save.began_at for save in saves if save.began_at is not None][-RECENT_COUNT:]

@@ -124,7 +124,7 @@ def _ran_until(attempt: Attempt, instant: datetime) -> timedelta:
 def recorded_at(record: RecordedCheckpoint, instant: datetime) -> bool:
     """Whether a checkpoint was on disk at that instant, as far as its times and the record tell."""
     began = min(record.first_seen_at, record.checkpoint.modified_at)
-    return began <= instant and (record.gone_at is None or record.gone_at > instant)
+    return began <= instant and (record.deleted_at is None or record.deleted_at > instant)
 
 
 def complete_at(history: RunRecord, instant: datetime) -> tuple[RecordedCheckpoint, ...]:
@@ -140,7 +140,7 @@ def complete_at(history: RunRecord, instant: datetime) -> tuple[RecordedCheckpoi
 
 def present(history: RunRecord) -> tuple[RecordedCheckpoint, ...]:
     """The checkpoints that are on disk now, oldest first."""
-    return tuple(record for record in history.checkpoints if record.gone_at is None)
+    return tuple(record for record in history.checkpoints if record.deleted_at is None)
 
 
 def total(history: RunRecord) -> Totals:
@@ -206,7 +206,7 @@ def being_written(history: RunRecord) -> tuple[RecordedCheckpoint, ...]:
 
 def reaches_back(history: RunRecord, instant: datetime) -> bool:
     """Whether the history tells how far the run was then: of long runs it holds the newest and the furthest save."""
-    return not history.is_cut or min(record.first_seen_at for record in history.checkpoints) <= instant
+    return not history.is_truncated or min(record.first_seen_at for record in history.checkpoints) <= instant
 
 
 def saves_since(history: RunRecord, instant: datetime) -> tuple[RecordedCheckpoint, ...]:

@@ -22,7 +22,7 @@ class SavedWork(NamedTuple):
     """One complete checkpoint, as far as the ledger asks: when it was there, and which attempt was seen writing it."""
 
     completed_at: datetime
-    gone_at: datetime | None = None
+    deleted_at: datetime | None = None
     attempt: tuple[JobKey, int] | None = None
     is_state: bool = True  # its role is `state`
 
@@ -90,7 +90,7 @@ class LossTotal:
 def list_saves(recorded: Iterable[RecordedCheckpoint]) -> tuple[SavedWork, ...]:
     """Return the saves among a run's checkpoints, gone ones included."""
     return tuple(
-        SavedWork(known.completed_at, known.gone_at, known.attempt, known.checkpoint.role is Role.STATE)
+        SavedWork(known.completed_at, known.deleted_at, known.attempt, known.checkpoint.role is Role.STATE)
         for known in recorded
         if known.completed_at is not None and known.checkpoint.state is CheckpointState.COMPLETE
     )
@@ -137,7 +137,7 @@ def measure_loss(
 
 
 def _counts(save: SavedWork, attempt: Attempt, ended_at: datetime) -> bool:
-    if save.completed_at < attempt.started_at or (save.gone_at is not None and save.gone_at <= ended_at):
+    if save.completed_at < attempt.started_at or (save.deleted_at is not None and save.deleted_at <= ended_at):
         return False
     is_own = save.attempt == (attempt.job, attempt.restart_count)
     return save.completed_at <= (ended_at + LATEST_SAVE if is_own else ended_at)

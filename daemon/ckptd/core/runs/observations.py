@@ -45,11 +45,11 @@ class TimedOutAttempt(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RestartState:
-    """What the record tells a new start of what was seen before it."""
+    """What a starting daemon reads from the database about the time before it."""
 
     ends: tuple[EndTally, ...] = ()
     timed_out: Mapping[RunKey, TimedOutAttempt] = field(default_factory=dict)  # the latest of each run
-    room: Mapping[RunKey, tuple[FreeSpaceSample, ...]] = field(default_factory=dict)
+    free_space_samples: Mapping[RunKey, tuple[FreeSpaceSample, ...]] = field(default_factory=dict)
     holds: Iterable[tuple[JobKey, Hold]] = ()  # by ckptd, oldest first
 
 

@@ -43,7 +43,7 @@ def merge_scan(
     files do (a file system that was not mounted). `now` is when the look was over: a file dated later than that was
     written by a clock that is ahead, and counts as written then.
     """
-    there = [known for known in recorded if known.gone_at is None]
+    there = [known for known in recorded if known.deleted_at is None]
     present = {_name(each.checkpoint): each for each in there[::-1]}
     twice = [each for each in there if present[_name(each.checkpoint)] is not each]  # by an earlier version
     began = _list_begun(there)
@@ -51,11 +51,11 @@ def merge_scan(
     lost = {
         (_name(known.checkpoint), _content(known.checkpoint)): known
         for known in recorded
-        if known.gone_at and _name(known.checkpoint) in names
+        if known.deleted_at and _name(known.checkpoint) in names
     }
     appeared: list[RecordedCheckpoint] = []
     changed: list[RecordedCheckpoint] = []
-    gone = [replace(known, gone_at=now) for known in twice]
+    gone = [replace(known, deleted_at=now) for known in twice]
     for found in map(_bounded, scan.checkpoints):
         known = present.pop(_name(found), None)
         if known is not None and (not _is_replaced(known.checkpoint, found) or _is_same_save(known, found)):
@@ -64,10 +64,10 @@ def merge_scan(
                 changed.append(result)
             continue
         if known is not None:
-            gone.append(replace(known, gone_at=now))
+            gone.append(replace(known, deleted_at=now))
         returned = lost.get((_name(found), _content(found)))
         if returned is not None and returned.pruned_at is None:
-            changed.append(_update(replace(returned, gone_at=None), found, writers, now))
+            changed.append(_update(replace(returned, deleted_at=None), found, writers, now))
         elif returned is not None:  # someone brought it back from the trash: it is theirs now, not ckptd's to prune
             appeared.append(replace(_appear(found, writers, now), attempt=None))
         else:
@@ -75,7 +75,7 @@ def merge_scan(
             record = _appear(found, writers, now)
             appeared.append(record if began_at is None else replace(record, started_writing_at=began_at))
     if scan.is_whole:
-        gone.extend(replace(known, gone_at=now) for known in present.values())
+        gone.extend(replace(known, deleted_at=now) for known in present.values())
     if changed:
         appeared, changed = _mark_renamed(there, appeared, changed, now)
     return CheckpointChanges(appeared=tuple(appeared), changed=tuple(changed), gone=tuple(gone))
@@ -114,7 +114,7 @@ def merge_verified(
     pieces = {_name(piece): piece for piece in map(_bounded, found)}
     changed: list[RecordedCheckpoint] = []
     for known in recorded:
-        judged = None if known.gone_at else _judge(known.checkpoint, pieces)
+        judged = None if known.deleted_at else _judge(known.checkpoint, pieces)
         if judged is not None:
             is_complete = judged.state is CheckpointState.COMPLETE
             changed.append(replace(known, checkpoint=judged, verified_full_at=now if is_complete else None))

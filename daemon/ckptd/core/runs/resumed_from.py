@@ -180,7 +180,7 @@ def _was_there(state: SavedState, attempt: Attempt) -> bool:
 
 
 def _is_gone(state: SavedState, instant: datetime) -> bool:
-    return state.gone_at is not None and state.gone_at <= instant
+    return state.deleted_at is not None and state.deleted_at <= instant
 
 
 def _tell_known(

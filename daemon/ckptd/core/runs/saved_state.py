@@ -12,7 +12,7 @@ class SavedState:
 
     path: str
     completed_at: datetime  # of a copy: when the state that it holds was saved
-    gone_at: datetime | None = None
+    deleted_at: datetime | None = None
     step: float | None = None
     epoch: float | None = None
     attempt: tuple[JobKey, int] | None = None  # that was seen writing it

@@ -42,7 +42,7 @@ class ShellCommand:
 
     words: tuple[ShellWord, ...]
     directory: str | None
-    is_cut: bool = False  # there is more to it than was read
+    is_truncated: bool = False  # there is more to it than was read
 
 
 def read_lines(text: str, known: dict[str, str], directory: str | None) -> Iterator[ShellCommand]:
@@ -66,7 +66,7 @@ class _Shell:
         self._directory = directory
         self._characters_left = MAX_EXPANDED
         self._words_left = MAX_WORDS
-        self._is_cut = False
+        self._is_truncated = False
 
     @property
     def is_full(self) -> bool:
@@ -102,8 +102,8 @@ class _Shell:
                 is_setting = self._set(words[-1].text)
         if words and words[0].text in {"cd", "pushd"}:
             self._change_directory(words[1].text if len(words) > 1 else "~")
-        is_cut, self._is_cut = self._is_cut or self.is_full, False
-        return ShellCommand(tuple(words), self._directory, is_cut)
+        is_truncated, self._is_truncated = self._is_truncated or self.is_full, False
+        return ShellCommand(tuple(words), self._directory, is_truncated)
 
     def _set(self, word: str) -> bool:
         """Set the variable that a word assigns; return whether it does that."""
@@ -140,7 +140,7 @@ class _Shell:
                 self._characters_left -= size
                 filled = _VARIABLE.sub(fill_in, text)
                 return ShellWord(filled, is_literal=False, defaults=tuple(defaults[:10]))
-        self._is_cut = True
+        self._is_truncated = True
         return ShellWord(GAP, is_literal=False)
 
 

@@ -159,17 +159,19 @@ class CheckpointDocument(TypedDict):
     size_bytes: SizeBytes
     modified_at: Annotated[datetime, Field(description="When it was last written.")]
     completed_at: Annotated[datetime | None, Field(description="When it was complete; null if it never was.")]
-    gone_at: Annotated[datetime | None, Field(description="When ckptd found it deleted or replaced.")]
+    deleted_at: Annotated[
+        datetime | None, Field(description="When ckptd found it deleted or replaced, or moved it to the trash.")
+    ]
     pruned_at: Annotated[datetime | None, Field(description="When ckptd moved it to the trash.")]
     is_pinned: Annotated[bool, Field(description="Whether `ckptd pin` keeps it.")]
 
 
-class RoomDocument(TypedDict):
+class FreeSpaceDocument(TypedDict):
     """Free space and quota."""
 
     free_bytes: Annotated[int | None, Field(description="Free space on the file system.")]
     quota_left_bytes: Annotated[int | None, Field(description="What the owner's quota leaves; null: no limit known.")]
-    quota_trouble: Annotated[str | None, Field(description="Why the quota is unknown.")]
+    quota_error: Annotated[str | None, Field(description="Why the quota is unknown.")]
 
 
 class GoalDocument(TypedDict):
@@ -240,7 +242,7 @@ class RunViewDocument(TypedDict):
     user: User
     located_by: LocatedBy
     scanned_at: Annotated[datetime | None, Field(description="Time of the last scan of the checkpoint directory.")]
-    trouble: Annotated[
+    scan_problems: Annotated[
         list[str],
         Field(description="Why the last scan was incomplete, or why the checkpoint directory is unknown."),
     ]
@@ -248,7 +250,7 @@ class RunViewDocument(TypedDict):
         list[str],
         Field(description="Settings in a comment or .ckptd.toml that have no effect or that the site limits."),
     ]
-    room: Annotated[RoomDocument, Field(description="The space that is left for checkpoints.")]
+    free_space: Annotated[FreeSpaceDocument, Field(description="The space that is left for checkpoints.")]
     attempts: Annotated[list[AttemptDocument], Field(description="The latest 500, oldest first.")]
     earlier_attempt_count: Annotated[Count, Field(description="Number of earlier attempts, all ended.")]
     lost: Annotated[LossTotalDocument, Field(description="Work that all ended attempts lost.")]
@@ -279,7 +281,7 @@ class ShownRunDocument(RunViewDocument):
     """A run, as `ckptd show` prints it."""
 
     actions: Annotated[list[AuditDocument], Field(description="Actions on the run's files, oldest first.")]
-    is_cut: Annotated[bool, Field(description="Whether older checkpoints are left out.")]
+    is_truncated: Annotated[bool, Field(description="Whether older checkpoints are left out.")]
 
 
 class ShowDocument(TypedDict):

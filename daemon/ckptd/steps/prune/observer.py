@@ -89,7 +89,7 @@ class CommandObserver:
                 [
                     known.checkpoint
                     for known in recorded.get(run, ())
-                    if known.gone_at is None and str(known.checkpoint.path) not in reread
+                    if known.deleted_at is None and str(known.checkpoint.path) not in reread
                 ],
                 None,
             )

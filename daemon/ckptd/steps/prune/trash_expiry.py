@@ -27,7 +27,7 @@ AT_ONCE = 20  # entries of one user that are deleted before the next user's turn
 USER_LIMIT = 200  # entries of one user in one step
 TURN_SECONDS = 5.0  # of one user's turn, after which no further entry is begun
 STEP_SECONDS = 120.0  # of one step, after which no further turn is begun
-ROOM_FOR = 2  # more checkpoints: below that there is no room
+SHORT_BELOW = 2  # further checkpoints: with free space for fewer, space is short
 
 
 class TrashExpiryResult(NamedTuple):
@@ -95,7 +95,7 @@ def empty_due(hands: PruneParts, trash: KnownTrash, settled: Container[RunKey], 
 def _queue_users(hands: PruneParts, trash: KnownTrash, settled: Container[RunKey], now: datetime) -> list[_OwnerQueue]:
     """Return the due entries of each user, starting after the last user of the previous step."""
     shortest = min(hands.site.hold, hands.site.no_room_hold or hands.site.hold)
-    earliest = ReleaseRule(now - shortest, now, is_short_of_room=True)
+    earliest = ReleaseRule(now - shortest, now, is_short_of_space=True)
     old = [run for run, held in trash.entries.items() if run in settled and any(_list_due(held, earliest))]
     if not old:
         return []
@@ -138,24 +138,24 @@ def _release(hands: PruneParts, history: RunRecord, now: datetime) -> ReleaseRul
 
     The longer one of the site's hold and the manifest's applies.
     """
-    is_short = _is_short_of_room(history)
+    is_short = _is_short_of_space(history)
     hold = hands.site.hold
     if is_short and hands.site.no_room_hold is not None:
         hold = min(hold, hands.site.no_room_hold)
     return ReleaseRule(now - hold, now, is_short, hands.site.guards.clock_tolerance)
 
 
-def _is_short_of_room(history: RunRecord) -> bool:
+def _is_short_of_space(history: RunRecord) -> bool:
     """Whether the free space is too small for a few more checkpoints like the newest complete one."""
-    if not isinstance(history.scan, Scan) or (room := history.scan.room_bytes) is None:
+    if not isinstance(history.scan, Scan) or (available := history.scan.available_bytes) is None:
         return False
     complete = [
         record.checkpoint
         for record in history.checkpoints
-        if record.gone_at is None and record.checkpoint.state is CheckpointState.COMPLETE
+        if record.deleted_at is None and record.checkpoint.state is CheckpointState.COMPLETE
     ]
     newest = max(complete, key=lambda found: found.modified_at, default=None)
-    return newest is not None and room < ROOM_FOR * newest.size_bytes
+    return newest is not None and available < SHORT_BELOW * newest.size_bytes
 
 
 class _DeletionResult(NamedTuple):
