@@ -46,13 +46,13 @@ class Scenario:
             try:
                 self._cluster.command("scontrol", "requeue", str(self._jobs[sample]))
             except DemoError as error:
-                self._tell(f"the operator could not requeue {sample}: {error}")
+                self._print_event(f"the operator could not requeue {sample}: {error}")
             else:
-                self._tell(f"the operator requeued {sample}; it runs again in about ten seconds")
+                self._print_event(f"the operator requeued {sample}; it runs again in about ten seconds")
 
     def _submit(self, user: JobUser, sample: str) -> None:
         self._jobs[sample] = self._samples.submit(user, sample, environment=self._pace)
-        self._tell(f"{user.name} submitted {sample}")
+        self._print_event(f"{user.name} submitted {sample}")
 
-    def _tell(self, event: str) -> None:
+    def _print_event(self, event: str) -> None:
         self.events.append(f"{time.strftime('%H:%M:%S')}  {event}")

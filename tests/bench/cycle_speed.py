@@ -80,7 +80,7 @@ def run_cycle(parts, state, now):
         "observe: squeue, parse, compare", lambda: poll.observe_queue(parts, state, now)
     )
     _, recorded = measure("record", lambda: poll.record_queue(parts, state, snapshot, ended, now))
-    _, looked = measure("look (nothing is due)", lambda: scan.look(parts, state, now))
+    _, looked = measure("look (nothing is due)", lambda: scan.scan_due(parts, state, now))
     _, decided = measure("decide", lambda: decide.decide(parts, state, now))
     _, reported = measure("report", lambda: publish.report(parts, state, now))
     return observed + recorded + looked + decided + reported
@@ -113,7 +113,7 @@ def prepare(jobs, running):
         state = begin(parts, START)
         for watched in state.watchlist.all:
             place = PurePosixPath(watched.key.directory)
-            state.watchlist.looked(watched.key, Scan(directory=place, scanned_at=START, checkpoints=()), START)
+            state.watchlist.record_scan(watched.key, Scan(directory=place, scanned_at=START, checkpoints=()), START)
         yield Prepared(
             parts,
             state,

@@ -64,7 +64,7 @@ def measure(what, runs, call):
 
 
 def look_at_all(parts, state, now):
-    while scan.look(parts, state, now):
+    while scan.scan_due(parts, state, now):
         pass
 
 

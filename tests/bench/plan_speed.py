@@ -152,7 +152,7 @@ def main():
     parser.add_argument("--members", type=int, default=10, help="files of each checkpoint")
     parser.add_argument("--doublings", type=int, default=6, help="of restic's snapshots; 0 leaves restic out")
     options = parser.parse_args()
-    gc_tuning.give_way()
+    gc_tuning.avoid_long_pauses()
     spent, items, removed = measure_planner(options.runs, options.checkpoints, options.members)
     files = items * options.members
     print(f"plan: {files} files of {items} checkpoints in {options.runs} runs: {spent:.2f} s on one core,")

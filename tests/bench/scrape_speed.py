@@ -86,7 +86,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--running", type=int, default=10_000)
     running = parser.parse_args().running
-    gc_tuning.give_way()
+    gc_tuning.avoid_long_pauses()
     collector = ReportCollector("bench", started_at=cycle_speed.START)
     collector.publish(make_report(cycle_speed.START, runs=running, flag_count=running // 5, partition_count=60))
     text = collector.exposition.read(is_compressed=False)

@@ -191,7 +191,7 @@ def test_wrong_usage_ends_with_status_2_and_changes_nothing(unchanged_desk, argu
 
 def test_prune_tells_what_was_moved_what_was_refused_and_why_and_what_waits(desk):
     desk.shop.root.joinpath("second-name").hardlink_to(desk.shop.directory / "epoch_2.npz")
-    scan.look_again(desk.shop.parts, desk.shop.state, [desk.shop.run], (), desk.shop.now)
+    scan.scan_again(desk.shop.parts, desk.shop.state, [desk.shop.run], (), desk.shop.now)
     plan_id = desk.json("plan")["plan"]
     told = desk.command("prune", "--apply", "--plan", plan_id, status=1)
     assert "3 moved to the trash" in told

@@ -44,7 +44,7 @@ def job(job_id=1, **changes) -> Job:
 
 def text_of(finding) -> str:
     """What people read of a finding; an error where its evidence lacks what the text needs."""
-    return flag_texts.word(finding.rule, finding.evidence, user=finding.user).paragraph
+    return flag_texts.make_text(finding.rule, finding.evidence, user=finding.user).paragraph
 
 
 def limited(minutes) -> Job:

@@ -108,7 +108,7 @@ def replay(jobs, instants, *, has_accounting):
         asked = changes.asks_accounting
         if has_accounting:
             rows = tuple(row for row in rows if row.job_id in asked and row.ended_at >= changes.asks_since)
-        changes = accounting_merge.settle(changes, rows, at(now))
+        changes = accounting_merge.merge_accounting(changes, rows, at(now))
         record.write(changes)
         tracked = queue.apply(tracked, changes)
         for known in tracked.values():

@@ -185,7 +185,7 @@ def test_an_array_is_repeated_as_one_and_a_flag_that_worsens_is_no_repetition():
 def test_administrators_are_told_once_in_six_hours_what_is_held_back():
     held = DelayedNotices(notices_by_rule={"no-room": 900, "at-risk": 3}, people_count=700)
     first, again, later = (
-        notices.tell_of_brake("c1", ["root@example.org"], held, 500, at(minutes)) for minutes in (0, 60, 361)
+        notices.plan_rate_limit_notices("c1", ["root@example.org"], held, 500, at(minutes)) for minutes in (0, 60, 361)
     )
     assert first[0].edge == again[0].edge != later[0].edge
     assert first[0].evidence["most_of_them"] == ["no-room: 900", "at-risk: 3"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ckptd.core.model import Certainty, EndCause, ResumeReason, Role, Suspension
 from ckptd.core.runs.resumed_from import ProgramTrace, find_resume
-from ckptd.present.resume_texts import tell_resume
+from ckptd.present.resume_texts import describe_resume
 from core.histories import RUN, at, attempt, saved
 from support.resume_facts import list_states
 
@@ -128,7 +128,7 @@ def test_the_candidates_hold_what_does_not_state_its_progress():
 def test_what_it_saves_at_once_is_what_it_loaded():
     found = resume(*EPOCHS, again(4, minute=0.1))
     assert said(found) == (*PROGRESS, "epoch_4.pt")
-    assert tell_resume(found, RUN.directory).endswith("6 s after the start, the progress of that one")
+    assert describe_resume(found, RUN.directory).endswith("6 s after the start, the progress of that one")
 
 
 def test_data_beside_the_checkpoints_says_nothing():
@@ -188,7 +188,7 @@ def test_the_job_is_believed_where_its_progress_agrees():
 def test_the_job_is_not_believed_where_its_progress_contradicts_it():
     found = resume(*EPOCHS, again(1), declared=f"{RUN.directory}/epoch_5.pt")
     assert said(found) == (*PROGRESS, None)
-    assert "the job says that it loaded epoch_5.pt" in tell_resume(found, RUN.directory)
+    assert "the job says that it loaded epoch_5.pt" in describe_resume(found, RUN.directory)
 
 
 def test_a_declared_file_names_the_set_that_it_is_in():
@@ -222,7 +222,7 @@ def test_a_first_part_after_others_proves_a_start_from_nothing():
     found = resume(*before, part(12, 980, 0))
     assert said(found) == (Certainty.PROVEN, ResumeReason.PROGRAM, None)
     assert found.is_fresh
-    assert tell_resume(found, RUN.directory) == "nothing, as the program's own record shows"
+    assert describe_resume(found, RUN.directory) == "nothing, as the program's own record shows"
 
 
 def test_the_part_before_is_what_it_loaded():
@@ -264,7 +264,7 @@ def test_what_no_progress_tells_stays_one_of_the_part_before():
     assert said(found) == (Certainty.UNKNOWN, ResumeReason.PROGRAM, None)
     assert [each.path.rpartition("/")[2] for each in found.candidates] == ["b.cpt", "c.cpt"]
     assert not found.may_be_fresh
-    assert tell_resume(found, RUN.directory).startswith("one of 2 checkpoints: the program's own record")
+    assert describe_resume(found, RUN.directory).startswith("one of 2 checkpoints: the program's own record")
 
 
 def test_a_part_that_follows_none_on_record_proves_nothing():
@@ -324,7 +324,7 @@ def test_a_backup_that_is_made_with_each_save_is_what_it_is_a_copy_of():
     ],
 )
 def test_the_text_says_how_sure_it_is_and_why(own, text):
-    assert tell_resume(resume(*EPOCHS, *own), RUN.directory) == text
+    assert describe_resume(resume(*EPOCHS, *own), RUN.directory) == text
 
 
 # truths of simulated trainings

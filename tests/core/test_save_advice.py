@@ -53,7 +53,7 @@ def test_a_run_that_has_ended_is_as_large_as_its_last_attempt_was():
 def test_without_a_save_that_was_seen_being_written_nothing_is_advised():
     view = run_view(history(checkpoints=[saved(60, step=1)]), (), at(90), (), ENDS)
     assert view["advice"] is None
-    assert "not known yet" in summaries.tell_advice(view["advice"])
+    assert "not known yet" in summaries.describe_advice(view["advice"])
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_without_a_save_that_was_seen_being_written_nothing_is_advised():
 )
 def test_it_is_said_where_the_numbers_come_from(nodes, ends, said):
     view = run_view(history(jobs=[job(node_count=nodes)], checkpoints=SEEN), (), at(250), (), ends)
-    assert summaries.tell_advice(view["advice"]).endswith(said)
+    assert summaries.describe_advice(view["advice"]).endswith(said)
 
 
 def unsaved(high_seconds):
@@ -102,7 +102,7 @@ LOSS = {
     ],
 )
 def test_a_loss_is_told_in_time_and_times_what_the_attempt_held(changes, said):
-    assert summaries.tell_loss(LOSS | changes) == said
+    assert summaries.describe_loss(LOSS | changes) == said
 
 
 LIMIT = {"will_be_lost_seconds": None, "saves_that_fit": None, "epochs_that_fit": None, "steps_that_fit": None}
@@ -124,4 +124,4 @@ LIMIT = {"will_be_lost_seconds": None, "saves_that_fit": None, "epochs_that_fit"
     ],
 )
 def test_what_a_limit_takes_and_what_fits_before_it_is_told_as_far_as_it_is_known(changes, said):
-    assert summaries.tell_limit(LIMIT | changes) == said
+    assert summaries.describe_limit(LIMIT | changes) == said

@@ -70,14 +70,14 @@ def test_accounting_is_asked_for_how_long_a_job_was_suspended_and_believed():
     changes, _ = follow(*looks)
     assert changes.asks_accounting == {1}
     row = make_row(1, -1, 50, STATES.FAILED)._replace(suspended=timedelta(minutes=19, seconds=57))
-    (ended,) = accounting_merge.settle(changes, (row,), at(50)).ended
+    (ended,) = accounting_merge.merge_accounting(changes, (row,), at(50)).ended
     assert suspension.total(ended.suspensions, at(50)) == row.suspended
     assert lost_work.measure_loss(ended, []).lost == 51 * MINUTE - row.suspended
 
 
 def test_what_only_slurmctld_remembers_of_an_end_tells_nothing_of_suspensions():
     looks = look(0, make_job(1)), look(20, suspended(11)), look(32, resumed(20)), look(50, ended_job())
-    (ended,) = accounting_merge.settle(follow(*looks)[0], (make_row(1, -1, 50, STATES.FAILED),), at(50)).ended
+    (ended,) = accounting_merge.merge_accounting(follow(*looks)[0], (make_row(1, -1, 50, STATES.FAILED),), at(50)).ended
     assert pairs(ended) == [(at(10), at(30))]
 
 
@@ -89,7 +89,7 @@ def test_an_execution_that_accounting_alone_tells_was_suspended_too():
     running = make_job(1, restart_count=1, started_at=at(40), ends_at=at(100))
     changes, _ = follow(look(50, running))
     row = make_row(1, 0, 30, STATES.REQUEUED)._replace(suspended=10 * MINUTE)
-    (unseen,) = accounting_merge.settle(changes, (row,), at(50)).ended
+    (unseen,) = accounting_merge.merge_accounting(changes, (row,), at(50)).ended
     assert (unseen.cause, pairs(unseen)) == (EndCause.REQUEUE, [(at(20), at(30))])
 
 
@@ -138,7 +138,7 @@ def test_fitted_suspensions_have_the_sum_asked_for_and_never_overlap(given_pairs
 def test_those_of_a_gang_are_joined_and_keep_their_sum():
     attempt = replace(follow(look(0, make_job(1)))[1][1].attempt, time_limit=None)
     for minute in range(1, 601, 2):
-        attempt = suspension.note(attempt, make_job(1, STATES.SUSPENDED, time_limit=None), at(minute))
-        attempt = suspension.note(attempt, make_job(1, time_limit=None), at(minute + 1))
+        attempt = suspension.update(attempt, make_job(1, STATES.SUSPENDED, time_limit=None), at(minute))
+        attempt = suspension.update(attempt, make_job(1, time_limit=None), at(minute + 1))
     assert len(attempt.suspensions) == suspension.MAX_KEPT
     assert suspension.total(attempt.suspensions, at(601)) == 300 * MINUTE

@@ -71,8 +71,8 @@ class Observer:
         examinations = [self._examine(claim) for claim in claims]
         found = tuple(assemble(claims, examinations, root=self.root, level=Level.STRUCTURE, now=now))
         others = [checkpoint_sets.OtherFile(file.path, file.identity, file.uid) for file in left]
-        settled_ns = int((now - WRITE_GRACE).timestamp() * 10**9)
-        sets = checkpoint_sets.group(found, others, root=self.root, settled_ns=settled_ns)
+        unchanged_since_ns = int((now - WRITE_GRACE).timestamp() * 10**9)
+        sets = checkpoint_sets.group(found, others, root=self.root, unchanged_since_ns=unchanged_since_ns)
         self.violations += self._check_partition(found, left, sets)
         return sets, tuple(sorted({file.path for claim in claims for file in claim.markers}))
 

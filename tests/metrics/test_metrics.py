@@ -207,11 +207,11 @@ def test_the_worst_flags_are_named_and_what_is_left_out_is_counted():
 def test_a_configuration_that_was_refused_is_told_until_a_good_one_comes():
     collector = ReportCollector("1", started_at=NOW)
     name = "ckptd_config_last_reload_successful"
-    collector.note_config(None, NOW + timedelta(hours=1))
+    collector.record_reload(None, NOW + timedelta(hours=1))
     text = read(collector)
     assert value(text, name) == 0
     assert value(text, "ckptd_config_last_reload_success_timestamp_seconds") == NOW.timestamp()
-    collector.note_config(0, NOW + timedelta(hours=2))
+    collector.record_reload(0, NOW + timedelta(hours=2))
     text = read(collector)
     assert value(text, name) == 1
     assert value(text, "ckptd_config_last_reload_success_timestamp_seconds") == NOW.timestamp() + 7200
@@ -225,8 +225,8 @@ def test_a_database_that_can_be_read_but_not_written_is_not_up():
         return value(read(collector), "ckptd_database_up")
 
     assert is_up() == 1
-    collector.note_database("poll", is_up=False)  # its disk is full
-    collector.note_database("publish", is_up=True)  # which only reads
+    collector.record_database_step("poll", is_up=False)  # its disk is full
+    collector.record_database_step("publish", is_up=True)  # which only reads
     assert is_up() == 0
-    collector.note_database("poll", is_up=True)
+    collector.record_database_step("poll", is_up=True)
     assert is_up() == 1

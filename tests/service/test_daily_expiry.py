@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ckptd.service.daily_expiry import INTERVAL, LONGEST_PAUSE, MARK, take_turn
+from ckptd.service.daily_expiry import INTERVAL, LONGEST_PAUSE, MARK, claim_day
 from ckptd.service.open_database import StateError
 from ckptd.steps import expire
 from ckptd.store.store import Store
@@ -42,7 +42,7 @@ def cycles(url, directory, *instants):
     for now in instants:
         service = Service(url, Cluster(), Disk(), 0)
         gone.append(
-            expire.expire(service.parts, service.state, KEEP, now).run_count if take_turn(directory, now) else 0
+            expire.expire(service.parts, service.state, KEEP, now).run_count if claim_day(directory, now) else 0
         )
         service.parts.store.close()
     return gone

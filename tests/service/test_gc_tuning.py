@@ -13,7 +13,7 @@ class Knot:
 
 passes = []
 gc.callbacks.append(lambda phase, facts: passes.append(facts["generation"]) if phase == "stop" else None)
-gc_tuning.give_way()
+gc_tuning.avoid_long_pauses()
 kept = [[[number] for number in range(50)] for _ in range(20_000)]  # makes Python look at everything, by its own rules
 young, old = passes.count(0), passes.count(2)
 knot = Knot()

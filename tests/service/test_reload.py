@@ -370,7 +370,7 @@ def test_rules_judge_by_the_new_intervals_at_once(start, reload_with):
     now = datetime.now(UTC)
     watchlist = started._state.watchlist
     watchlist.keep([RUN], now)
-    watchlist.looked(RUN, make_scan(0), now)
+    watchlist.record_scan(RUN, make_scan(0), now)
     assert watchlist.get(RUN).due_at == now + timedelta(minutes=20)
     reload_with(started, **{"slurm.poll_interval": "10m", "scan.interval": "1m"})
     assert started._parts.max_poll_age == timedelta(minutes=30)
@@ -383,7 +383,7 @@ def test_what_was_learned_survives_a_reload(start, reload_with):
     now = datetime.now(UTC)
     state, source = started._state, started._parts.source
     state.watchlist.keep([RUN], now)
-    state.watchlist.looked(RUN, make_scan(0), now)
+    state.watchlist.record_scan(RUN, make_scan(0), now)
     state.publish(RunHistories({RUN: "a history"}))
     watched, slices, published = state.watchlist.all, dict(state.slices), dict(state.published)
     state.publish(MessageCounts({("mail", "sent"): 3}))

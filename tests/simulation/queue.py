@@ -38,7 +38,7 @@ def follow(run: Run, polls: Polls, *, is_always: bool = False) -> dict[int, Queu
         snapshot = QueueSnapshot(cluster=CLUSTER, polled_at=at, jobs=tuple(_list_jobs(run, now)))
         changes = queue.compare(tracked, snapshot)
         told = tuple(row for job_id in changes.asks_accounting for row in _account(run, job_id, now))
-        changes = maintenance.excuse(accounting_merge.settle(changes, told, at), tracked, reserved(run, tick))
+        changes = maintenance.excuse(accounting_merge.merge_accounting(changes, told, at), tracked, reserved(run, tick))
         tracked = queue.apply(tracked, changes)
         look = QueueLook(
             jobs=tuple(known.job for known in tracked.values() if known.is_open),

@@ -56,8 +56,8 @@ def live(service, story=STORY):
         for now in (at(minutes), at(minutes), at(minutes + 0.5)):
             steps = (
                 lambda now=now: poll.record_queue(parts, state, *poll.observe_queue(parts, state, now), now),
-                lambda now=now: scan.look(parts, state, now),
-                lambda now=now: scan.look(parts, state, now),
+                lambda now=now: scan.scan_due(parts, state, now),
+                lambda now=now: scan.scan_due(parts, state, now),
                 lambda now=now: decide.decide(parts, state, now),
                 lambda now=now: publish.report(parts, state, now),
             )

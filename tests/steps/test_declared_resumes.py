@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ckptd.core.model import Certainty, JobState, ResumeReason
-from ckptd.present.resume_texts import tell_resume
+from ckptd.present.resume_texts import describe_resume
 from steps.replayed_fleet import UID, minute
 
 
@@ -83,7 +83,7 @@ def test_a_word_that_progress_contradicts_is_not_believed(begun):
     save(begun, 3, 70)
     restart(begun, 72)
     assert said(begun) == (Certainty.INFERRED, "epoch_2.npz")
-    text = tell_resume(resume_of(begun), f"{begun.work_dir}/ckpts")
+    text = describe_resume(resume_of(begun), f"{begun.work_dir}/ckpts")
     assert text.endswith("; the job says that it loaded epoch_5.npz, which its progress contradicts")
 
 

@@ -99,7 +99,7 @@ def test_accounting_tells_of_each_cluster_what_ran_there(cluster, job, states):
     assert STATES.REVOKED in {row.state for row in rows}
     gone = TrackedJob(key=JobKey(CLUSTER, job, at(0)), job=make_job(job), attempt=None, run=RUN, last_seen_at=at(0))
     now = rows[-1].ended_at
-    settled = accounting_merge.settle(JobChanges(cluster=CLUSTER, polled_at=now, vanished=(gone,)), rows, now)
+    settled = accounting_merge.merge_accounting(JobChanges(cluster=CLUSTER, polled_at=now, vanished=(gone,)), rows, now)
     assert [attempt.state for attempt in settled.ended] == states
 
 

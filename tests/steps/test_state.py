@@ -88,7 +88,7 @@ def test_the_watchlist_may_be_used_by_polls_scans_and_the_watcher_of_files_at_on
     def come_and_go(number):
         for run in runs:
             watchlist.visit([run], at(number))
-            watchlist.looked(run, make_scan(number), at(number))  # it was the last look
+            watchlist.record_scan(run, make_scan(number), at(number))  # it was the last look
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

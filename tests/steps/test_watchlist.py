@@ -25,14 +25,14 @@ def due_in(watchlist):
 def test_a_new_run_is_due_at_once_and_then_once_in_an_interval():
     watchlist = watching()
     assert [each.key for each in watchlist.due(START, 10)[RUN.uid]] == [RUN]
-    watchlist.looked(RUN, EMPTY, START)
+    watchlist.record_scan(RUN, EMPTY, START)
     assert watchlist.due(START + INTERVAL - timedelta(seconds=1), 10) == {}
     assert due_in(watchlist) == INTERVAL
 
 
 def test_a_change_makes_it_due_soon_but_never_more_often_than_the_smallest_gap():
     watchlist = watching()
-    watchlist.looked(RUN, EMPTY, START)
+    watchlist.record_scan(RUN, EMPTY, START)
     watchlist.hasten_directories([PurePosixPath(RUN.directory)], START)
     assert due_in(watchlist) == MIN_GAP
 
@@ -40,7 +40,7 @@ def test_a_change_makes_it_due_soon_but_never_more_often_than_the_smallest_gap()
 def test_a_save_that_goes_on_is_looked_at_again_soon():
     watchlist = watching()
     writing = saved(0, state=CheckpointState.WRITING).checkpoint
-    watchlist.looked(RUN, replace(EMPTY, checkpoints=(writing,)), START)
+    watchlist.record_scan(RUN, replace(EMPTY, checkpoints=(writing,)), START)
     assert due_in(watchlist) == WRITING_GAP
 
 
@@ -48,19 +48,19 @@ def test_trouble_makes_the_looks_rarer_up_to_a_bound_and_a_good_look_ends_it():
     watchlist = watching()
     gaps = []
     for _ in range(5):
-        watchlist.looked(RUN, HUNG, START)
+        watchlist.record_scan(RUN, HUNG, START)
         gaps.append(due_in(watchlist))
     assert gaps == [INTERVAL, 2 * INTERVAL, 4 * INTERVAL, MAX_TROUBLE_GAP, MAX_TROUBLE_GAP]
-    watchlist.looked(RUN, EMPTY, START)
+    watchlist.record_scan(RUN, EMPTY, START)
     assert due_in(watchlist) == INTERVAL
 
 
 def test_a_run_that_leaves_the_queue_gets_one_last_look():
     watchlist = watching()
-    watchlist.looked(RUN, EMPTY, START)
+    watchlist.record_scan(RUN, EMPTY, START)
     watchlist.keep([], START)
     assert [each.is_last_look for each in watchlist.due(START, 10)[RUN.uid]] == [True]
-    watchlist.looked(RUN, EMPTY, START)
+    watchlist.record_scan(RUN, EMPTY, START)
     assert RUN not in watchlist
 
 
@@ -68,10 +68,10 @@ def test_a_last_look_that_cannot_be_made_is_tried_again_but_not_for_ever():
     watchlist = watching()
     watchlist.keep([], START)
     for _ in range(LAST_TRIES - 1):
-        watchlist.looked(RUN, HUNG, START)
+        watchlist.record_scan(RUN, HUNG, START)
         assert watchlist.due(START, 10) == {}
         assert watchlist.get(RUN).is_last_look
-    watchlist.looked(RUN, HUNG, START)
+    watchlist.record_scan(RUN, HUNG, START)
     assert RUN not in watchlist
 
 
@@ -81,13 +81,13 @@ def test_a_run_whose_jobs_are_over_is_looked_at_once_under_its_old_and_its_new_n
     watchlist.visit([unlocated], START)
     watchlist.move(unlocated, RUN, START)
     assert [each.is_last_look for each in watchlist.due(START, 10)[RUN.uid]] == [True]
-    watchlist.looked(RUN, EMPTY, START)
+    watchlist.record_scan(RUN, EMPTY, START)
     assert watchlist.all == ()
 
 
 def test_a_visit_leaves_a_run_that_is_watched_as_it_is():
     watchlist = watching()
-    watchlist.looked(RUN, EMPTY, START)
+    watchlist.record_scan(RUN, EMPTY, START)
     watchlist.visit([RUN], START)
     watchlist.visit([RUN._replace(directory="job:1")], START)
     watchlist.move(RUN._replace(directory="job:1"), RUN, START)
@@ -98,7 +98,7 @@ def test_a_run_that_comes_back_before_its_last_look_is_kept():
     watchlist = watching()
     watchlist.keep([], START)
     watchlist.keep([RUN], START)
-    watchlist.looked(RUN, EMPTY, START)
+    watchlist.record_scan(RUN, EMPTY, START)
     assert RUN in watchlist
 
 
@@ -115,22 +115,22 @@ def test_a_run_that_another_job_joins_as_its_last_one_ends_is_watched_on():
     unlocated = RUN._replace(directory="job:2@20260301T120000Z")
     watchlist.keep([unlocated], START)
     watchlist.move(unlocated, RUN, START)
-    watchlist.looked(RUN, EMPTY, START)
+    watchlist.record_scan(RUN, EMPTY, START)
     assert RUN in watchlist
 
 
 def test_a_shorter_interval_holds_for_what_was_scanned_already():
     watchlist = watching()
-    watchlist.looked(RUN, EMPTY, START)
+    watchlist.record_scan(RUN, EMPTY, START)
     watchlist.set_interval(INTERVAL / 5, START)
     assert watchlist.get(RUN).due_at == START + INTERVAL / 5
-    watchlist.looked(RUN, EMPTY, START + INTERVAL)
+    watchlist.record_scan(RUN, EMPTY, START + INTERVAL)
     assert watchlist.get(RUN).due_at == START + INTERVAL + INTERVAL / 5
 
 
 def test_after_a_shorter_interval_what_is_overdue_is_due_now():
     watchlist = watching()
-    watchlist.looked(RUN, EMPTY, START)
+    watchlist.record_scan(RUN, EMPTY, START)
     now = START + INTERVAL / 2
     watchlist.set_interval(INTERVAL / 5, now)
     assert watchlist.get(RUN).due_at == now
@@ -138,16 +138,16 @@ def test_after_a_shorter_interval_what_is_overdue_is_due_now():
 
 def test_a_longer_interval_holds_from_the_next_scan_on():
     watchlist = watching()
-    watchlist.looked(RUN, EMPTY, START)
+    watchlist.record_scan(RUN, EMPTY, START)
     watchlist.set_interval(INTERVAL * 5, START)
     assert watchlist.get(RUN).due_at == START + INTERVAL
-    watchlist.looked(RUN, EMPTY, START + INTERVAL)
+    watchlist.record_scan(RUN, EMPTY, START + INTERVAL)
     assert watchlist.get(RUN).due_at == START + INTERVAL * 6
 
 
 def test_another_interval_makes_no_trouble_be_tried_sooner():
     watchlist = watching()
-    watchlist.looked(RUN, Unknown(what="directory", reason="silent"), START)
+    watchlist.record_scan(RUN, Unknown(what="directory", reason="silent"), START)
     due_at = watchlist.get(RUN).due_at
     watchlist.set_interval(timedelta(seconds=1), START)
     assert watchlist.get(RUN).due_at == due_at

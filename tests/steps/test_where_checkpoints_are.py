@@ -45,7 +45,7 @@ def test_a_name_that_leads_nowhere_is_told_and_hinders_no_flag_until_the_directo
     assert fleet.run(70, job) == [("no-checkpoint-yet", 1)]
     [flag] = fleet.parts.store.flags.list_open("c1")
     assert flag.finding.evidence["unmet_names"] == ["saves"]
-    assert "Check the path" in flag_texts.word_recorded(flag.finding).advice
+    assert "Check the path" in flag_texts.make_recorded_text(flag.finding).advice
     assert publish.report(fleet.parts, fleet.state, minute(70)).unknown_directories == 0
     fleet.save("saves/step_5.safetensors", 71)
     assert fleet.run(72, job) == []

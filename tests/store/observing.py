@@ -10,10 +10,10 @@ from support.queue_facts import CLUSTER, RUN, at
 HOSTILE = "a\x00b\\u0000|\n'\";--\udcff\ud800é\U0001f600\\"
 
 
-def poll(store, minutes, *jobs, settle=None):
-    """One step of a cycle: compare, settle where asked to, record; what is read back is what was meant."""
+def poll(store, minutes, *jobs, accounting=None):
+    """One step of a cycle: compare, merge accounting where asked to, record; what is read back is what was meant."""
     before = store.jobs.read_tracked(CLUSTER)
-    changes = recorded.poll(store, minutes, *jobs, settle=settle)
+    changes = recorded.poll(store, minutes, *jobs, accounting=accounting)
     meant = {job_id: plain(known) for job_id, known in queue.apply(before, changes).items()}
     assert {job_id: plain(known) for job_id, known in store.jobs.read_tracked(CLUSTER).items()} == meant
     return changes

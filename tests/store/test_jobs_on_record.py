@@ -84,7 +84,7 @@ def test_jobs_that_follow_one_another_in_a_directory_are_one_run(store):
     over = make_job(11, STATES.COMPLETED, array_job_id=10, array_task_id=1, ends_at=at(4))
     poll(store, 5, over, make_job(12, array_job_id=10, array_task_id=2, started_at=at(5)))
     locate(store, 12)
-    poll(store, 9, make_job(13, started_at=at(8)), settle=())
+    poll(store, 9, make_job(13, started_at=at(8)), accounting=())
     locate(store, 13)
     attempts = history_of(store).attempts
     assert [each.kind for each in attempts] == [None, RestartKind.ARRAY, RestartKind.RESUBMIT]
@@ -105,7 +105,7 @@ def test_a_vanished_job_ends_once_it_is_settled(store):
     poll(store, 0, make_job(1), make_job(2))
     assert poll(store, 5, make_job(2)).vanished
     assert store.jobs.read_tracked(CLUSTER)[1].is_open
-    poll(store, 6, make_job(2), settle=Unknown(what="accounting", reason="none"))
+    poll(store, 6, make_job(2), accounting=Unknown(what="accounting", reason="none"))
     assert not store.jobs.read_tracked(CLUSTER)[1].is_open
     assert len(store.histories.read(CLUSTER, active_only=True)) == 1
 

@@ -87,7 +87,7 @@ def test_lines_that_no_look_settled_are_measured_again_some_at_a_time(store, mon
 def test_a_requeue_counts_where_the_attempt_ran_and_not_where_it_waits(store):
     job = run_job(store)
     waiting = replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(9), partition="main,preempt")
-    poll(store, 10, waiting, settle=(make_row(1, -1, 9, STATES.PREEMPTED),))
+    poll(store, 10, waiting, accounting=(make_row(1, -1, 9, STATES.PREEMPTED),))
     (line,) = store.lost_work.list_lines(RUN)
     assert (line.cause, line.partition, line.loss.lost) == (EndCause.PREEMPTION, "main", timedelta(minutes=10))
 
@@ -157,7 +157,7 @@ def test_accounting_tells_later_for_how_long_a_job_was_suspended_though_the_line
 
 def test_an_attempt_that_was_taken_for_ended_and_runs_has_no_line(store):
     job = run_job(store)
-    poll(store, 5, settle=Unknown(what="accounting", reason="down"))
+    poll(store, 5, accounting=Unknown(what="accounting", reason="down"))
     assert len(store.lost_work.list_lines(RUN)) == 1
     poll(store, 6, job)
     assert store.lost_work.list_lines(RUN) == ()

@@ -22,7 +22,7 @@ class Watch:
 
     def poll(self, minutes, *jobs, ended=()):
         changes = queue.compare(self.store.jobs.read_tracked(CLUSTER), look(minutes, *jobs))
-        self.store.jobs.record(accounting_merge.settle(changes, ended, at(minutes)))
+        self.store.jobs.record(accounting_merge.merge_accounting(changes, ended, at(minutes)))
         self.store.clusters.record_poll(CLUSTER, at(minutes))
         for known in self.store.jobs.read_tracked(CLUSTER).values():
             if known.run is None or not known.run.is_located:

@@ -6,12 +6,12 @@ from ckptd.core.queue import accounting_merge
 from support.queue_facts import CLUSTER, RUN, at, look, make_scan, merge
 
 
-def poll(store, minutes, *jobs, settle=()):
-    """Look at the queue and record it; what accounting tells is `settle`, and None leaves every question open."""
+def poll(store, minutes, *jobs, accounting=()):
+    """Compare a poll and record it; `accounting` is the answer of sacct, and None merges none."""
     snapshot = look(minutes, *jobs)
     changes = queue.compare(store.jobs.read_tracked(CLUSTER), snapshot)
-    if settle is not None:
-        changes = accounting_merge.settle(changes, settle, snapshot.polled_at)
+    if accounting is not None:
+        changes = accounting_merge.merge_accounting(changes, accounting, snapshot.polled_at)
     store.jobs.record(changes)
     store.clusters.record_poll(CLUSTER, snapshot.polled_at)
     return changes

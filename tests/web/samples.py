@@ -88,7 +88,7 @@ def _since(minutes):
 
 def _look(store, tracked, minutes, jobs, ended=()):
     snapshot = QueueSnapshot(cluster=CLUSTER, polled_at=ago(minutes), jobs=tuple(jobs))
-    changes = accounting_merge.settle(queue.compare(tracked, snapshot), tuple(ended), ago(minutes))
+    changes = accounting_merge.merge_accounting(queue.compare(tracked, snapshot), tuple(ended), ago(minutes))
     store.jobs.record(changes)
     store.clusters.record_poll(CLUSTER, ago(minutes))
     return queue.apply(tracked, changes)

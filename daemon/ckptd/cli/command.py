@@ -20,7 +20,7 @@ def friendly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
     """
 
     @click.option(
-        "--config", "_", type=click.Path(path_type=Path), expose_value=False, hidden=True, callback=_note_config
+        "--config", "_", type=click.Path(path_type=Path), expose_value=False, hidden=True, callback=_store_config_path
     )
     @functools.wraps(command)
     def wrapped(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
@@ -33,6 +33,6 @@ def friendly(command: Callable[Arguments, None]) -> Callable[Arguments, None]:
     return wrapped
 
 
-def _note_config(context: click.Context, _option: click.Parameter, path: Path | None) -> None:
+def _store_config_path(context: click.Context, _option: click.Parameter, path: Path | None) -> None:
     if path is not None:
         context.find_root().params["config"] = path

@@ -61,7 +61,7 @@ def once(context: click.Context, is_json: bool) -> None:
             raise SystemExit(EXIT_TROUBLE)
         parts = build.build(config, opened)
         state = begin(parts, now)
-        expires = partial(daily_expiry.take_turn, config.state_directory, now)
+        expires = partial(daily_expiry.claim_day, config.state_directory, now)
         run_once(parts, state, now, expires=expires, write=lambda result: write_lines(result.lines))
         parts.store.close()
     finally:

@@ -111,9 +111,9 @@ def _print_flag(row: "FlagDocument") -> None:
     click.secho(safe(f"{row['severity']}: {row['rule']}, job {row['job_id']} of {row['user']}{over}"), bold=True)
     if row["run"].startswith("/"):
         print_prose(f"In {row['run']}:")
-    print_prose(_tell(row))
+    print_prose(_describe(row))
 
 
-def _tell(row: "FlagDocument") -> str:
+def _describe(row: "FlagDocument") -> str:
     """Return what is wrong and what to do; a flag of an earlier version has both in its advice."""
     return f"{row['statement']} {row['advice']}".lstrip()

@@ -108,22 +108,22 @@ def _find(directories: tuple[str, ...], level: Level, step: int | None, timeout:
 def _explain(choice: NewestComplete, outcome: Outcome) -> None:
     """Print to stderr, for the job's log, what was skipped or unknown and why."""
     for each in choice.skipped:
-        _say(f"skipped {each.path}: {each.state}" + (f" ({each.reason})" if each.reason else ""))
+        _print_error(f"skipped {each.path}: {each.state}" + (f" ({each.reason})" if each.reason else ""))
     if choice.chosen is not None:
         for note in choice.notes:
-            _say(f"{choice.chosen.path}: {note}")
+            _print_error(f"{choice.chosen.path}: {note}")
     for unknown in choice.unknown:
-        _say(f"unknown: {unknown.what}: {unknown.reason}")
+        _print_error(f"unknown: {unknown.what}: {unknown.reason}")
     if outcome == "none":
-        _say("no complete checkpoint")
+        _print_error("no complete checkpoint")
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     click.echo(f"ckptd newest: {safe(text)}", err=True)
 
 
 def _fail(reason: str) -> NoReturn:
-    _say(f"unknown: {reason}")
+    _print_error(f"unknown: {reason}")
     sys.exit(output.EXIT_UNKNOWN)
 
 

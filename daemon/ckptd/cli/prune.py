@@ -129,12 +129,12 @@ def _apply(desk: RetentionScope, agent: AgentClient, plan_id: str, should_stop: 
     facts = planning.read_facts(desk.store, desk.cluster, desk.site, desk.keys)
     made = planning.plan(facts, now)
     if made.plan_id != plan_id:
-        return ApplyResult(refused=apply.tell_changed(made), plan=made, limited=made)
+        return ApplyResult(refused=apply.describe_changed_plan(made), plan=made, limited=made)
     means = ApplyParts(
         hands=hands,
         observer=_observe(desk, agent, now),
         clock=ClockGuard(jump=pause_record.read_reason(desk.store, desk.cluster), deletes_from=timedelta.max),
-        settled=RecoveredRuns(),
+        recovered=RecoveredRuns(),
         turns=ScanTurns(),
         elapsed=timedelta(seconds=time.monotonic()),
     )
@@ -174,10 +174,10 @@ def _list_acts(applied: ApplyResult) -> Iterator[_RemovalOutcome]:
             if each.path in waiting:
                 yield _RemovalOutcome(each.path, WAITS, waiting[each.path], 0)
             else:
-                yield _tell(each, outcomes.get(each.path), why)
+                yield _outcome_row(each, outcomes.get(each.path), why)
 
 
-def _tell(asked: Decision, outcome: TrashOutcome | Unknown | None, why: str) -> _RemovalOutcome:
+def _outcome_row(asked: Decision, outcome: TrashOutcome | Unknown | None, why: str) -> _RemovalOutcome:
     if outcome is None:
         return _RemovalOutcome(asked.path, "left", why, 0)
     if isinstance(outcome, Unknown):

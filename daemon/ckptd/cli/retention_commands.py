@@ -201,7 +201,7 @@ def _print_run(run: RunPlan, refused: tuple[str, ...], *, is_verbose: bool) -> N
             str(len(each.record.checkpoint.files)),
             format_size(each.record.checkpoint.size_bytes),
             "; ".join(each.reasons),
-            *(_tell_grouping(each) if is_verbose else ()),
+            *(_describe_grouping(each) if is_verbose else ()),
         )
         for each in shown
     ]
@@ -217,7 +217,7 @@ def _print_run(run: RunPlan, refused: tuple[str, ...], *, is_verbose: bool) -> N
     click.echo(f"{len(run.remove)} to remove, {format_size(run.remove_bytes)}")
 
 
-def _tell_grouping(decision: Decision) -> tuple[str, str]:
+def _describe_grouping(decision: Decision) -> tuple[str, str]:
     """Return the series of a checkpoint, and the evidence that a number in its name counts progress."""
     grouping = decision.record.checkpoint.grouping
     return grouping.series or "-", grouping.doubt or grouping.evidence or "-"

@@ -157,7 +157,7 @@ def _read_refused(context: click.Context, store: Store, key: RunKey) -> tuple[st
     from ckptd.service.build_retention import build_retention  # noqa: PLC0415
     from ckptd.steps.prune import planning  # noqa: PLC0415
 
-    return planning.tell_refused(store, build_retention(load_config(context)), key)
+    return planning.list_limited_settings(store, build_retention(load_config(context)), key)
 
 
 def _print_title(view: "ShownRunDocument") -> None:
@@ -174,14 +174,14 @@ def _print_run(view: "ShownRunDocument") -> None:
     if view["free_space"]["quota_error"]:
         click.secho(f"the quota is unknown: {safe(view['free_space']['quota_error'])}", fg="yellow")
     names: dict[int | None, object] = {row["job_id"]: name_job(row) for row in view["attempts"]}
-    attempts = [{**row, "job_id": name_job(row), "lost": summaries.tell_loss(row)} for row in view["attempts"]]
+    attempts = [{**row, "job_id": name_job(row), "lost": summaries.describe_loss(row)} for row in view["attempts"]]
     told = ("job_id", "restart_count", "kind", "state", "cause", "started_at", "ended_at", "lost")
     _print_rows(told, attempts, "No attempts recorded.")
     _print_resumes(view)
     if view["earlier_attempt_count"]:
         click.echo(f"{format_count(view['earlier_attempt_count'], 'earlier attempt')} not shown")
     if len(attempts) > 1:
-        click.echo(f"work lost by all ended attempts: {summaries.tell_losses(view['lost'])}")
+        click.echo(f"work lost by all ended attempts: {summaries.describe_losses(view['lost'])}")
     _print_checkpoints(view)
     flags = [{**row, "job_id": names.get(row["job_id"], row["job_id"])} for row in view["flags"]]
     _print_rows(("severity", "rule", "job_id", "opened_at", "resolved_at"), flags, "No flags recorded.")
@@ -230,7 +230,7 @@ def _print_rhythm(view: "ShownRunDocument") -> None:
     forecast = view["forecast"]
     interval, save_time = _duration(forecast["interval_seconds"]), _duration(forecast["save_seconds"])
     click.echo(f"checkpoint interval: {interval}; save duration: {save_time}")
-    click.echo(f"recommended interval: {summaries.tell_advice(view['advice'])}")
+    click.echo(f"recommended interval: {summaries.describe_advice(view['advice'])}")
 
 
 def _print_ahead(view: "ShownRunDocument") -> None:
@@ -242,10 +242,10 @@ def _print_ahead(view: "ShownRunDocument") -> None:
             when = "now" if is_due else f"at {format_instant(expected_at)}"
             click.echo(f"job {job_id}: the next checkpoint is expected {when}")
     for job_id, expected in forecast["at_limit"].items():
-        if told := summaries.tell_limit(expected):
+        if told := summaries.describe_limit(expected):
             click.echo(f"job {job_id}: {told}")
         if goal := expected["goal"]:
-            click.echo(f"job {job_id} {_tell_goal(goal)}")
+            click.echo(f"job {job_id} {_describe_goal(goal)}")
     if free_space["free_bytes"] is not None:
         click.echo(f"{format_size(free_space['free_bytes'])} free on the file system")
     if free_space["quota_left_bytes"] is not None:
@@ -254,7 +254,7 @@ def _print_ahead(view: "ShownRunDocument") -> None:
         click.echo(f"at the current rate, the space is used up at about {format_instant(forecast['full_at'])}")
 
 
-def _tell_goal(goal: "GoalDocument") -> str:
+def _describe_goal(goal: "GoalDocument") -> str:
     source = "goal set by the user" if goal["is_declared"] else "goal stated in its checkpoints"
     text = f"is at {goal['unit']} {goal['reached']:g} of {goal['goal']:g} ({source})"
     if goal["is_fitting"]:
@@ -270,10 +270,10 @@ def _tell_goal(goal: "GoalDocument") -> str:
 
 def _print_rows(columns: Sequence[str], rows: list[dict[str, Any]], empty: str) -> None:
     headings = [_HEADINGS.get(column) or column.replace("_", " ") for column in columns]
-    print_table(headings, [[_tell(row[column]) for column in columns] for row in rows], empty)
+    print_table(headings, [[_format_value(row[column]) for column in columns] for row in rows], empty)
 
 
-def _tell(value: object) -> object:
+def _format_value(value: object) -> object:
     return format_second(value) if isinstance(value, datetime) else value
 
 

@@ -206,17 +206,17 @@ def _print_entries(
             user_name(each.uid),
             format_size(each.size_bytes),
             format_duration(now - each.moved_at),
-            _tell_end(bench.find_end(each), now),
+            _format_hold_end(bench.find_end(each), now),
             each.state,
             each.path,
         )
         for each in entries
     ]
     columns = ("id", "user", "size", "in trash for", "hold ends (UTC)", "state", "checkpoint")
-    print_table(columns, rows, nothing or _tell_nothing(bench))
+    print_table(columns, rows, nothing or _describe_empty_list(bench))
 
 
-def _tell_nothing(bench: TrashAccess) -> str:
+def _describe_empty_list(bench: TrashAccess) -> str:
     """Return the text for an empty list, with how to find trashes that are not in the database."""
     if bench.store is None:
         return "The trash of these directories is empty."
@@ -227,7 +227,7 @@ def _tell_nothing(bench: TrashAccess) -> str:
     )
 
 
-def _tell_end(ends_at: datetime | None, now: datetime) -> str:
+def _format_hold_end(ends_at: datetime | None, now: datetime) -> str:
     """Format the end of a hold. After it, the next pruning step deletes the entry if its policy enforces."""
     if ends_at is None:
         return "-"

@@ -138,7 +138,7 @@ class TrashAccess(NamedTuple):
             return Unknown(what=entry.path, reason=outcome.reason)
         if self.store and intent and intent.audit_id is not None:
             details = {**intent.details, **audit_entries.measure(outcome)}
-            self.store.audit.finish(intent.audit_id, audit_entries.tell(outcome), datetime.now(UTC), details)
+            self.store.audit.finish(intent.audit_id, audit_entries.format_outcome(outcome), datetime.now(UTC), details)
         return replace(outcome, path=entry.path)
 
 

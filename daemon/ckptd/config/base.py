@@ -76,7 +76,7 @@ def find_switch(given: object) -> str | None:
     return f"{str(given).lower()} is not a number" if isinstance(given, bool) else None
 
 
-def word_problem(problem: ErrorDetails) -> str:
+def describe_problem(problem: ErrorDetails) -> str:
     """Describe a validation error in the terms of a TOML file.
 
     The text shows values only where the value cannot contain a password.

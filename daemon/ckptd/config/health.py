@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from ckptd.config.base import NOT_A_DURATION, Duration, Pattern, Section, find_switch, word_problem
+from ckptd.config.base import NOT_A_DURATION, Duration, Pattern, Section, describe_problem, find_switch
 from ckptd.core.health import RULES, Override, Rule
 from ckptd.core.text.quantities import parse_duration
 from ckptd.core.text.similar_names import nearest
@@ -86,7 +86,7 @@ def build_rules(tables: Mapping[str, Any]) -> tuple[Rule, ...]:
             rule = TypeAdapter(kind).validate_python(values)
             errors += [f"{name}.{problem}" for problem in _find_excesses(rule)]
         except ValidationError as error:
-            errors += [f"{name}.{problem['loc'][0]}: {word_problem(problem)}" for problem in error.errors()]
+            errors += [f"{name}.{problem['loc'][0]}: {describe_problem(problem)}" for problem in error.errors()]
         except _UnknownAccountError as error:
             errors.append(f"{name}.{error}")
         else:

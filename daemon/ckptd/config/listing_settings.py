@@ -77,16 +77,16 @@ def _pick(data: Mapping[str, Any]) -> ListingSettings:
     tables = {section: data.get(section, {}) for section in KEYS}
     if not all(isinstance(table, dict) and table.keys() <= KEYS[section] for section, table in tables.items()):
         raise _UncertainSettingError
-    state_directory = _take(tables["service"], "state_directory", str)
-    password_file = _take(tables["store"], "password_file", str)
-    url = _take(tables["store"], "url", str)
+    state_directory = _read_value(tables["service"], "state_directory", str)
+    password_file = _read_value(tables["store"], "password_file", str)
+    url = _read_value(tables["store"], "url", str)
     settings = ListingSettings(
         url or default_url(choose_state_directory(Path(state_directory) if state_directory else None)),
         Path(password_file) if password_file else None,
     )
     if "poll_interval" in tables["slurm"]:
         settings = settings._replace(poll_interval=_duration(tables["slurm"]["poll_interval"]))
-    limit = _take(tables["actions"], "max_per_hour", int)
+    limit = _read_value(tables["actions"], "max_per_hour", int)
     if limit is not None:
         if limit < 0:
             raise _UncertainSettingError
@@ -94,7 +94,7 @@ def _pick(data: Mapping[str, Any]) -> ListingSettings:
     return settings
 
 
-def _take(table: Mapping[str, Any], key: str, wanted: type[Any]) -> Any:
+def _read_value(table: Mapping[str, Any], key: str, wanted: type[Any]) -> Any:
     """Return a value of exactly this type; None if it is absent."""
     value = table.get(key)
     if value is not None and (type(value) is not wanted or value == ""):

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from ckptd.config.base import Section, word_problem
+from ckptd.config.base import Section, describe_problem
 from ckptd.config.cluster import SitePurgeRule, WatchRule
 from ckptd.config.health import HealthOverride
 from ckptd.config.raw_tables import ConfigError, read_tables
@@ -47,7 +47,7 @@ def read_config(path: Path | None, environment: Mapping[str, str]) -> Config:
 def _describe(problem: ErrorDetails) -> str:
     location = problem["loc"]
     key = ".".join(str(part) for part in location)
-    message = word_problem(problem)
+    message = describe_problem(problem)
     if problem["type"] == "extra_forbidden":
         return f"{key}: unknown setting{nearest(str(location[-1]), _known_keys(location[:-1]))}"
     return f"{key}: {message}" if key else message

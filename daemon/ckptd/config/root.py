@@ -41,7 +41,7 @@ class Config(Section):
     service: ServiceSection = ServiceSection()
 
     @model_validator(mode="after")
-    def _told_is_known_until_it_is_told_again(self) -> "Config":
+    def _keep_lasts_for_repeat_gap(self) -> "Config":
         if self.mail.repeat_gap > self.store.keep:
             raise ValueError(
                 "mail.repeat_gap must not be longer than store.keep: notifications are deleted with their run's records"

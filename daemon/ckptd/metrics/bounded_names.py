@@ -10,8 +10,8 @@ class BoundedNames:
         self._count = count
         self._named: set[str] = set()
 
-    def give(self, weights: Mapping[str, float]) -> frozenset[str]:
-        """Give free places to the heaviest new names; return all names with a place."""
+    def assign(self, weights: Mapping[str, float]) -> frozenset[str]:
+        """Assign free places to the heaviest new names; return all names with a place."""
         free = self._count - len(self._named)
         self._named.update(heaviest({name: weights[name] for name in weights.keys() - self._named}, free))
         return frozenset(self._named)

@@ -61,12 +61,12 @@ class ReportCollector(Collector):
             self._failures[step] += 1
         self.exposition.write()
 
-    def note_database(self, step: str, *, is_up: bool) -> None:
+    def record_database_step(self, step: str, *, is_up: bool) -> None:
         """Record whether the database answered a step; it is up if it answered the last query of every step."""
         with self._lock:
             (self._unrecorded.discard if is_up else self._unrecorded.add)(step)
 
-    def note_config(self, flagged_limit: int | None, now: datetime) -> None:
+    def record_reload(self, flagged_limit: int | None, now: datetime) -> None:
         """Record a reload: the new limit of flagged jobs, or None if the configuration is invalid."""
         self._is_config_good = flagged_limit is not None
         if flagged_limit is not None:

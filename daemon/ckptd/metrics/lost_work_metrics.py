@@ -30,7 +30,7 @@ def collect_losses(losses: Mapping[LossKey, LossTotal], places: BoundedNames) ->
     weights: defaultdict[str, float] = defaultdict(float)
     for (_, partition), total in losses.items():
         weights[partition] += total.node_seconds
-    named = places.give(weights)
+    named = places.assign(weights)
     for unit, meaning in _UNITS.items():
         values: defaultdict[Labels, float] = defaultdict(float)
         for (cause, partition), total in losses.items():

@@ -189,7 +189,7 @@ def _context(digest: Digest, zone: tzinfo | None) -> dict[str, object]:
 
 def _show(entry: DigestEntry, zone: tzinfo | None) -> ShownEntry:
     notice = entry.notice
-    text = flag_texts.word_recorded(notice, zone)
+    text = flag_texts.make_recorded_text(notice, zone)
     statement, advice = clean(text.statement, MAX_PROSE), clean(text.advice, MAX_PROSE)
     command = clean(text.command, MAX_PROSE) if text.command else None
     evidence = dict(notice.evidence)

@@ -44,7 +44,7 @@ def format_count(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def word_chance(chance: float) -> str:
+def format_likelihood(chance: float) -> str:
     """Put a probability in words, in the grades of the IPCC's guidance note on uncertainties (2010)."""
     grades = ((0.1, "very unlikely"), (1 / 3, "unlikely"), (2 / 3, "about as likely as not"), (0.9, "likely"))
     return next((word for limit, word in grades if chance < limit), "very likely")

@@ -41,7 +41,7 @@ def job_row(row: JobRow, now: datetime) -> "ListedJobDocument":
 
 def flag_row(flag: Flag) -> "FlagDocument":
     """Return one flag as `ckptd flags --json` has it; `advice` is what to do, with the command."""
-    finding, text = flag.finding, flag_texts.word_recorded(flag.finding)
+    finding, text = flag.finding, flag_texts.make_recorded_text(flag.finding)
     return {
         "rule": finding.rule,
         "severity": finding.severity,

@@ -50,7 +50,7 @@ def sum_redone(lines: Iterable[LedgerLine]) -> "RedoneTotalDocument":
     }
 
 
-def tell_redone(redone: Mapping[str, Any] | None) -> str | None:
+def describe_redone(redone: Mapping[str, Any] | None) -> str | None:
     """Say how much saved work is computed again; None where it is nothing, or not known."""
     if redone is None or not redone["high_seconds"]:
         return None

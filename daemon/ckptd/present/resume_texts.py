@@ -31,20 +31,20 @@ def resume_row(resume: Resume | None, directory: str) -> "ResumeDocument | None"
         "evidence": dict(resume.evidence),
         "candidates": [each.path for each in resume.candidates],
         "may_be_fresh": resume.may_be_fresh,
-        "text": tell_resume(resume, directory),
+        "text": describe_resume(resume, directory),
     }
 
 
-def tell_resume(resume: Resume, directory: str) -> str:
+def describe_resume(resume: Resume, directory: str) -> str:
     """Complete the phrase "resumed from ..."; paths are relative to the run's directory."""
-    text = _tell_known(resume, directory) if resume.is_known else _tell_unknown(resume)
+    text = _describe_known(resume, directory) if resume.is_known else _describe_unknown(resume)
     declared = resume.evidence.get("declared")
     if declared is not None and resume.certainty is not Certainty.DECLARED:
         text += f"; the job says that it loaded {_name(str(declared), directory)}, which its progress contradicts"
     return text
 
 
-def _tell_known(resume: Resume, directory: str) -> str:
+def _describe_known(resume: Resume, directory: str) -> str:
     source = _name(resume.path, directory) if resume.path is not None else "nothing"
     if resume.certainty is Certainty.PROVEN:
         return f"{source}, as the program's own record shows"
@@ -52,31 +52,31 @@ def _tell_known(resume: Resume, directory: str) -> str:
         return f"{source}, as the job says"
     if resume.reason is ResumeReason.EMPTY:
         return "nothing: no complete checkpoint was there when it started"
-    first = _tell_first(resume.evidence)
+    first = _describe_first(resume.evidence)
     if resume.path is None:
         return f"nothing, probably: {first}, as after a start without a checkpoint"
-    return f"{source}, probably: {first}, {_tell_gained(resume.evidence)}"
+    return f"{source}, probably: {first}, {_describe_gained(resume.evidence)}"
 
 
-def _tell_unknown(resume: Resume) -> str:
+def _describe_unknown(resume: Resume) -> str:
     if resume.reason is ResumeReason.PROGRAM:
         choices = format_count(len(resume.candidates), "checkpoint")
         return f"one of {choices}: the program's own record shows that it was continued, but not from which"
     if resume.reason is ResumeReason.AMBIGUOUS:
         choices = format_count(len(resume.candidates), "checkpoint")
         fresh = ", or from nothing" if resume.may_be_fresh else ""
-        return f"one of {choices}{fresh}: {_tell_first(resume.evidence)}"
+        return f"one of {choices}{fresh}: {_describe_first(resume.evidence)}"
     if resume.reason is ResumeReason.CONTRADICTION:
-        return f"an unknown checkpoint: {_tell_first(resume.evidence)}, which follows none of those that were there"
+        return f"an unknown checkpoint: {_describe_first(resume.evidence)}, which follows none of those that were there"
     return f"an unknown checkpoint: {_UNKNOWN.get(resume.reason, 'nothing shows which')}"
 
 
-def _tell_first(evidence: Mapping[str, Any]) -> str:
+def _describe_first(evidence: Mapping[str, Any]) -> str:
     after = format_duration(timedelta(seconds=evidence["seconds_after_start"]))
     return f"its first checkpoint was {evidence['unit']} {evidence['first_saved']:g}, {after} after the start"
 
 
-def _tell_gained(evidence: Mapping[str, Any]) -> str:
+def _describe_gained(evidence: Mapping[str, Any]) -> str:
     gained = f"{evidence['first_saved'] - evidence['loaded']:g}"
     if gained == "0":
         return "the progress of that one"

@@ -8,43 +8,43 @@ from datetime import timedelta
 from typing import Any
 
 from ckptd.present.formatting import format_count, format_duration
-from ckptd.present.lost_work_parts import tell_redone
+from ckptd.present.lost_work_parts import describe_redone
 
 LEAST_TOLD = 360  # seconds; less than that would round to 0.0 or 0.1 h
 
 
-def tell_loss(row: Mapping[str, Any]) -> str:
+def describe_loss(row: Mapping[str, Any]) -> str:
     """Describe the work that an attempt lost, in time and in node, CPU and GPU time; a dash while it is unknown."""
     if row["lost_seconds"] is None:
         return "-"
     parts = row.get("lost")
-    redone = tell_redone(parts["redone"]) if parts else None
+    redone = describe_redone(parts["redone"]) if parts else None
     rest = f"; {redone}" if redone else ""
     if parts and parts["unsaved"]["high_seconds"] > row["lost_seconds"]:
-        return f"{_tell_bound(row['lost_seconds'], parts['unsaved']['high_seconds'])}{rest}"
+        return f"{_describe_bound(row['lost_seconds'], parts['unsaved']['high_seconds'])}{rest}"
     if not row["lost_seconds"]:
         return f"nothing unsaved{rest}" if redone else "nothing"
     shares = {"node": "lost_node_seconds", "CPU": "lost_cpu_seconds", "GPU": "lost_gpu_seconds"}
-    work = _tell_work({unit: row[name] for unit, name in shares.items()})
+    work = _describe_work({unit: row[name] for unit, name in shares.items()})
     return f"{_duration(row['lost_seconds'])}{work}{'' if row['is_loss_final'] else ', not final'}{rest}"
 
 
-def tell_losses(lost: Mapping[str, Any]) -> str:
+def describe_losses(lost: Mapping[str, Any]) -> str:
     """Describe the work that all ended attempts of a run lost."""
-    work = _tell_work({unit: lost[f"{unit.lower()}_seconds"] for unit in ("node", "CPU", "GPU")})
+    work = _describe_work({unit: lost[f"{unit.lower()}_seconds"] for unit in ("node", "CPU", "GPU")})
     unsaved = f"{_duration(lost['seconds'])}{work}" if lost["seconds"] else "nothing"
     if lost.get("high_seconds", 0) > lost["seconds"]:
-        unsaved = _tell_bound(lost["seconds"], lost["high_seconds"])
-    redone = tell_redone(lost.get("redone"))
+        unsaved = _describe_bound(lost["seconds"], lost["high_seconds"])
+    redone = describe_redone(lost.get("redone"))
     return f"{unsaved} unsaved; {redone}" if redone else unsaved
 
 
-def _tell_bound(low: int, high: int) -> str:
+def _describe_bound(low: int, high: int) -> str:
     """Say that work may be lost, where it is not known what was saved."""
     return f"{_duration(low)} to {_duration(high)}" if low else f"unknown, up to {_duration(high)}"
 
 
-def _tell_work(seconds: Mapping[str, int]) -> str:
+def _describe_work(seconds: Mapping[str, int]) -> str:
     told = [
         f"{count / 3600:,.1f} {unit}-hours" if count >= LEAST_TOLD else f"{count} {unit}-seconds"
         for unit, count in seconds.items()
@@ -53,7 +53,7 @@ def _tell_work(seconds: Mapping[str, int]) -> str:
     return f" ({', '.join(told)})" if told else ""
 
 
-def tell_limit(at: Mapping[str, Any]) -> str | None:
+def describe_limit(at: Mapping[str, Any]) -> str | None:
     """Describe the work lost at a job's time limit, and what still fits before it; None while nothing is known."""
     said = []
     if at["will_be_lost_seconds"] is not None:
@@ -68,7 +68,7 @@ def tell_limit(at: Mapping[str, Any]) -> str | None:
     return "; ".join(said) or None
 
 
-def tell_advice(advice: Mapping[str, Any] | None) -> str:
+def describe_advice(advice: Mapping[str, Any] | None) -> str:
     """Recommend a checkpoint interval, and say whether it follows from counted interruptions or an assumption."""
     if advice is None:
         return "not known yet, because ckptd has not observed a checkpoint being written"

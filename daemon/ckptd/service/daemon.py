@@ -75,7 +75,7 @@ class Daemon:
             helpers.close()
 
     def _run_with(self, helpers: Helpers) -> int:
-        gc_tuning.give_way()
+        gc_tuning.avoid_long_pauses()
         self._listen_to_signals()
         opened = self._open_patiently(helpers)
         if opened is None:
@@ -137,13 +137,15 @@ class Daemon:
         web_config = WebConfig(web.config_file) if web.config_file else None
         store = open_store(self._started_with, is_upgraded=False)
 
-        def tell_refused(run: RunKey) -> tuple[str, ...]:
+        def list_limited_settings(run: RunKey) -> tuple[str, ...]:
             site = self._parts.retention
             assert site is not None
-            return planning.tell_refused(store, site, run)
+            return planning.list_limited_settings(store, site, run)
 
         rules = build_access_rules(self._started_with)
-        return WebServer(web.listen, self._collector.exposition, build_record(store), rules, web_config, tell_refused)
+        return WebServer(
+            web.listen, self._collector.exposition, build_record(store), rules, web_config, list_limited_settings
+        )
 
     def _open_patiently(self, helpers: Helpers) -> OpenCluster | None:
         """Open what is watched, waiting for Slurm where only it knows the cluster's name; None when told to stop."""
@@ -201,9 +203,9 @@ class Daemon:
         self._collector.publish(report)
         self._systemd.status(describe(report))
 
-    def _note_refused(self) -> None:
+    def _record_failed_reload(self) -> None:
         self._systemd.status("configuration reload failed; keeping the previous one")
-        self._collector.note_config(None, _now())
+        self._collector.record_reload(None, _now())
 
     def reload(self) -> None:
         """Take the new configuration between two steps; a wrong one leaves the old in force and says so.
@@ -219,15 +221,15 @@ class Daemon:
             self._opened.helpers.agent.reload()
         except CkptdError as error:
             log.error("configuration reload failed: %s; keeping the previous one", error)  # noqa: TRY400 - the text says it all
-            self._note_refused()
+            self._record_failed_reload()
             return
         except Exception:  # a fault in reading a file must not end what watches everybody
             log.exception("configuration reload failed; keeping the previous one")
-            self._note_refused()
+            self._record_failed_reload()
             return
         self._change_parts(parts)
         logging.getLogger().setLevel(config.service.log_level.upper())
-        self._collector.note_config(config.metrics.flagged_jobs, _now())
+        self._collector.record_reload(config.metrics.flagged_jobs, _now())
         if waiting := list_waiting(self._started_with, wanted):
             log.warning("these settings changed and need a restart (%s): %s", REMEDY, ", ".join(waiting))
         log.info("configuration reloaded")

@@ -15,7 +15,7 @@ INTERVAL = timedelta(days=1)
 LONGEST_PAUSE = timedelta(days=40)  # between two cycles; after a longer one the clock may have been set
 
 
-def take_turn(directory: Path, now: datetime) -> bool:
+def claim_day(directory: Path, now: datetime) -> bool:
     """Whether a day is over since the last turn, or since it was first thought of; then that was the turn.
 
     Raises:

@@ -8,7 +8,7 @@ YOUNG_OBJECTS = 1_000  # a pass over so many takes less than a millisecond
 NEVER = 1_000_000_000
 
 
-def give_way() -> None:
+def avoid_long_pauses() -> None:
     """Switch threads often, and stop only for young garbage.
 
     A pass over all objects of ten thousand runs stops everything for most of a second. Cycles of garbage are few and

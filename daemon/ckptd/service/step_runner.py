@@ -42,7 +42,7 @@ class StepRunner:
             log.warning("step %s succeeded again", name)
         if result.found_work:
             if _is_recording(name):
-                self._collector.note_database(name, is_up=True)
+                self._collector.record_database_step(name, is_up=True)
             self._collector.observe_step(name, timedelta(seconds=time.monotonic() - began))
 
     def _tell_trouble(self, name: str, error: CkptdError) -> None:
@@ -50,7 +50,7 @@ class StepRunner:
         if isinstance(error, StoreError):
             self._systemd.status(str(error))
             if _is_recording(name):
-                self._collector.note_database(name, is_up=False)
+                self._collector.record_database_step(name, is_up=False)
         self._collector.count_failure(name)
         if self._troubles.get(name) != str(error):
             log.error("step %s failed: %s", name, error)

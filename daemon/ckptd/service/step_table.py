@@ -78,7 +78,7 @@ STEPS = {step.name: step for step in TABLE}
 
 def make_runner(**changes: Any) -> Runner:
     """Return a runner of which each step gets the work of another one that it asks for."""
-    wired = {"poll": _poll, "search": scan.search_new, "scan": scan.look_again}
+    wired = {"poll": _poll, "search": scan.search_new, "scan": scan.scan_again}
     return Runner(**{**wired, **changes})
 
 

@@ -123,17 +123,17 @@ def _read_sacct(programs: Programs, job_ids: Collection[int], since: datetime) -
         return answer
     text, finished = answer
     if not finished.is_clean and (finished.returncode != 0 or not text):
-        return say_why(finished)
+        return explain_failure(finished)
     try:
         return list(parse_sacct(text, job_ids))
     except queue_text.GarbledError as error:
-        return failure_reasons.say("accounting", FailureReason.GARBLED, str(error))
+        return failure_reasons.make_unknown("accounting", FailureReason.GARBLED, str(error))
 
 
-def say_why(finished: ProgramResult) -> Unknown:
+def explain_failure(finished: ProgramResult) -> Unknown:
     """Return why sacct gave no answer."""
     if any(words in finished.stderr.lower() for words in _NO_ACCOUNTING):
-        return failure_reasons.say("accounting", FailureReason.MISSING, "this cluster keeps no accounting")
+        return failure_reasons.make_unknown("accounting", FailureReason.MISSING, "this cluster keeps no accounting")
     return failure_reasons.classify("accounting", finished.returncode, finished.stderr)
 
 

@@ -28,7 +28,7 @@ class ClusterFacts:
                 return config
             name = config.get("ClusterName")
             if not name:
-                return failure_reasons.say(
+                return failure_reasons.make_unknown(
                     "cluster name", FailureReason.GARBLED, "scontrol show config prints no ClusterName"
                 )
             self.name = name
@@ -50,7 +50,7 @@ class ClusterFacts:
         self._shows_all = not _hides_jobs(config) or self._sees_all(slurm_user)
         if self._shows_all:
             return None
-        return failure_reasons.say(
+        return failure_reasons.make_unknown(
             "queue",
             FailureReason.NOT_PERMITTED,
             "PrivateData=jobs hides other users' jobs from this account, which is no Slurm operator",
@@ -69,7 +69,7 @@ class ClusterFacts:
             return config
         if not _hides_jobs(config) or self._sees_all(config.get("SlurmUser", "").partition("(")[0]):
             return None
-        return failure_reasons.say(
+        return failure_reasons.make_unknown(
             "accounting",
             FailureReason.NOT_PERMITTED,
             "slurmdbd's PrivateData=jobs hides other users' jobs from this account, which is no Slurm operator",

@@ -25,6 +25,6 @@ def read_clock(programs: Programs) -> datetime | Unknown:
         return failure_reasons.classify("clock", finished.returncode, finished.stderr)
     found = _HEAD.match(text.partition("\n")[0])
     at = times.from_epoch(int(found[1])) if found else None
-    return at or failure_reasons.say(
+    return at or failure_reasons.make_unknown(
         "clock", FailureReason.GARBLED, "scontrol show config does not begin with its time"
     )

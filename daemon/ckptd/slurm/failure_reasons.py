@@ -34,7 +34,7 @@ _SIGNS = (
 )
 
 
-def say(what: str, trouble: FailureReason, detail: str = "") -> Unknown:
+def make_unknown(what: str, trouble: FailureReason, detail: str = "") -> Unknown:
     """Return an Unknown whose reason is the trouble's words, then the detail."""
     return Unknown(what=what, reason=f"{trouble}: {detail}" if detail else str(trouble))
 
@@ -45,8 +45,8 @@ def classify(what: str, returncode: int, stderr: str) -> Unknown:
     lowered = stderr.lower()
     for trouble, signs in _SIGNS:
         if any(sign in lowered for sign in signs):
-            return say(what, trouble, detail)
-    return say(what, FailureReason.FAILED, detail)
+            return make_unknown(what, trouble, detail)
+    return make_unknown(what, FailureReason.FAILED, detail)
 
 
 def has_error(stderr: str) -> bool:

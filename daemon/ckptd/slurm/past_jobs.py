@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from ckptd.core.model import Job, JobState, PastJob, PastJobs, Unknown
 from ckptd.core.queue import federation, heterogeneous
 from ckptd.slurm import failure_reasons, queue_text, times, tres
-from ckptd.slurm.accounting import NOT_ASSIGNED, say_why
+from ckptd.slurm.accounting import NOT_ASSIGNED, explain_failure
 from ckptd.slurm.cluster_facts import ClusterFacts
 from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.programs import Programs
@@ -76,10 +76,10 @@ def _read_window(
                 newer = [name for name in newer if name not in refused]
                 continue
             if finished.returncode != 0 or (not finished.is_clean and not reader.jobs):
-                return say_why(finished)
+                return explain_failure(finished)
             return PastJobs(jobs=heterogeneous.join_past(reader.finish()), until=until)
         except queue_text.GarbledError as error:
-            return failure_reasons.say("accounting", FailureReason.GARBLED, str(error))
+            return failure_reasons.make_unknown("accounting", FailureReason.GARBLED, str(error))
         except AnswerTooLongError:
             return None
 

@@ -69,9 +69,13 @@ class Programs:
                 start_new_session=True,
             )
         except FileNotFoundError:
-            return failure_reasons.say(what, failure_reasons.FailureReason.MISSING, f"{argv[0]} is not on PATH")
+            return failure_reasons.make_unknown(
+                what, failure_reasons.FailureReason.MISSING, f"{argv[0]} is not on PATH"
+            )
         except OSError as error:
-            return failure_reasons.say(what, failure_reasons.FailureReason.FAILED, f"{argv[0]}: {error.strerror}")
+            return failure_reasons.make_unknown(
+                what, failure_reasons.FailureReason.FAILED, f"{argv[0]}: {error.strerror}"
+            )
         with process:
             try:
                 stderr = _pump(process, consume, time.monotonic() + self.timeout_seconds)
@@ -79,7 +83,7 @@ class Programs:
                     return ProgramResult(process.wait(), stderr.decode("utf-8", "replace"))
             finally:
                 _end(process)
-        return failure_reasons.say(
+        return failure_reasons.make_unknown(
             what, failure_reasons.FailureReason.TIMED_OUT, f"{argv[0]} took over {self.timeout_seconds:g} s"
         )
 
@@ -98,7 +102,9 @@ class Programs:
         if isinstance(finished, Unknown):
             return finished
         if size > self.limit_bytes:
-            return failure_reasons.say(what, failure_reasons.FailureReason.GARBLED, f"{argv[0]} printed {size} bytes")
+            return failure_reasons.make_unknown(
+                what, failure_reasons.FailureReason.GARBLED, f"{argv[0]} printed {size} bytes"
+            )
         return b"".join(pieces).decode("utf-8", "surrogateescape"), finished
 
 

@@ -55,7 +55,7 @@ class PyslurmSource(ProgramSource):
                 return _classify(finished)
             jobs = reader.finish()
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            return failure_reasons.say("queue", FailureReason.GARBLED, f"{type(error).__name__}: {error}")
+            return failure_reasons.make_unknown("queue", FailureReason.GARBLED, f"{type(error).__name__}: {error}")
         return tuple(job for job in jobs if self._only_user in {None, job.user})
 
     @staticmethod
@@ -97,5 +97,5 @@ def build(row: dict[str, Any], cluster: str, now: datetime) -> Job:
 
 def _classify(finished: ProgramResult) -> Unknown:
     if finished.returncode == NOT_INSTALLED:
-        return failure_reasons.say("pyslurm", FailureReason.MISSING, finished.stderr.strip())
+        return failure_reasons.make_unknown("pyslurm", FailureReason.MISSING, finished.stderr.strip())
     return failure_reasons.classify("queue", finished.returncode, finished.stderr)

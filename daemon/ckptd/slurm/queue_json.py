@@ -41,7 +41,7 @@ def parse(text: str, now: datetime, cluster: str | None = None) -> QueueSnapshot
         name = cluster or _cluster_of(document, rows)
         jobs = tuple(build(row, name, now) for row in rows if has_number(row))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        return failure_reasons.say("queue", FailureReason.GARBLED, f"{type(error).__name__}: {error}")
+        return failure_reasons.make_unknown("queue", FailureReason.GARBLED, f"{type(error).__name__}: {error}")
     return QueueSnapshot(cluster=name, polled_at=now, jobs=jobs)
 
 

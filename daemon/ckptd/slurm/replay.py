@@ -30,7 +30,7 @@ class ReplaySource:
         self._directory = directory
         self._cluster = cluster
         self._played = 0
-        self._last: QueueSnapshot | Unknown = failure_reasons.say(
+        self._last: QueueSnapshot | Unknown = failure_reasons.make_unknown(
             "queue", FailureReason.MISSING, f"no snapshot in {directory}"
         )
         self._ended: dict[tuple[int, int], EndedAttempt] = {}
@@ -39,7 +39,9 @@ class ReplaySource:
         try:
             paths = list_snapshots(self._directory)
         except OSError as error:
-            return failure_reasons.say("queue", FailureReason.NOT_PERMITTED, f"{self._directory}: {error.strerror}")
+            return failure_reasons.make_unknown(
+                "queue", FailureReason.NOT_PERMITTED, f"{self._directory}: {error.strerror}"
+            )
         if paths:
             self._last = read_snapshot(paths[min(self._played, len(paths) - 1)], now, self._cluster)
             self._played += 1
@@ -53,14 +55,14 @@ class ReplaySource:
         return tuple(sorted(found, key=accounting.by_time))
 
     def read_past(self, since: datetime, until: datetime) -> PastJobs | Unknown:  # noqa: ARG002 - nothing is known
-        return failure_reasons.say("accounting", FailureReason.MISSING, "a recording keeps none")
+        return failure_reasons.make_unknown("accounting", FailureReason.MISSING, "a recording keeps none")
 
     def read_batch_script(self, job_id: int) -> str | Unknown:
         path = self._directory / f"{job_id}.sh"
         try:
             return path.read_text("utf-8", "surrogateescape")
         except OSError as error:
-            return failure_reasons.say("batch script", FailureReason.MISSING, f"{path}: {error.strerror}")
+            return failure_reasons.make_unknown("batch script", FailureReason.MISSING, f"{path}: {error.strerror}")
 
     def read_mail_user(self, job: Job) -> str | Unknown | None:
         return job.mail_user
@@ -72,7 +74,9 @@ class ReplaySource:
         except FileNotFoundError:
             return ()
         except OSError as error:
-            return failure_reasons.say("reservations", FailureReason.NOT_PERMITTED, f"{path}: {error.strerror}")
+            return failure_reasons.make_unknown(
+                "reservations", FailureReason.NOT_PERMITTED, f"{path}: {error.strerror}"
+            )
 
     def read_clock(self) -> None:
         return None
@@ -98,9 +102,9 @@ def read_snapshot(path: Path, now: datetime, cluster: str | None = None) -> Queu
             return _read_text(path, now, cluster)
         text = path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as error:
-        return failure_reasons.say("queue", FailureReason.FAILED, f"{path}: {error.strerror}")
+        return failure_reasons.make_unknown("queue", FailureReason.FAILED, f"{path}: {error.strerror}")
     except (ValueError, KeyError, TypeError) as error:
-        return failure_reasons.say("queue", FailureReason.GARBLED, f"{path}: {error}")
+        return failure_reasons.make_unknown("queue", FailureReason.GARBLED, f"{path}: {error}")
     snapshot = queue_json.parse(text, _recorded_at(text) or now, cluster)
     if isinstance(snapshot, Unknown):
         return snapshot

@@ -64,7 +64,7 @@ class SqueueSource(ProgramSource):
                 return finished
             jobs = reader.finish() if finished.returncode == 0 else queue_text.KnownJobs({}, {})
         except queue_text.GarbledError as error:
-            return failure_reasons.say("queue", FailureReason.GARBLED, str(error))
+            return failure_reasons.make_unknown("queue", FailureReason.GARBLED, str(error))
         if _has_failed(finished, bool(jobs.jobs)):
             return failure_reasons.classify("queue", finished.returncode, finished.stderr)
         return jobs

@@ -70,7 +70,7 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     acted = _act_if_known(parts, state, now)
     if held := tuple(action_policy.list_holds(acted.done)):
         state.change(JobHolds, lambda holds: holds.with_holds(held))
-    lines = told.note(acted)
+    lines = told.record(acted)
     state.publish(told.read_counts())
     return StepResult(bool(acted.done), lines)
 
@@ -115,7 +115,7 @@ def act(
     now: datetime,
 ) -> ActResults:
     """Carry out the due actions; return them and the deferred ones."""
-    _settle_cut_off(parts, marked, now)
+    _finish_interrupted(parts, marked, now)
     due = action_policy.plan(histories.values(), finished, parts.permits, now, loop_rule=parts.loop_rule)
     if not due:
         return ActResults()
@@ -159,7 +159,7 @@ def _is_reachable(parts: ActParts, job: Job) -> bool:
     return answer != SILENCE
 
 
-def _settle_cut_off(parts: ActParts, marked: Marked, now: datetime) -> None:
+def _finish_interrupted(parts: ActParts, marked: Marked, now: datetime) -> None:
     """Record the outcome of interrupted actions, as far as the queue shows it."""
     for entry in parts.store.audit.list_newest(parts.cluster, unfinished_only=True):
         if entry.actor != ACTOR or entry.audit_id is None:

@@ -45,7 +45,7 @@ def backfill_missed_jobs(parts: Parts, state: State, now: datetime) -> int:
     missed = state.latest(MissedJobs)
     gap = poll_gaps.bound(missed.gap, now, parts.backfill_window)
     if gap is None and missed.gap is not None:
-        _note_told(parts, state, missed.gap.until, now)
+        _record_rest(parts, state, missed.gap.until, now)
     elif gap is not None and state.latest(PolledQueue).slurm_trouble is None and missed.is_due(now):
         piece = poll_gaps.first_piece(gap, missed.piece)
         told = parts.source.read_past(*piece)
@@ -55,12 +55,12 @@ def backfill_missed_jobs(parts: Parts, state: State, now: datetime) -> int:
         else:
             for chunk in _chunks(told.jobs):
                 count += _record(parts, state, chunk, gap.until, now)
-            _note_told(parts, state, told.until, now)
+            _record_rest(parts, state, told.until, now)
     _visit(parts, state, now)
     return count
 
 
-def _note_told(parts: Parts, state: State, until: datetime, now: datetime) -> None:
+def _record_rest(parts: Parts, state: State, until: datetime, now: datetime) -> None:
     with state.recording():
         known = state.latest(MissedJobs)
         left = known.find_rest(until)  # the gap may have grown meanwhile
@@ -91,7 +91,7 @@ def _record(parts: Parts, state: State, past: Collection[PastJob], until: dateti
             return 0
         awaiting = {known.key: known for known in plan.touched if _is_of_interest(parts, known)}
         parts.store.backfill.record(plan, awaiting)
-        _note(state, plan, now)
+        _publish_backfilled(state, plan, now)
         state.change(MissedJobs, lambda missed: missed.with_jobs(awaiting))
     return len(plan.changes.begun)
 
@@ -102,7 +102,7 @@ def _is_of_interest(parts: Parts, known: TrackedJob) -> bool:
     return (limit is None or limit >= parts.min_job_duration) and not is_declared_without(known.job)
 
 
-def _note(state: State, plan: BackfillPlan, now: datetime) -> None:
+def _publish_backfilled(state: State, plan: BackfillPlan, now: datetime) -> None:
     """Update the snapshots with what was recorded."""
     corrected = [after for _, after in plan.corrected]
     owners = {known.key: known.job.uid for known in plan.touched}

@@ -56,7 +56,7 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     after = PurgeFacts(workspaces=workspaces, ended=_scan_ended(parts, state, before, due, now))
     if after != before:
         _publish(state, after)
-    lines = tuple(_tell_troubles(memory, workspaces))
+    lines = tuple(_log_new_reasons(memory, workspaces))
     return StepResult(found_work=after != before, lines=lines)
 
 
@@ -129,7 +129,7 @@ def _scan_ended(
     return {**{key: scan for key, scan in before.ended.items() if key in due}, **found}
 
 
-def _tell_troubles(memory: PurgeSlice, workspaces: dict[RunKey, Workspace | Unknown | None]) -> Iterator[LogLine]:
+def _log_new_reasons(memory: PurgeSlice, workspaces: dict[RunKey, Workspace | Unknown | None]) -> Iterator[LogLine]:
     """Log each reason once, for as long as it lasts."""
     troubles = frozenset(each.reason for each in workspaces.values() if isinstance(each, Unknown))
     yield from (warning(f"workspaces are unknown: {reason}") for reason in sorted(troubles - memory.troubles))

@@ -47,7 +47,7 @@ class EvaluatedRun:
             (mine.polled_at is None) != (history.polled_at is None)
             or mine.jobs != history.jobs
             or mine.other_writers != history.other_writers
-            or mine.room != history.room
+            or mine.free_space_samples != history.free_space_samples
             or any(getattr(mine.context, name) != getattr(history.context, name) for name in _CONTEXT)
         )
 
@@ -55,7 +55,7 @@ class EvaluatedRun:
 def has_damaged(history: RunHistory) -> bool:
     """Whether a checkpoint on disk is damaged."""
     return any(
-        each.gone_at is None and each.checkpoint.state is CheckpointState.DAMAGED for each in history.checkpoints
+        each.deleted_at is None and each.checkpoint.state is CheckpointState.DAMAGED for each in history.checkpoints
     )
 
 

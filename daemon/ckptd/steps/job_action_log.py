@@ -32,7 +32,7 @@ class JobActionLog:
         self.counts = Counter(dict.fromkeys(itertools.product(ActionKind, RESULTS), 0))  # by kind and how it went
         self.deferred: dict[Waiting, int] = dict.fromkeys(itertools.product(ActionKind, DeferReason), 0)
 
-    def note(self, acted: ActResults) -> tuple[LogLine, ...]:
+    def record(self, acted: ActResults) -> tuple[LogLine, ...]:
         """Count the actions of one step; return log lines for them, and for kinds whose deferral starts or ends."""
         lines: list[LogLine] = []
         for act, outcome in acted.done:

@@ -94,7 +94,7 @@ def poll_unrecorded(parts: Parts, state: State, now: datetime, uid: int | None =
             state.publish(replace(known, slurm_trouble="most running jobs disappeared at once"))
         else:
             tracked = queue.apply(known.tracked, queue.compare(known.tracked, snapshot))
-            record_mentions.take_snapshot(parts, state, snapshot, is_recorded=False, uid=uid)
+            record_mentions.record_snapshot(parts, state, snapshot, is_recorded=False, uid=uid)
             state.publish(replace(known, tracked=tracked, slurm_trouble=None, polled_at=now))
             state.watchlist.keep_open(tracked.values(), now)
 
@@ -135,7 +135,7 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
     """Record what changed in the queue; an implausible poll changes nothing."""
     with state.recording():
         if state.is_in_doubt:
-            state.take_up(parts, now)
+            state.read_restart_state(parts, now)
             state.watchlist.hasten_all(now)  # what began is not known either
         if isinstance(snapshot, Unknown):
             _record_failure(parts, state, snapshot, now)
@@ -147,11 +147,11 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         _confirm_ends(parts, state, ended, now)
         known = state.latest(PolledQueue)
         seen = queue.compare(known.tracked, snapshot)
-        changes = accounting_merge.settle(seen, ended, now)
+        changes = accounting_merge.merge_accounting(seen, ended, now)
         changes = maintenance.excuse(changes, known.tracked, known.maintenance)
         parts.store.jobs.record(changes)
-        record_mentions.take_snapshot(parts, state, snapshot)
-        _note_poll(parts, state, seen.missed if isinstance(ended, Unknown) else (), now)
+        record_mentions.record_snapshot(parts, state, snapshot)
+        _record_success(parts, state, seen.missed if isinstance(ended, Unknown) else (), now)
         _publish_changes(state, snapshot, changes, now)
         state.events.count_jobs(changes)
         tracked = state.latest(PolledQueue).tracked.values()
@@ -186,7 +186,7 @@ def _publish_changes(state: State, snapshot: QueueSnapshot, changes: JobChanges,
     state.publish(sort_unended(polled.with_timed_out(changes.ended, now), snapshot))
 
 
-def _note_poll(parts: Parts, state: State, missed: Iterable[MissedRestarts], now: datetime) -> None:
+def _record_success(parts: Parts, state: State, missed: Iterable[MissedRestarts], now: datetime) -> None:
     """Record a successful poll, together with the gap since the previous one if jobs may have been missed."""
     known, reach = state.latest(MissedJobs), parts.backfill_window
     gap = poll_gaps.widen(known.gap, known.polled_at, now, reach, missed) if reach else None

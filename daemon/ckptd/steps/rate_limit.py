@@ -20,7 +20,7 @@ class MailRateLimit:
     """Counts sent mail, including mail sent before a restart, which is read from the database."""
 
     _mailed_at: deque[datetime] | None = None
-    _told_at: datetime | None = field(default=None)
+    _reported_at: datetime | None = field(default=None)
 
     def is_on(self, store: Store, cluster: str, admins: Collection[str], max_per_hour: int, now: datetime) -> bool:
         """Whether no more mail to users may be sent now."""
@@ -31,14 +31,16 @@ class MailRateLimit:
             self._mailed_at.popleft()
         return len(self._mailed_at) >= max_per_hour
 
-    def note(self, recipient: Recipient, admins: Collection[str], now: datetime) -> None:
+    def count_sent(self, recipient: Recipient, admins: Collection[str], now: datetime) -> None:
         """Count a sent message."""
         if recipient.channel == "mail" and recipient.address not in admins and self._mailed_at is not None:
             self._mailed_at.append(now)
 
-    def tell(self, store: Store, cluster: str, admins: Collection[str], max_per_hour: int, now: datetime) -> None:
+    def record_summary(
+        self, store: Store, cluster: str, admins: Collection[str], max_per_hour: int, now: datetime
+    ) -> None:
         """Record a summary of the delayed mail for the administrators, unless they got one recently."""
-        if self._told_at is not None and now - self._told_at < notices.TOLD_EVERY:
+        if self._reported_at is not None and now - self._reported_at < notices.REPORT_INTERVAL:
             return
         held = store.outbox.read_held(cluster, admins, now)
         if not held.people_count:
@@ -48,5 +50,5 @@ class MailRateLimit:
             max_per_hour,
             held.people_count,
         )
-        store.outbox.record(notices.tell_of_brake(cluster, sorted(admins), held, max_per_hour, now))
-        self._told_at = now
+        store.outbox.record(notices.plan_rate_limit_notices(cluster, sorted(admins), held, max_per_hour, now))
+        self._reported_at = now

@@ -21,7 +21,7 @@ class _UnreadScripts:
     counts: Counter[int] = field(default_factory=Counter)
 
 
-def take_snapshot(
+def record_snapshot(
     parts: Parts, state: State, snapshot: QueueSnapshot, *, is_recorded: bool = True, uid: int | None = None
 ) -> None:
     """Record changes of the paths that jobs name, before the poll itself; remove those of jobs that left the queue.
@@ -33,7 +33,7 @@ def take_snapshot(
     found: dict[int, JobMentions] = {}
     for job_id, job in queued.items():
         before, known = last.queued.get(job_id), last.by_job.get(job_id)
-        if before is not None and known is not None and _says_the_same(job, before):
+        if before is not None and known is not None and _is_unchanged(job, before):
             found[job_id] = known
         else:
             found[job_id] = path_mentions.describe(job, known, reads_scripts=parts.reads_batch_scripts)
@@ -46,7 +46,7 @@ def take_snapshot(
     state.publish(QueuedMentions(queued, found))
 
 
-def _says_the_same(job: Job, before: Job) -> bool:
+def _is_unchanged(job: Job, before: Job) -> bool:
     return job is before or (
         job.state is before.state
         and job.started_at == before.started_at
@@ -84,7 +84,7 @@ def read_scripts(parts: Parts, state: State, owners: Collection[int], limit: int
 
 def _list_named(script: str | Unknown, job: Job) -> tuple[path_mentions.Mention, ...]:
     if isinstance(script, Unknown):
-        return (path_mentions.say_unreadable(job),)
+        return (path_mentions.mention_unreadable_script(job),)
     return path_mentions.list_script_mentions(script, job)
 
 

@@ -67,7 +67,7 @@ def _record_scans(
     state.change(FreeSpaceSamples, lambda samples: samples.with_samples(sampled))
     for look in looks:
         state.events.count_checkpoints(recorded.get(look.run, ()), look.changes)
-        state.watchlist.looked(look.run, look.scan, now)
+        state.watchlist.record_scan(look.run, look.scan, now)
 
 
 def _over_at(scan: Scan, now: datetime) -> datetime:

@@ -29,11 +29,11 @@ from ckptd.steps.state import State
 from ckptd.steps.watchlist import Watchlist
 from ckptd.store.database_errors import StoreError
 
-MAX_LOOKS = 100  # directories of one owner at once, so that nobody waits long for what is recorded of them
-MAX_SILENT = 2  # owners whose file systems do not answer, in one look again
+MAX_DUE = 100  # directories of one owner in one task, so that their results are recorded soon
+MAX_SILENT = 2  # owners whose file systems do not answer, in one `scan_again`
 SEARCH_GAP = timedelta(minutes=5)  # between two searches for a better directory of one run
 _ROLES = list(Role)  # the strongest evidence first
-SECONDS_TO_WAIT = 1.0  # for a look at the same directories that is going on
+SECONDS_TO_WAIT = 1.0  # for a running scan of the same directories
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     """Start the scan of every due directory; the runner counts each owner's scans when they end."""
     if parts.watcher:
         state.watchlist.hasten_directories(parts.watcher.take_changed(), now)
-    look(parts, state, now)
+    scan_due(parts, state, now)
     if parts.watcher:
         parts.watcher.watch(state.watchlist.directories)
     return IDLE
@@ -62,22 +62,22 @@ def change_parts(parts: Parts, state: State, now: datetime) -> None:
     state.watchlist.set_interval(parts.scan_interval, now)
 
 
-def look(parts: Parts, state: State, now: datetime) -> int:
+def scan_due(parts: Parts, state: State, now: datetime) -> int:
     """Scan every due directory, as its owner; return their number.
 
     Each owner's directories are one task of the runner, so a hanging one delays only its owner's. An owner whose last
     scan still runs is skipped.
     """
     count = 0
-    for uid, group in state.watchlist.due(now, MAX_LOOKS).items():
+    for uid, group in state.watchlist.due(now, MAX_DUE).items():
         lock = state.own(ScanSlice, ScanSlice).owner_locks.setdefault(uid, threading.Lock())
         if lock.acquire(blocking=False):
-            parts.runner.submit(functools.partial(_look_as_owner, parts, state, lock, group, now))
+            parts.runner.submit(functools.partial(_scan_as_owner, parts, state, lock, group, now))
             count += len(group)
     return count
 
 
-def _look_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[WatchedRun], now: datetime) -> None:
+def _scan_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[WatchedRun], now: datetime) -> None:
     try:
         _find_directories(parts, state, [each for each in due if not each.key.is_located], now)
         located = [each for each in due if each.key.is_located]
@@ -93,7 +93,7 @@ def _look_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[W
         lock.release()
 
 
-def look_again(
+def scan_again(
     parts: Parts, state: State, runs: Collection[RunKey], reread: Collection[str], now: datetime
 ) -> dict[RunKey, Scan | Unknown]:
     """Scan these runs' directories even if they are not due, and read the checkpoints at some paths again.
@@ -110,8 +110,8 @@ def look_again(
         lock = state.own(ScanSlice, ScanSlice).owner_locks.setdefault(uid, threading.Lock())
         if silent_count < MAX_SILENT and lock.acquire(timeout=SECONDS_TO_WAIT):
             try:
-                for start in range(0, len(keys), MAX_LOOKS):
-                    found |= _look_at(parts, state, keys[start : start + MAX_LOOKS], reread, now)
+                for start in range(0, len(keys), MAX_DUE):
+                    found |= _scan_runs(parts, state, keys[start : start + MAX_DUE], reread, now)
             finally:
                 lock.release()
             silent_count += any(found.get(key) == SILENCE for key in keys)
@@ -119,7 +119,7 @@ def look_again(
 
 
 def search_new(parts: Parts, state: State, owners: Collection[int], now: datetime, *, is_recorded: bool = True) -> None:
-    """Search for the checkpoints of these owners' jobs that were not searched for yet, with the limits of `look_again`.
+    """Search for the checkpoints of these owners' jobs that were not searched for yet, with the limits of `scan_again`.
 
     A command does not record the results; it keeps them in `state` only.
     """
@@ -128,14 +128,14 @@ def search_new(parts: Parts, state: State, owners: Collection[int], now: datetim
         lock = state.own(ScanSlice, ScanSlice).owner_locks.setdefault(uid, threading.Lock())
         if silent_count < MAX_SILENT and lock.acquire(timeout=SECONDS_TO_WAIT):
             try:
-                unsearched = state.watchlist.list_unsearched(uid)[:MAX_LOOKS]
+                unsearched = state.watchlist.list_unsearched(uid)[:MAX_DUE]
                 _find_directories(parts, state, unsearched, now, is_recorded=is_recorded)
             finally:
                 lock.release()
             silent_count += bool(unsearched) and len(state.watchlist.list_unsearched(uid)) >= len(unsearched)
 
 
-def _look_at(
+def _scan_runs(
     parts: Parts, state: State, keys: list[RunKey], reread: Collection[str], now: datetime
 ) -> dict[RunKey, Scan | Unknown]:
     due = [state.watchlist.get(key) or WatchedRun(key=key, due_at=now) for key in keys]
@@ -148,7 +148,7 @@ def _find_directories(
     if not due:
         return
     with state.record_lock:
-        around = _look_around(parts, state, due, now)
+        around = _collect_nearby_jobs(parts, state, due, now)
     planned = [(each, around.plan_search(each.key)) for each in due]
     planned = [(each, sought and _with_script(parts, state, each, sought)) for each, sought in planned]
     searches = [sought for _, sought in planned if sought is not None]
@@ -159,7 +159,7 @@ def _find_directories(
     locations = iter(found)
     with state.recording():
         answered = [(watched, sought, None if sought is None else next(locations)) for watched, sought in planned]
-        _take_locations(parts, state, answered, around, now, is_recorded=is_recorded)
+        _record_locations(parts, state, answered, around, now, is_recorded=is_recorded)
 
 
 def _follow_declarations(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> None:
@@ -210,7 +210,7 @@ def _find_better(parts: Parts, state: State, due: Collection[WatchedRun], now: d
     if not wanted:
         return
     with state.record_lock:
-        around = _look_around(parts, state, wanted, now)
+        around = _collect_nearby_jobs(parts, state, wanted, now)
         for key in [key for key in searched_at if key not in state.watchlist]:
             del searched_at[key]
         searched_at.update({each.key: now for each in wanted})
@@ -261,10 +261,10 @@ def _record_moves(
 ) -> None:
     if moved:
         parts.store.located_runs.record([located for _, located in moved], now)
-        _note_locations(state, (), moved, now)
+        _publish_locations(state, (), moved, now)
 
 
-def _look_around(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> NearbyJobs:
+def _collect_nearby_jobs(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> NearbyJobs:
     """Collect the known jobs near the due ones, which all have one owner."""
     keys = {each.key for each in due}
     visited = state.latest(MissedJobs).visited
@@ -335,7 +335,7 @@ def _with_saves_before(state: State, key: RunKey, answer: CheckpointLocation | U
 Answered = tuple[WatchedRun, nearby_candidates.DirectorySearch | None, CheckpointLocation | Unknown | None]
 
 
-def _take_locations(
+def _record_locations(
     parts: Parts, state: State, answered: Collection[Answered], around: NearbyJobs, now: datetime, *, is_recorded: bool
 ) -> None:
     """Record locations of checkpoints and user settings in one transaction, then publish them."""
@@ -373,17 +373,17 @@ def _take_locations(
     if is_recorded:
         parts.store.checkpoints.record_searches(_find_news(absent))
         parts.store.located_runs.record([*heard, *(located for _, located in found)], now)
-    _note_locations(state, absent, found, now)
+    _publish_locations(state, absent, found, now)
 
 
-def _note_locations(
+def _publish_locations(
     state: State,
     absent: Collection[tuple[WatchedRun, Scan | Unknown]],
     found: Collection[tuple[WatchedRun, LocationRecord]],
     now: datetime,
 ) -> None:
     for watched, nothing in absent:
-        state.watchlist.looked(watched.key, nothing, now)
+        state.watchlist.record_scan(watched.key, nothing, now)
     if not found:
         return
     runs = {job: located.run for _, located in found for job in located.jobs}

@@ -69,7 +69,7 @@ class Sender:
     clock: Callable[[], datetime]
     publish: Callable[[MessageCounts], None] = field(default=lambda _counts: None)  # after each message
     results: Counter[tuple[str, str]] = field(default_factory=Counter)
-    _brake: MailRateLimit = field(default_factory=MailRateLimit)
+    _rate_limit: MailRateLimit = field(default_factory=MailRateLimit)
     _pauses: dict[str, _Pause] = field(default_factory=dict)
     _sent_at: deque[datetime] = field(default_factory=deque)
     _is_stopping: threading.Event = field(default_factory=threading.Event)
@@ -83,9 +83,9 @@ class Sender:
 
     def send_due(self, now: datetime) -> int:
         """Send until nothing is due, no channel answers or the rate limit is reached; return the number sent."""
-        given_up_count = self.post.store.claims.give_up(self.post.cluster, self.post.channels, now)
-        if given_up_count:
-            told = format_count(given_up_count, "notice")
+        dropped_count = self.post.store.claims.drop_undelivered(self.post.cluster, self.post.channels, now)
+        if dropped_count:
+            told = format_count(dropped_count, "notice")
             log.error(
                 "notices dropped because delivery failed for days or their channel is no longer configured: %s", told
             )
@@ -106,9 +106,9 @@ class Sender:
     def _mail_only_to(self, now: datetime) -> Collection[str] | None:
         """Return the recipients that may get mail while the rate limit is reached; None: all."""
         post = self.post
-        if not self._brake.is_on(post.store, post.cluster, post.policy.admins, post.max_per_hour, now):
+        if not self._rate_limit.is_on(post.store, post.cluster, post.policy.admins, post.max_per_hour, now):
             return None
-        self._brake.tell(post.store, post.cluster, post.policy.admins, post.max_per_hour, now)
+        self._rate_limit.record_summary(post.store, post.cluster, post.policy.admins, post.max_per_hour, now)
         return post.policy.admins
 
     def _open_channels(self, now: datetime) -> list[str]:
@@ -143,7 +143,7 @@ class Sender:
         instead = self._readdress(claim, outcome, left_out)
         self.post.store.claims.finish(claim, outcome, self.clock(), left_out, instead)
         if is_handed_over:
-            self._take_note(claim, outcome)
+            self._handle_outcome(claim, outcome)
         return int(is_handed_over and outcome.result is SendResult.SENT)
 
     def _readdress(self, claim: MessageClaim, outcome: SendOutcome, left_out: Collection[int]) -> tuple[Notice, ...]:
@@ -185,12 +185,12 @@ class Sender:
     def _is_for_user(self, recipient: Recipient) -> bool:
         return recipient.channel in {"mail", "log"} and not self.post.is_admin(recipient)
 
-    def _take_note(self, claim: MessageClaim, outcome: SendOutcome) -> None:
+    def _handle_outcome(self, claim: MessageClaim, outcome: SendOutcome) -> None:
         name = claim.recipient.channel
         self.results[name, outcome.result.value] += 1
         self.publish(MessageCounts(dict(self.results)))
         if outcome.result in {SendResult.SENT, SendResult.UNCERTAIN}:
-            self._brake.note(claim.recipient, self.post.policy.admins, self.clock())
+            self._rate_limit.count_sent(claim.recipient, self.post.policy.admins, self.clock())
         if outcome.result is SendResult.UNREACHABLE:
             length = min(self._pauses[name].length * 2, LONGEST_PAUSE) if name in self._pauses else FIRST_PAUSE
             self._pauses[name] = _Pause(until=self.clock() + length, length=length)

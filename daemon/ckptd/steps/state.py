@@ -77,7 +77,7 @@ class State:
         with self.record_lock:
             self.publish(make(self.latest(kind)))
 
-    def take_up(self, parts: Parts, now: datetime) -> None:
+    def read_restart_state(self, parts: Parts, now: datetime) -> None:
         """Read the tracked jobs and the restart state from the database."""
         learned = parts.store.restart_state.read(
             parts.cluster, ended_since=now - TALLY_AGE, timed_out_since=now - TIMED_OUT_MEMORY
@@ -106,5 +106,5 @@ class State:
 def begin(parts: Parts, now: datetime) -> State:
     """Return the state of a starting process, read from the database."""
     state = State(watchlist=Watchlist(parts.scan_interval))
-    state.take_up(parts, now)
+    state.read_restart_state(parts, now)
     return state

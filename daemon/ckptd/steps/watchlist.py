@@ -135,7 +135,7 @@ class Watchlist:
                 by_owner[each.key.uid].append(each)
         return dict(by_owner)
 
-    def looked(self, key: RunKey, found: Scan | Unknown, now: datetime) -> None:
+    def record_scan(self, key: RunKey, found: Scan | Unknown, now: datetime) -> None:
         """Note what a look found and when the next is due."""
         with self._lock:
             watched = self._watched.get(key)

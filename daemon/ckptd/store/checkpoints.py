@@ -74,12 +74,12 @@ class CheckpointStore(StorePart):
         scans = {row_id: look.scan for row_id, look in rows.items() if isinstance(look.scan, Scan)}
         told = resumed_from.record_declared(connection, {row_id: scan.declared for row_id, scan in scans.items()})
         _record_changes(connection, {row_id: look.changes for row_id, look in rows.items()})
-        resumed_from.note_resumes(connection, {*resumed_from.list_unasked(connection, scans), *told})
+        resumed_from.record_resumes(connection, {*resumed_from.list_unasked(connection, scans), *told})
         lost_work.write_lines(connection, scans)
         for cluster in {look.run.cluster for look in rows.values()}:
             found = [scan.scanned_at for row_id, scan in scans.items() if rows[row_id].run.cluster == cluster]
             if found:
-                _note_cluster_scan(connection, cluster, max(found))
+                _record_cluster_scan(connection, cluster, max(found))
 
     @writing_if_any
     def record_searches(self, connection: sa.Connection, found: Mapping[RunKey, Unknown | None]) -> None:
@@ -202,7 +202,7 @@ def _record_changes(
         connection.execute(sa.insert(CheckpointTable), values)
     _forget_gone(connection, [row_id for row_id, changes in touched.items() if changes.gone])
     runs.touch_runs(connection, touched)
-    resumed_from.note_resumes(connection, touched)
+    resumed_from.record_resumes(connection, touched)
 
 
 def _without_present(connection: sa.Connection, values: Collection[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -282,7 +282,7 @@ def _look_values(scan: Scan | Unknown, before: list[Any]) -> list[Any]:
     return [*found, scan.quota_error, links, scan.free_bytes, scan.quota_left_bytes, scan.scanned_at]
 
 
-def _note_cluster_scan(connection: sa.Connection, cluster: str, scanned_at: datetime) -> None:
+def _record_cluster_scan(connection: sa.Connection, cluster: str, scanned_at: datetime) -> None:
     is_older = ClusterTable.scanned_at.is_(None) | (ClusterTable.scanned_at < scanned_at)
     connection.execute(
         sa.update(ClusterTable).where(ClusterTable.name == cluster, is_older).values(scanned_at=scanned_at)

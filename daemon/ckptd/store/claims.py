@@ -114,7 +114,9 @@ class ClaimStore(StorePart):
             outbox.insert_notices(connection, instead)
 
     @writing
-    def give_up(self, connection: sa.Connection, cluster: str, channels: Collection[str], now: datetime) -> int:
+    def drop_undelivered(
+        self, connection: sa.Connection, cluster: str, channels: Collection[str], now: datetime
+    ) -> int:
         """Drop notices whose retries failed for days or whose channel the site removed; return how many.
 
         Notices that were never tried stay, as do those that wait for an address.

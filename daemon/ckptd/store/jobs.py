@@ -290,7 +290,7 @@ def _record_attempts(connection: sa.Connection, changes: JobChanges) -> None:
         connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), stale)
     runs.touch_runs(connection, rows.runs())
     begun_in = {rows[attempt.job][1] for attempt in changes.begun}
-    resumed_from.note_resumes(connection, begun_in)
+    resumed_from.record_resumes(connection, begun_in)
     checkpoint_writers.correct_writers(connection, begun_in)
     lost_work.write_lines_of_jobs(connection, rows.rows())
 

@@ -40,7 +40,7 @@ class _DirectoryScan(NamedTuple):
     is_whole: bool
 
 
-def note_resumes(connection: sa.Connection, run_ids: Collection[int]) -> list[int]:
+def record_resumes(connection: sa.Connection, run_ids: Collection[int]) -> list[int]:
     """Infer again what attempts of these runs resumed from, and record it; return the changed runs."""
     changed: list[int] = []
     for chunk in split(run_ids):
@@ -53,7 +53,7 @@ def note_resumes(connection: sa.Connection, run_ids: Collection[int]) -> list[in
             )
         )
         for run_id, scanned_at, whole in rows.all():
-            if _note_run(connection, run_id, _DirectoryScan(scanned_at, bool(whole))):
+            if _record_run(connection, run_id, _DirectoryScan(scanned_at, bool(whole))):
                 changed.append(run_id)
     if changed:
         runs.touch_runs(connection, changed)
@@ -94,7 +94,7 @@ def record_declared(connection: sa.Connection, by_run: Mapping[int, Sequence[Dec
     return list(dict.fromkeys(changed))
 
 
-def _note_run(connection: sa.Connection, run_id: int, directory: _DirectoryScan) -> bool:
+def _record_run(connection: sa.Connection, run_id: int, directory: _DirectoryScan) -> bool:
     known = _read_attempts(connection, run_id)
     attempts = [each.attempt for each in known]
     states = _read_states(connection, run_id)

@@ -110,7 +110,7 @@ def assign_runs(connection: sa.Connection, found: Collection[LocationRecord], no
     joined = {each.run for each in found if each.jobs or each.run.is_located}
     insert_runs(connection, [place for key, place in keys.items() if key not in known and key in joined], now)
     targets = find_runs(connection, keys)
-    _note_locators(connection, {targets[each.run]: each.located_by for each in found if each.located_by})
+    _record_locators(connection, {targets[each.run]: each.located_by for each in found if each.located_by})
     moves = _find_moves(connection, {job: targets[each.run] for each in found for job in each.jobs})
     if moves:
         _move_jobs(connection, moves)
@@ -119,7 +119,7 @@ def assign_runs(connection: sa.Connection, found: Collection[LocationRecord], no
         touch_runs(connection, {row_id for move in moves for row_id in (move.target, move.left)})
 
 
-def _note_locators(connection: sa.Connection, locators: Mapping[int, str]) -> None:
+def _record_locators(connection: sa.Connection, locators: Mapping[int, str]) -> None:
     for chunk in split(locators):
         rows = connection.execute(sa.select(RunTable.id, RunTable.located_by).where(RunTable.id.in_(chunk))).all()
         for row_id, located_by in rows:

@@ -38,16 +38,16 @@ def make_app(site: Responder, metrics: Metrics, web_config: WebConfig | None = N
         Route("/jobs/{job_id}", site.endpoint(show_job)),
         Route("/users/{name}", site.endpoint(show_user)),
         Route("/runbook", site.endpoint(show_runbook, is_public=True)),
-        Route("/static/{name}", give_static),
-        Route("/api/v1/openapi.json", site.endpoint(give_description, is_public=True)),
-        Route("/api/v1/status", site.endpoint(give_status, is_public=True)),
-        Route("/api/v1/jobs", site.endpoint(give_jobs)),
-        Route("/api/v1/runs", site.endpoint(give_runs)),
-        Route("/api/v1/jobs/{job_id}", site.endpoint(give_job)),
-        Route("/api/v1/flags", site.endpoint(give_flags)),
-        Route("/api/v1/run", site.endpoint(give_run)),
-        Route("/api/v1/users/{name}", site.endpoint(give_user)),
-        Route("/{rest:path}", site.endpoint(give_nothing, is_public=True)),
+        Route("/static/{name}", serve_static),
+        Route("/api/v1/openapi.json", site.endpoint(serve_description, is_public=True)),
+        Route("/api/v1/status", site.endpoint(serve_status, is_public=True)),
+        Route("/api/v1/jobs", site.endpoint(serve_jobs)),
+        Route("/api/v1/runs", site.endpoint(serve_runs)),
+        Route("/api/v1/jobs/{job_id}", site.endpoint(serve_job)),
+        Route("/api/v1/flags", site.endpoint(serve_flags)),
+        Route("/api/v1/run", site.endpoint(serve_run)),
+        Route("/api/v1/users/{name}", site.endpoint(serve_user)),
+        Route("/{rest:path}", site.endpoint(serve_not_found, is_public=True)),
     ]
     scrapes = site.guard(make_scrape_app(metrics, site.sees_all))
     pages_and_documents = Starlette(routes=routes)
@@ -181,7 +181,7 @@ def show_runbook(_site: Responder, viewer: Viewer, _request: Request) -> Respons
     return page("runbook.html", viewer=viewer, runbook=read_runbook())
 
 
-async def give_static(request: Request) -> Response:
+async def serve_static(request: Request) -> Response:
     """Static files hold nothing of anybody."""
     content, media_type = pages.STATIC.get(request.path_params["name"], (None, None))
     if content is None:
@@ -189,50 +189,50 @@ async def give_static(request: Request) -> Response:
     return Response(content, media_type=media_type, headers={"cache-control": "public, max-age=86400"})
 
 
-def give_nothing(_site: Responder, _viewer: Viewer, _request: Request) -> Response:
+def serve_not_found(_site: Responder, _viewer: Viewer, _request: Request) -> Response:
     raise NotFoundError(NotFoundError.__doc__ or "")
 
 
 # documents
 
 
-def give_description(_site: Responder, _viewer: Viewer, _request: Request) -> Response:
+def serve_description(_site: Responder, _viewer: Viewer, _request: Request) -> Response:
     return document(openapi.describe())
 
 
-def give_status(site: Responder, viewer: Viewer, request: Request) -> Response:
+def serve_status(site: Responder, viewer: Viewer, request: Request) -> Response:
     _parameters(request, ())
     return document(documents.status(site.reader.read_fleet(), viewer, datetime.now(UTC)))
 
 
-def give_jobs(site: Responder, viewer: Viewer, request: Request) -> Response:
+def serve_jobs(site: Responder, viewer: Viewer, request: Request) -> Response:
     query = _query(request, JOB_PARAMETERS)
     fleet = site.reader.read_fleet()
     return document(documents.jobs(listing.select_jobs(viewer.jobs(fleet.jobs), query), fleet))
 
 
-def give_runs(site: Responder, viewer: Viewer, request: Request) -> Response:
+def serve_runs(site: Responder, viewer: Viewer, request: Request) -> Response:
     query = _query(request, JOB_PARAMETERS)
     fleet = site.reader.read_fleet()
     return document(documents.runs(listing.select_runs(viewer.runs(fleet.runs), query), fleet))
 
 
-def give_job(site: Responder, viewer: Viewer, request: Request) -> Response:
+def serve_job(site: Responder, viewer: Viewer, request: Request) -> Response:
     now = datetime.now(UTC)
     return document(documents.runs_of_job(_read_job(site, viewer, request), now))
 
 
-def give_flags(site: Responder, viewer: Viewer, request: Request) -> Response:
+def serve_flags(site: Responder, viewer: Viewer, request: Request) -> Response:
     query = _query(request, FLAG_PARAMETERS)
     fleet = site.reader.read_fleet()
     return document(documents.flags(listing.select_flags(viewer.flags(fleet.flags), query), fleet))
 
 
-def give_run(site: Responder, viewer: Viewer, request: Request) -> Response:
+def serve_run(site: Responder, viewer: Viewer, request: Request) -> Response:
     return document(documents.run(_read_run(site, viewer, request), datetime.now(UTC)))
 
 
-def give_user(site: Responder, viewer: Viewer, request: Request) -> Response:
+def serve_user(site: Responder, viewer: Viewer, request: Request) -> Response:
     _parameters(request, ())
     return document(documents.user(_read_user(site, viewer, request), site.reader.read_fleet()))
 

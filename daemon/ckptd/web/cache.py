@@ -27,7 +27,7 @@ ENDED_SHOWN = 50  # runs of one user that have ended
 log = logging.getLogger("ckptd")
 
 
-TellRefused = Callable[[RunKey], Sequence[str]]
+ListLimitedSettings = Callable[[RunKey], Sequence[str]]
 
 
 class ReadFlags(Protocol):
@@ -126,9 +126,9 @@ class RunDetails:
 class PageReader:
     """Reads the database for all pages."""
 
-    def __init__(self, record: PageQueries, tell_refused: TellRefused | None = None) -> None:
+    def __init__(self, record: PageQueries, list_limited_settings: ListLimitedSettings | None = None) -> None:
         self._record = record
-        self._tell_refused = tell_refused
+        self._list_limited_settings = list_limited_settings
         self._fleet: FleetView | None = None
         self._read_at = 0.0
         self._ends: dict[str, tuple[Sequence[EndTally], float]] = {}  # by cluster, and when they were read
@@ -183,7 +183,7 @@ class PageReader:
         """Return one run with its details; None if it is not recorded."""
         with self._histories:
             found = self._record.read_histories(key.cluster, [key])
-            refused = self._tell_refused(key) if self._tell_refused else ()
+            refused = self._list_limited_settings(key) if self._list_limited_settings else ()
         if not found:
             return None
         flags = self._record.read_flags(include_resolved=True, run=key)

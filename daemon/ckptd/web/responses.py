@@ -92,7 +92,7 @@ class Responder:
                 with self._answers:
                     return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
             except TooManyRequestsError as error:
-                return self.tell(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+                return self.answer_error(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
         return answer
 
@@ -104,7 +104,7 @@ class Responder:
             try:
                 is_wrong = await self._is_wrong(request)
             except TooManyRequestsError as error:
-                await self.tell(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error))(scope, receive, send)
+                await self.answer_error(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error))(scope, receive, send)
                 return
             await (self._refuse(request) if is_wrong else app)(scope, receive, send)
 
@@ -132,28 +132,28 @@ class Responder:
                 return self._refuse(request)
             return handler(self, viewer, request)
         except AddressError as error:
-            return self.tell(request, HTTPStatus.BAD_REQUEST, str(error))
+            return self.answer_error(request, HTTPStatus.BAD_REQUEST, str(error))
         except NotFoundError as error:
-            return self.tell(request, HTTPStatus.NOT_FOUND, str(error))
+            return self.answer_error(request, HTTPStatus.NOT_FOUND, str(error))
         except CkptdError as error:
             log.warning("status page request failed: %s", error)
-            return self.tell(
+            return self.answer_error(
                 request, HTTPStatus.SERVICE_UNAVAILABLE, "The database does not answer; try again in a minute."
             )
         except Exception:  # the unit of work is one answer
             log.exception("status page request failed")
-            return self.tell(
+            return self.answer_error(
                 request, HTTPStatus.INTERNAL_SERVER_ERROR, "Internal error of ckptd; see its log for details."
             )
 
     def _refuse(self, request: Request) -> Response:
         if self.access.asks_password:
-            response = self.tell(request, HTTPStatus.UNAUTHORIZED, "Log in to see this page.")
+            response = self.answer_error(request, HTTPStatus.UNAUTHORIZED, "Log in to see this page.")
             response.headers["www-authenticate"] = 'Basic realm="ckptd", charset="UTF-8"'
             return response
-        return self.tell(request, HTTPStatus.FORBIDDEN, NotKnownError.__doc__ or "")
+        return self.answer_error(request, HTTPStatus.FORBIDDEN, NotKnownError.__doc__ or "")
 
-    def tell(self, request: Request, status: HTTPStatus, text: str) -> Response:
+    def answer_error(self, request: Request, status: HTTPStatus, text: str) -> Response:
         """Return an error response with one sentence for the client."""
         if request.url.path.startswith("/api/"):
             return Response(documents.encode({"error": text}), status, media_type="application/json")

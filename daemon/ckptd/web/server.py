@@ -11,7 +11,7 @@ import uvicorn
 from ckptd.errors import CkptdError
 from ckptd.web.access import Access, AccessRules
 from ckptd.web.app import make_app
-from ckptd.web.cache import PageQueries, PageReader, TellRefused
+from ckptd.web.cache import ListLimitedSettings, PageQueries, PageReader
 from ckptd.web.connections import Listener, PatientProtocol, quieten
 from ckptd.web.responses import Responder
 from ckptd.web.scrapes import Metrics
@@ -36,10 +36,10 @@ class WebServer:
         record: PageQueries,
         rules: AccessRules,
         web_config: WebConfig | None = None,
-        tell_refused: TellRefused | None = None,
+        list_limited_settings: ListLimitedSettings | None = None,
     ) -> None:
         self._web_config = web_config
-        self._site = Responder(PageReader(record, tell_refused), Access(rules, web_config))
+        self._site = Responder(PageReader(record, list_limited_settings), Access(rules, web_config))
         self._socket = Listener(_listen(listen), lambda: self._server.server_state.connections)
         quieten()
         self._server = uvicorn.Server(

@@ -50,6 +50,6 @@ def test_the_epoch_of_a_bare_number_is_shown_and_allows_no_pruning():
         )
         for number in (1, 2, 3)
     ]
-    made = group(found, (), root=PurePosixPath("/run"), settled_ns=2**62)
+    made = group(found, (), root=PurePosixPath("/run"), unchanged_since_ns=2**62)
     assert [each.epoch for each in made] == [1, 2, 3]
     assert all(each.grouping.doubt for each in made)

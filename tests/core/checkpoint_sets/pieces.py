@@ -38,10 +38,10 @@ def piece(path, at, *, role="state", step=None, epoch=None, state="complete", fm
     )
 
 
-def grouped(pieces, others=(), *, settled_ns=SETTLED_NS):
+def grouped(pieces, others=(), *, unchanged_since_ns=SETTLED_NS):
     """The checkpoints by their path below the root."""
     files = [OtherFile(path, FileIdentity(1, crc32(path.encode()), 5, START_NS, 1), 1000) for path in others]
-    found = group(list(pieces), files, root=ROOT, settled_ns=settled_ns)
+    found = group(list(pieces), files, root=ROOT, unchanged_since_ns=unchanged_since_ns)
     return {str(made.path.relative_to(ROOT)): made for made in found}
 
 

@@ -205,7 +205,7 @@ def test_a_missing_rank_is_damage_and_while_the_others_are_young_a_save_that_goe
     pieces = saves("step_{n}/rank{r}.pt", (1, 2, 3), 4)[:-1]
     assert grouped(pieces)["step_3"].state is CheckpointState.DAMAGED
     assert "rank3.pt is missing" in grouped(pieces)["step_3"].reason
-    assert grouped(pieces, settled_ns=0)["step_3"].state is CheckpointState.WRITING
+    assert grouped(pieces, unchanged_since_ns=0)["step_3"].state is CheckpointState.WRITING
 
 
 def test_the_number_of_ranks_that_names_tell_is_asked_for():

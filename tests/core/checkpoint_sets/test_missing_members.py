@@ -24,7 +24,7 @@ def test_what_the_only_checkpoint_before_it_has_and_the_newest_has_not_puts_it_i
 
 def test_that_is_a_save_that_goes_on_while_its_files_are_young():
     pieces = [piece(f"{part}_epoch_1.pt", 1, epoch=1) for part in ("model", "optim")]
-    made = grouped([*pieces, piece("model_epoch_2.pt", 100, epoch=2)], settled_ns=0)
+    made = grouped([*pieces, piece("model_epoch_2.pt", 100, epoch=2)], unchanged_since_ns=0)
     assert made["model_epoch_2.pt"].state is WRITING
 
 

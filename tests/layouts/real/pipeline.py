@@ -88,8 +88,8 @@ def _look(root, now):
         examinations = [recognition.examine_claim(claim, reader, Level.STRUCTURE) for claim in claims]
     pieces = tuple(recognition.assemble(claims, examinations, root=root, level=Level.STRUCTURE, now=now))
     others = [checkpoint_sets.OtherFile(file.path, file.identity, file.uid) for file in left]
-    settled_ns = int((now - recognition.WRITE_GRACE).timestamp() * 1e9)
-    found = checkpoint_sets.group(pieces, others, root=root, settled_ns=settled_ns)
+    unchanged_since_ns = int((now - recognition.WRITE_GRACE).timestamp() * 1e9)
+    found = checkpoint_sets.group(pieces, others, root=root, unchanged_since_ns=unchanged_since_ns)
     return found, tuple(tree.walk_problems()), tuple({file.path for claim in claims for file in claim.markers})
 
 

@@ -12,7 +12,7 @@ def act(kind):
 def test_acts_are_counted_by_how_they_went():
     told = JobActionLog()
     outcomes = ("done", "submitted job 7", "failed: no", "not needed: its own comes in time")
-    told.note(ActResults(tuple((act(ActionKind.SIGNAL), outcome) for outcome in outcomes)))
+    told.record(ActResults(tuple((act(ActionKind.SIGNAL), outcome) for outcome in outcomes)))
     assert {key: count for key, count in told.counts.items() if count} == {
         (ActionKind.SIGNAL, "done"): 2,
         (ActionKind.SIGNAL, "failed"): 1,
@@ -25,7 +25,7 @@ def test_that_acts_are_put_off_is_told_once_until_they_are_no_longer():
     told = JobActionLog()
     waiting = ActResults(deferred=(act(ActionKind.HOLD), act(ActionKind.HOLD)))
     silent = ActResults(deferred=(act(ActionKind.HOLD),), waits_for=DeferReason.SLURM)
-    said = [line for step in (ActResults(), waiting, waiting, ActResults(), silent) for line in told.note(step)]
+    said = [line for step in (ActResults(), waiting, waiting, ActResults(), silent) for line in told.record(step)]
     assert {line.level for line in said} == {logging.WARNING}
     assert [line.text for line in said] == [
         "hold-job deferred: 2 jobs of 'a\\nb': actions.max_per_hour is reached",

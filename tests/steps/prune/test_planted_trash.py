@@ -148,7 +148,7 @@ def test_what_was_cut_off_and_nobody_intended_has_one_row_for_each_user_and_step
         assert len(shop.audit(audit_entries.RECOVER)) <= rows
         shop.wait(5)
         shop.act()
-        if shop.run in shop.memory.settled.runs:
+        if shop.run in shop.memory.recovered.runs:
             break
     assert rows >= 2
     assert len(shop.trashed()) == 4  # those that were moved

@@ -3,7 +3,7 @@
 from ckptd.checkpoints.trash import TrashOutcome, TrashResult, trash_operations
 from ckptd.core.model import RunKey, Unknown
 from ckptd.steps.prune import audit_entries
-from ckptd.steps.prune.recovery import PruneParts, settle
+from ckptd.steps.prune.recovery import PruneParts, recover_runs
 from support.prune_facts import CLUSTER, UID
 
 
@@ -27,7 +27,7 @@ def intend(shop, action, name, act_id):
 
 def test_an_intent_of_which_nothing_came_is_undone_and_the_checkpoint_stays_on_record(shop):
     intend(shop, audit_entries.PRUNE, "epoch_1.npz", "never-begun")
-    assert settle(hands(shop), [shop.run], shop.now) == set()
+    assert recover_runs(hands(shop), [shop.run], shop.now) == set()
     assert shop.audit(audit_entries.PRUNE)[0].outcome == "undone: cut off"
     assert shop.record()["epoch_1.npz"].pruned_at is None
 
@@ -36,7 +36,7 @@ def test_a_move_whose_outcome_was_not_recorded_is_found_in_the_trash(shop):
     shop.act()
     entry = shop.audit(audit_entries.PRUNE)[0]
     intend(shop, audit_entries.PRUNE, "epoch_1.npz", entry.details["act_id"])
-    assert settle(hands(shop), [shop.run], shop.now) == set()
+    assert recover_runs(hands(shop), [shop.run], shop.now) == set()
     assert shop.audit(audit_entries.PRUNE)[-1].outcome == "moved: cut off"
     assert shop.record()["epoch_1.npz"].pruned_at is not None
 
@@ -53,7 +53,7 @@ def test_ids_that_somebody_wrote_into_a_trash_of_their_own_settle_nobody_elses_a
             return answers
 
     stranger = RunKey(CLUSTER, UID + 1, str(shop.root / "elsewhere"))
-    assert settle(PruneParts(shop.store, Forging(), shop.site, CLUSTER), [shop.run, stranger], shop.now) == set()
+    assert recover_runs(PruneParts(shop.store, Forging(), shop.site, CLUSTER), [shop.run, stranger], shop.now) == set()
     assert shop.audit(audit_entries.PRUNE)[0].outcome == "undone: cut off"
     assert [entry.actor for entry in shop.audit(audit_entries.RECOVER)] == ["recovery"]
 
@@ -66,7 +66,7 @@ def test_while_the_agent_is_silent_the_run_is_left_alone(shop):
             return [[Unknown(what="x", reason="it did not answer in time")] * len(batch.items) for batch in batches]
 
     silent = PruneParts(shop.store, Silent(), shop.site, CLUSTER)
-    assert settle(silent, [shop.run], shop.now) == {shop.run}
+    assert recover_runs(silent, [shop.run], shop.now) == {shop.run}
     assert shop.audit(audit_entries.PRUNE)[0].outcome is None
 
 

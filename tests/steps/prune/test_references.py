@@ -45,7 +45,7 @@ def submit(shop, job_id=2, *, work_dir=None, **changes):
 
 
 def reasons(shop, name):
-    scan.look_again(shop.parts, shop.state, [shop.run], frozenset(), shop.now)
+    scan.scan_again(shop.parts, shop.state, [shop.run], frozenset(), shop.now)
     facts = planning.read_facts(shop.store, CLUSTER, shop.site, [shop.run])
     (run,) = planning.plan(facts, shop.now).runs
     return next(each.reasons for each in run.decisions if each.path.endswith(f"/{name}"))

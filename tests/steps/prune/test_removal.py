@@ -41,7 +41,7 @@ def test_a_set_of_several_files_has_one_intent_one_entry_in_the_trash_and_one_ou
     assert (outcome.result, entry.outcome) == (TrashResult.MOVED, "moved")
     assert shop.trashed() == [entry.details["act_id"]]
     assert shop.names() == EPOCHS[3:]
-    assert removal.take_back("a test wants it back", shop.now)
+    assert removal.put_back("a test wants it back", shop.now)
     assert shop.names() == EPOCHS
     assert [each.outcome for each in shop.audit(audit_entries.RESTORE)] == ["restored"]
 

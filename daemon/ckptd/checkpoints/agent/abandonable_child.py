@@ -52,7 +52,7 @@ def _be_child(work: Work, pipe: int, parent: int) -> None:
     status = 1
     try:
         end_with(parent)
-        _let_go_of_files(pipe)
+        _close_files(pipe)
         try:
             answer: dict[str, Any] = {"answer": work(lambda: _send(pipe, b"\n"))}
         except Exception as error:  # noqa: BLE001 - whatever it is, its parent shall say so
@@ -63,7 +63,7 @@ def _be_child(work: Work, pipe: int, parent: int) -> None:
         os._exit(status)
 
 
-def _let_go_of_files(kept: int) -> None:
+def _close_files(kept: int) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)

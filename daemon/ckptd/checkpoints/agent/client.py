@@ -152,13 +152,13 @@ class AgentClient:
     def _send(self, waiting: _PendingBatch, request: dict[str, Any]) -> None:
         with self._lock:
             if self._is_gone:
-                raise AgentGoneError(f"the agent has ended{self._tell_refusal()}")
+                raise AgentGoneError(f"the agent has ended{self._describe_refusal()}")
             request_id = self._next_id
             self._next_id += 1
             self._pending[request_id] = waiting
             self._connection.sendall(json.dumps({"id": request_id, **request}).encode() + b"\n")
 
-    def _tell_refusal(self) -> str:
+    def _describe_refusal(self) -> str:
         refusal = self._begun.result() if self._begun.done() else None
         return f": {refusal}" if refusal else ""
 

@@ -51,7 +51,7 @@ class _ChangeHandler(FileSystemEventHandler):
         self._directory = directory
 
     def on_any_event(self, event: FileSystemEvent) -> None:  # noqa: ARG002 - the scan finds out what it was
-        self._watcher.tell({"changed": self._directory})
+        self._watcher.send({"changed": self._directory})
 
 
 class Watcher:
@@ -70,7 +70,7 @@ class Watcher:
             for line in lines:
                 self._watch(json.loads(line)["watch"])
 
-    def tell(self, message: dict[str, str]) -> None:
+    def send(self, message: dict[str, str]) -> None:
         """Send one message; ignore a closed connection, because this process then ends soon."""
         with self._lock:
             try:
@@ -88,10 +88,10 @@ class Watcher:
 
     def _add(self, directory: str, mount: object) -> None:
         if getattr(mount, "is_network", False):
-            self.tell({"unwatched": directory, "reason": "a network file system"})
+            self.send({"unwatched": directory, "reason": "a network file system"})
             return
         if len(self._watched) >= MAX_WATCHED:
-            self.tell({"unwatched": directory, "reason": f"more than {MAX_WATCHED} directories"})
+            self.send({"unwatched": directory, "reason": f"more than {MAX_WATCHED} directories"})
             return
         try:
             with open_without_links(directory) as descriptor:
@@ -99,9 +99,9 @@ class Watcher:
                     _ChangeHandler(self, directory), self._name(descriptor), recursive=False, event_filter=TOLD
                 )
         except OSError as error:
-            self.tell({"unwatched": directory, "reason": error.strerror or str(error)})
+            self.send({"unwatched": directory, "reason": error.strerror or str(error)})
         except OutsideRootsError as error:
-            self.tell({"unwatched": directory, "reason": str(error)})
+            self.send({"unwatched": directory, "reason": str(error)})
 
     def _name(self, descriptor: int) -> str:
         """Return a path of an open directory that no watch has: watchdog tells watches apart by their paths.

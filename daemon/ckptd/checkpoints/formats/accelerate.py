@@ -44,7 +44,7 @@ class Accelerate:
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         parts = CheckpointParts.of(claim, reader, level)
         parts.findings.role = self.role_unread if _is_training(parts) else roles.PARAMETERS_ONLY
-        custom = [partial(_take_custom, parts, name) for name in parts.names if _CUSTOM.fullmatch(name)]
+        custom = [partial(_add_custom_states, parts, name) for name in parts.names if _CUSTOM.fullmatch(name)]
         checks: list[Callable[[], object]] = [lambda: _check_presence(parts), *custom, *checks_of_parts(parts)]
         return examine_parts(parts, lambda: check_all(checks))
 
@@ -64,9 +64,9 @@ def _is_training(parts: CheckpointParts) -> bool:
     return has_optimizer(parts) or any(_RANDOM.fullmatch(name) for name in parts.names)
 
 
-def _take_custom(parts: CheckpointParts, name: str) -> None:
+def _add_custom_states(parts: CheckpointParts, name: str) -> None:
     with parts.torch(name) as archive:
-        parts.findings.take_facts(archive.state, archive.number)
+        parts.findings.add_facts(archive.state, archive.number)
 
 
 def _check_presence(parts: CheckpointParts) -> None:

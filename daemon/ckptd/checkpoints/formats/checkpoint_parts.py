@@ -15,7 +15,7 @@ from ckptd.checkpoints.formats import facts, state_walk
 from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
 from ckptd.checkpoints.formats.encodings.torch_archive import TorchArchive, read_torch_archive
 from ckptd.checkpoints.formats.encodings.torch_legacy import TorchLegacy, is_legacy, read_legacy
-from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, say_unchecked
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, describe_unchecked
 from ckptd.checkpoints.formats.roles import NOT_SHOWN, RoleEvidence, RoleSigns
 from ckptd.checkpoints.scanning.reader import NotRegularError, Reader
 from ckptd.checkpoints.scanning.tree import File
@@ -40,15 +40,15 @@ class PartFindings:
     role: RoleEvidence | None = None  # where the framework's own layout tells it; else the signs do
     signs: RoleSigns = field(default_factory=RoleSigns)
 
-    def say_unchecked(self, file_count: int) -> str | None:
+    def describe_unchecked(self, file_count: int) -> str | None:
         """Say which of the parts no checksum covers, None where that holds for all of them or for none."""
         names = sorted(self.unchecked)
         if not names or "" in names or len(names) >= file_count:
             return None
         others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        return say_unchecked(f"{names[0]}{others}")
+        return describe_unchecked(f"{names[0]}{others}")
 
-    def take_facts(self, content: Any, number: facts.Number = facts.plain_number) -> None:
+    def add_facts(self, content: Any, number: facts.Number = facts.plain_number) -> None:
         """Add what a part's content says of epoch, step, metrics and the best checkpoint."""
         found = facts.find_facts(content, number)
         self.epoch = found.epoch if self.epoch is None else self.epoch
@@ -58,15 +58,15 @@ class PartFindings:
         self.goal_step = found.goal_step if self.goal_step is None else self.goal_step
         self.metrics = {**found.metrics, **self.metrics}
 
-    def take_item(self, name: str, *, is_array: bool) -> None:
+    def add_item_name(self, name: str, *, is_array: bool) -> None:
         """Add what the name of one item shows of the role of the whole."""
         if self.role is None and not self.signs.is_whole_state:
             (self.signs.add_array if is_array else self.signs.add_object)(name)
 
-    def take_signs(self, content: Any, number: facts.Number = facts.plain_number) -> None:
+    def add_role_signs(self, content: Any, number: facts.Number = facts.plain_number) -> None:
         """Add what a part's content shows of the role of the whole."""
         if self.role is None and not self.signs.is_whole_state:
-            state_walk.take_signs(self.signs, content, number)
+            state_walk.add_role_signs(self.signs, content, number)
 
 
 @dataclass(kw_only=True)
@@ -278,7 +278,7 @@ def examine_parts(parts: CheckpointParts, check: Callable[[], object], unread: R
         metrics=found.metrics,
         unsafe=tuple(sorted(found.unsafe)),
         has_checksum=not found.unchecked,
-        unchecked=found.say_unchecked(len(parts.files)),
+        unchecked=found.describe_unchecked(len(parts.files)),
     ).shown_as(_choose_role(found, state, unread))
 
 

@@ -51,7 +51,7 @@ def check_deepspeed(parts: CheckpointParts) -> None:
 
     """
     said: dict[str, Mapping[Any, Any]] = {}
-    _take_signs(parts)
+    _add_role_signs(parts)
     counts: dict[str, dict[str, int]] = {"global_steps": {}, "optimizer step": {}}
 
     def check(name: str) -> None:
@@ -59,8 +59,8 @@ def check_deepspeed(parts: CheckpointParts) -> None:
             state = archive.state if isinstance(archive.state, dict) else {}
             if _MODEL.fullmatch(name):
                 said[name] = state
-                parts.findings.take_facts(state, archive.number)
-                parts.findings.take_signs(state, archive.number)
+                parts.findings.add_facts(state, archive.number)
+                parts.findings.add_role_signs(state, archive.number)
                 if _stage(state) in _SHARDED_STAGES and not parts.findings.signs.optimizer:
                     parts.findings.role = parts.findings.role or roles.TRAINING_STATE
                 _remember(counts["global_steps"], name, state.get("global_steps"))
@@ -78,7 +78,7 @@ def check_deepspeed(parts: CheckpointParts) -> None:
     )
 
 
-def _take_signs(parts: CheckpointParts) -> None:
+def _add_role_signs(parts: CheckpointParts) -> None:
     """Take what the names show of the role; model states have their counters in an export, too."""
     signs = parts.findings.signs
     signs.counts_progress = False

@@ -71,7 +71,7 @@ def _check(parts: CheckpointParts) -> None:
             match = _NAME.fullmatch(name)
             _check_file(parts, file, parts.files[name].size_bytes, int(match["id"]) if match else -1, said)
     parts.findings.unchecked.add("")
-    parts.findings.take_facts(said)
+    parts.findings.add_facts(said)
 
 
 def _check_file(parts: CheckpointParts, file: BinaryIO, size_bytes: int, number: int, said: dict[str, Any]) -> None:

@@ -144,8 +144,8 @@ def _find_goal(value: Any, number: Number) -> tuple[float | int | None, float | 
     settings: dict[str, float | int] = {}
     for name, item in _entries(value):
         if isinstance(item, (dict, Opaque)) and _SETTINGS.fullmatch(name.lower()):
-            _take_numbers(settings, item, number)
-    _take_numbers(goals, value, number)
+            _add_numbers(settings, item, number)
+    _add_numbers(goals, value, number)
     epoch, step = _first(goals, _GOAL_EPOCH_KEYS), _first(goals, _GOAL_STEP_KEYS)
     return (
         _first(settings, _SETTING_EPOCH_KEYS) if epoch is None else epoch,
@@ -153,7 +153,7 @@ def _find_goal(value: Any, number: Number) -> tuple[float | int | None, float | 
     )
 
 
-def _take_numbers(found: dict[str, float | int], holder: Any, number: Number) -> None:
+def _add_numbers(found: dict[str, float | int], holder: Any, number: Number) -> None:
     for name, item in _entries(holder):
         if (lower := name.lower()) in _ALL_GOAL_KEYS and (as_number := number(item)) is not None:
             found.setdefault(lower, as_number)

@@ -75,7 +75,7 @@ class Examination:
     goal_step: int | None = None
     unsafe: tuple[str, ...] = ()  # names of callables outside the known-safe set that a pickle would call
     has_checksum: bool = False  # at level full: whether every byte of data was under a checksum
-    unchecked: str | None = None  # at level full: which part of it was under none, as `say_unchecked` says it
+    unchecked: str | None = None  # at level full: which part of it was under none, as `describe_unchecked` says it
     role: Role = Role.DATA
     role_evidence: str = ""  # what shows the role, such as "holds the state of an optimizer"; "" where nothing does
     is_result: bool = False  # a state that users also analyse, such as an OpenFOAM time
@@ -90,7 +90,7 @@ class Examination:
 NO_CHECKSUM = "no checksum in this format"
 
 
-def say_unchecked(what: str) -> str:
+def describe_unchecked(what: str) -> str:
     """Say that a full check could compare no checksum of a part of a checkpoint."""
     return f"{NO_CHECKSUM} for {what}"
 

@@ -77,11 +77,11 @@ def _check_file(parts: CheckpointParts, name: str) -> None:
     with parts.torch(name) as archive:
         if not isinstance(archive.state, dict):
             raise DamagedError(f"{name} does not hold a trainer's state")
-        parts.findings.take_facts(archive.state, archive.number)
+        parts.findings.add_facts(archive.state, archive.number)
         if _TRAINING_KEYS & archive.state.keys():
             parts.findings.role = roles.TRAINING_STATE
-        parts.findings.take_signs(archive.state, archive.number)
-        _take_callbacks(parts, archive, archive.state.get("callbacks"))
+        parts.findings.add_role_signs(archive.state, archive.number)
+        _add_callbacks(parts, archive, archive.state.get("callbacks"))
 
 
 def _check_deepspeed(parts: CheckpointParts) -> None:
@@ -89,7 +89,7 @@ def _check_deepspeed(parts: CheckpointParts) -> None:
     check_deepspeed(parts.below(_TAG))
 
 
-def _take_callbacks(parts: CheckpointParts, archive: TorchArchive | TorchLegacy, callbacks: Any) -> None:
+def _add_callbacks(parts: CheckpointParts, archive: TorchArchive | TorchLegacy, callbacks: Any) -> None:
     """Take the best checkpoint and the scores of what is monitored; without a monitor "best" means the last."""
     for state in callbacks.values() if isinstance(callbacks, dict) else ():
         monitor = state.get("monitor") if isinstance(state, dict) else None

@@ -88,8 +88,8 @@ def check_distributed(parts: CheckpointParts) -> None:
 
 def _check_common(parts: CheckpointParts) -> None:
     with parts.torch("common.pt") as archive:
-        parts.findings.take_facts(archive.state, archive.number)
-        parts.findings.take_signs(archive.state, archive.number)
+        parts.findings.add_facts(archive.state, archive.number)
+        parts.findings.add_role_signs(archive.state, archive.number)
 
 
 def _check_shards(parts: CheckpointParts) -> None:
@@ -111,8 +111,8 @@ def _check_classic(parts: CheckpointParts) -> None:
     def check(rank: str, name: str) -> None:
         with parts.below(rank).torch(name) as archive:
             if name in _MODEL_NAMES:
-                parts.findings.take_facts(archive.state, archive.number)
-                parts.findings.take_signs(archive.state, archive.number)
+                parts.findings.add_facts(archive.state, archive.number)
+                parts.findings.add_role_signs(archive.state, archive.number)
                 state = archive.state if isinstance(archive.state, dict) else {}
                 arguments.append(state.get("args"))
                 if type(state.get("iteration")) is int:

@@ -18,7 +18,7 @@ from ckptd.checkpoints.formats.encodings.pickle_reader import read_pickle
 from ckptd.checkpoints.formats.encodings.zip_archive import ZipArchive, read_zip
 from ckptd.checkpoints.formats.facts import StateFacts, examine_state, find_facts, plain_number
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
-from ckptd.checkpoints.formats.state_walk import find_role, take_signs
+from ckptd.checkpoints.formats.state_walk import add_role_signs, find_role
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import CheckpointState, Level
@@ -54,7 +54,7 @@ class NumpyFile:
         for suffix in ("npy", "npz"):
             for file in directory.by_suffix.get(suffix, ()):
                 claim = checkpoint_names.claim_file(self.name, file)
-                if _tells_progress(claim):
+                if _may_be_checkpoint(claim):
                     saved.add(checkpoint_names.counting_number(file.name))
                     yield claim
                 elif checkpoint_names.is_called_companion(file.name):
@@ -77,7 +77,7 @@ class NumpyFile:
             return _examine_array(content, level)
 
 
-def _tells_progress(claim: Claim) -> bool:
+def _may_be_checkpoint(claim: Claim) -> bool:
     return (
         claim.name_epoch is not None
         or claim.name_step is not None
@@ -146,7 +146,7 @@ def _examine_archive(archive: ZipArchive, level: Level) -> Examination:
         if header.size_bytes is None:
             pickle = read_pickle(archive.read(name, _OBJECTS_LIMIT)[header.start :])
             unsafe.update(pickle.unsafe)
-            take_signs(signs, {name.removesuffix(".npy"): pickle.value})
+            add_role_signs(signs, {name.removesuffix(".npy"): pickle.value})
         elif header.start + header.size_bytes != entry.size_bytes:
             raise DamagedError(f"its array {name!r} has not the size that it declares")
         elif math.prod(header.shape) == 1:

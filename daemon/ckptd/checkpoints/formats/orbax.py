@@ -12,7 +12,7 @@ from ckptd.checkpoints.formats import facts, roles, state_walk
 from ckptd.checkpoints.formats.checkpoint_names import parse_name
 from ckptd.checkpoints.formats.encodings import ocdbt
 from ckptd.checkpoints.formats.flax import find_update_count
-from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, say_unchecked
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, describe_unchecked
 from ckptd.checkpoints.formats.orbax_item import AGGREGATE, METADATA, OrbaxItem, read_json
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory, File
@@ -83,13 +83,13 @@ class Orbax:
             step=step,
             metrics=found.metrics,
             has_checksum=level is Level.FULL and has_checksum,
-            unchecked=unread and say_unchecked(f"data of the codec {unread}, which are not decoded here"),
+            unchecked=unread and describe_unchecked(f"data of the codec {unread}, which are not decoded here"),
         ).shown_as(_judge(signs, numbers))
 
 
 def _judge(signs: roles.RoleSigns, numbers: Mapping[str, Any]) -> roles.RoleEvidence:
     """Return the role that names show; a tree whose names show none is a state that its manager saved."""
-    state_walk.take_signs(signs, numbers)
+    state_walk.add_role_signs(signs, numbers)
     found = signs.decide()
     return roles.TRAINING_STATE if found.role is Role.DATA else found
 

@@ -151,9 +151,9 @@ def check_safetensors(parts: CheckpointParts, name: str) -> SafetensorsHeader:
     with parts.open(name) as file, parts.blame(name):
         header = read_header(file, parts.files[name].size_bytes)
         for tensor in header.tensors:
-            parts.findings.take_item(tensor.name, is_array=True)
+            parts.findings.add_item_name(tensor.name, is_array=True)
         parts.findings.unchecked.add(f"{parts.place}{name}")
-        parts.findings.take_facts({key: _number(value) for key, value in header.metadata.items()})
+        parts.findings.add_facts({key: _number(value) for key, value in header.metadata.items()})
         if parts.level is Level.FULL:
             tail = find_zero_tail(file, header)
             if tail is not None:

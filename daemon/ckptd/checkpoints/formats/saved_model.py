@@ -6,7 +6,7 @@ from ckptd.checkpoints.formats import facts, roles
 from ckptd.checkpoints.formats.checkpoint_names import parse_name
 from ckptd.checkpoints.formats.encodings import protobuf, tensor_bundle
 from ckptd.checkpoints.formats.encodings.sorted_table import CompressedError
-from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, say_unchecked
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, describe_unchecked
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import CheckpointState, Level
@@ -62,7 +62,7 @@ class SavedModel:
             epoch=found.epoch,
             step=found.step,
             has_checksum=level is Level.FULL and tensor_bundle.check_data(bundle, reader),
-            unchecked=say_unchecked(_PROGRAM),
+            unchecked=describe_unchecked(_PROGRAM),
         ).shown_as(self.role_unread)
 
 

@@ -12,7 +12,7 @@ class Scalars:
     def __init__(self) -> None:
         self._ranked: dict[str, tuple[int, float]] = {}
 
-    def note(self, name: str, value: float, depth: int) -> None:
+    def add(self, name: str, value: float, depth: int) -> None:
         """Remember a variable, `depth` structures below the top."""
         name = name.replace(".", "_")
         known = self._ranked.get(name)

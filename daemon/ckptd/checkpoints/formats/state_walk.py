@@ -44,9 +44,9 @@ def find_role(state: Any, number: Number = plain_number) -> RoleEvidence:
     """Return the role that a state shows; `number` turns a value into a number as in `facts.find_facts`."""
     signs = RoleSigns()
     if _is_plain(state):
-        _take_counters(signs, state, number)
+        _add_counters(signs, state, number)
     else:
-        take_signs(signs, state, number)
+        add_role_signs(signs, state, number)
     return signs.decide()
 
 
@@ -57,12 +57,12 @@ def _is_plain(state: Any) -> bool:
     return all(isinstance(value, _PLAIN) for value in state.values())
 
 
-def take_signs(signs: RoleSigns, state: Any, number: Number = plain_number) -> None:
+def add_role_signs(signs: RoleSigns, state: Any, number: Number = plain_number) -> None:
     """Add what a state shows of its role."""
     if _is_array(state):
-        _take_array(signs, "", state)
+        _add_array(signs, "", state)
     elif isinstance(state, _CONTAINERS) and not _is_known_whole(signs, state):
-        _take_top(signs, state, number)
+        _add_top(signs, state, number)
         _walk(signs, state)
 
 
@@ -78,25 +78,25 @@ def _walk(signs: RoleSigns, state: Any) -> None:
                 continue
             seen.add(id(holder))
             for key, value in _entries(holder):
-                _take(signs, f"{prefix}{key}", value, deeper)
+                _add(signs, f"{prefix}{key}", value, deeper)
                 left -= 1
                 if signs.is_whole_state or left <= 0:
                     return
         level = deeper
 
 
-def _take(signs: RoleSigns, name: str, value: Any, deeper: list[tuple[str, Any]]) -> None:
+def _add(signs: RoleSigns, name: str, value: Any, deeper: list[tuple[str, Any]]) -> None:
     if isinstance(value, _PLAIN):
         return
     if _is_array(value):
-        _take_array(signs, name, value)
+        _add_array(signs, name, value)
     elif _is_random_state(name):
         signs.has_random_state = True
     elif isinstance(value, _CONTAINERS) and not _is_known_whole(signs, value):
         deeper.append((f"{name}/", value))
 
 
-def _take_array(signs: RoleSigns, name: str, value: Any) -> None:
+def _add_array(signs: RoleSigns, name: str, value: Any) -> None:
     if _is_generator(value) or _is_random_state(name):
         signs.has_random_state = True
     elif isinstance(value, Opaque) and value.name in _PARAMETERS:
@@ -159,7 +159,7 @@ def _are_groups(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], dict) and "params" in value[0]
 
 
-def _take_top(signs: RoleSigns, state: Any, number: Number) -> None:
+def _add_top(signs: RoleSigns, state: Any, number: Number) -> None:
     """Take what only the top of a state shows: its counters, and whether it is a scheduler's or generator's alone."""
     top = dict(_entries(state))
     for name, value in top.items():
@@ -168,12 +168,12 @@ def _take_top(signs: RoleSigns, state: Any, number: Number) -> None:
         if name.lower() in roles.COUNTERS:
             signs.add_counter(name, number(value))
         elif isinstance(value, (dict, Opaque)) and roles.COUNTER_HOLDERS.fullmatch(name.lower()):
-            _take_counters(signs, value, number)
+            _add_counters(signs, value, number)
     signs.has_population |= "population" in top
     signs.is_aside = signs.has_scheduler or signs.has_scaler or _is_aside(top)
 
 
-def _take_counters(signs: RoleSigns, holder: Any, number: Number) -> None:
+def _add_counters(signs: RoleSigns, holder: Any, number: Number) -> None:
     for name, value in _entries(holder):
         if name.lower() in roles.COUNTERS:
             signs.add_counter(name, number(value))

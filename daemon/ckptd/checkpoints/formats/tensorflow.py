@@ -11,7 +11,7 @@ from ckptd.checkpoints.formats import facts, keras_names, roles
 from ckptd.checkpoints.formats.checkpoint_names import parse_name
 from ckptd.checkpoints.formats.encodings import protobuf, tensor_bundle
 from ckptd.checkpoints.formats.encodings.sorted_table import MAGIC, CompressedError
-from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, say_unchecked
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape, describe_unchecked
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import NAME_MAX, Directory, File
 from ckptd.core.model import CheckpointState, Level
@@ -88,7 +88,9 @@ class TensorFlow:
             step=step,
             metrics=found.metrics,
             has_checksum=is_checked,
-            unchecked=next((say_unchecked(file.name) for file in claim.files if file.name.endswith(".meta")), None),
+            unchecked=next(
+                (describe_unchecked(file.name) for file in claim.files if file.name.endswith(".meta")), None
+            ),
         ).shown_as(roles.judge_variables(entry.key for entry in bundle.entries))
 
 

@@ -71,7 +71,7 @@ def check_dcp(parts: CheckpointParts) -> None:
     for name in _metadata_names(parts):
         items = read_items(parts, name)
         for item in items:
-            parts.findings.take_item(item.name, is_array=item.is_tensor)
+            parts.findings.add_item_name(item.name, is_array=item.is_tensor)
         for item in items:
             _check_place(parts, item)
             by_file.setdefault(item.file, []).append(item)
@@ -83,8 +83,8 @@ def check_dcp(parts: CheckpointParts) -> None:
             content = FileSlice.whole(file)
             for item in _in_order(by_file[name]):
                 _check_item(parts, item, content.part(item.offset, item.length), is_parsed, said)
-    parts.findings.take_facts(said)
-    parts.findings.take_signs(said)
+    parts.findings.add_facts(said)
+    parts.findings.add_role_signs(said)
 
 
 def _in_order(items: list[DcpItem]) -> list[DcpItem]:

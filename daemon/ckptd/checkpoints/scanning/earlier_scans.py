@@ -27,7 +27,7 @@ class EarlierCheckpoints:
             if found.state is CheckpointState.COMPLETE and is_whole(found) and _RANK[found.level] >= _RANK[level]
         }
 
-    def take_settled(self, tree: Directory) -> list[Checkpoint]:
+    def drop_unchanged(self, tree: Directory) -> list[Checkpoint]:
         """Remove the files of directories from the tree that contain only known single files and logs.
 
         In other directories, a new file could make the known ones parts of a larger checkpoint.

@@ -66,27 +66,27 @@ def find_newest(directories: Sequence[str], level: Level, step: int | None, prog
         NotADirectoryGivenError: one of them is a file.
 
     """
-    looked = _look_at_all(directories)
+    inspected = _inspect_all(directories)
     for _ in range(_TRIES):
-        choice = _choose(looked, step, level, progress)
+        choice = _choose(inspected, step, level, progress)
         if choice is not None:
-            return _encode(_rename_all(choice, looked.places))
-        looked = _look_at_all(directories)
-    return _encode(_rename_all(_choose_unchanged(looked, step, level, progress), looked.places))
+            return _encode(_rename_all(choice, inspected.places))
+        inspected = _inspect_all(directories)
+    return _encode(_rename_all(_choose_unchanged(inspected, step, level, progress), inspected.places))
 
 
-def _choose(looked: _FoundCheckpoints, step: int | None, level: Level, progress: Progress) -> NewestComplete | None:
+def _choose(inspected: _FoundCheckpoints, step: int | None, level: Level, progress: Progress) -> NewestComplete | None:
     """Choose the newest checkpoint that is valid at the level; None if one changed meanwhile."""
-    if looked.problems:
-        return NewestComplete(unknown=tuple(looked.problems))
-    found = list(looked.checkpoints)
+    if inspected.problems:
+        return NewestComplete(unknown=tuple(inspected.problems))
+    found = list(inspected.checkpoints)
     while True:
-        choice = choose(found, looked.leftovers, step)
+        choice = choose(found, inspected.leftovers, step)
         if choice.chosen is None:
-            return choice if choice.unknown else replace(choice, unknown=tuple(_list_unread(looked)))
+            return choice if choice.unknown else replace(choice, unknown=tuple(_list_unread(inspected)))
         judged = choice.chosen
         if level is Level.FULL:
-            judged = _verify(judged, _place_of(judged, looked.places), progress)
+            judged = _verify(judged, _place_of(judged, inspected.places), progress)
         if not _is_as_read(choice.chosen):
             return None
         if judged.state is CheckpointState.COMPLETE:
@@ -94,13 +94,15 @@ def _choose(looked: _FoundCheckpoints, step: int | None, level: Level, progress:
         found = [judged if each is choice.chosen else each for each in found]
 
 
-def _choose_unchanged(looked: _FoundCheckpoints, step: int | None, level: Level, progress: Progress) -> NewestComplete:
+def _choose_unchanged(
+    inspected: _FoundCheckpoints, step: int | None, level: Level, progress: Progress
+) -> NewestComplete:
     """Choose among checkpoints that do not change; one that changes each time counts as being written."""
     found = [
         each if _is_as_read(each) else replace(each, state=CheckpointState.WRITING, reason=_CHANGED)
-        for each in looked.checkpoints
+        for each in inspected.checkpoints
     ]
-    choice = _choose(replace(looked, checkpoints=found), step, level, progress)
+    choice = _choose(replace(inspected, checkpoints=found), step, level, progress)
     if choice is None or (choice.chosen is None and not choice.unknown):
         changed = [str(each.path) for each in found if each.reason == _CHANGED]
         return NewestComplete(unknown=tuple(Unknown(what=path, reason=_CHANGED) for path in changed or ["checkpoints"]))
@@ -119,17 +121,17 @@ def _is_as_read(found: Checkpoint) -> bool:
     return True
 
 
-def _look_at_all(directories: Sequence[str]) -> _FoundCheckpoints:
-    looked = [_look(directory) for directory in dict.fromkeys(directories)]
+def _inspect_all(directories: Sequence[str]) -> _FoundCheckpoints:
+    inspected = [_inspect(directory) for directory in dict.fromkeys(directories)]
     return _FoundCheckpoints(
-        places=[place for one in looked for place in one.places],
-        checkpoints=[each for one in looked for each in one.checkpoints],
-        leftovers=frozenset().union(*(one.leftovers for one in looked)),
-        problems=[problem for one in looked for problem in one.problems],
+        places=[place for one in inspected for place in one.places],
+        checkpoints=[each for one in inspected for each in one.checkpoints],
+        leftovers=frozenset().union(*(one.leftovers for one in inspected)),
+        problems=[problem for one in inspected for problem in one.problems],
     )
 
 
-def _look(directory: str) -> _FoundCheckpoints:
+def _inspect(directory: str) -> _FoundCheckpoints:
     real = os.path.realpath(directory)
     try:
         found = inspect_tree(real, now=datetime.now(UTC))
@@ -164,10 +166,10 @@ def _without_data(found: Checkpoint, real: str) -> Checkpoint:
     return found
 
 
-def _list_unread(looked: _FoundCheckpoints) -> Iterator[Unknown]:
+def _list_unread(inspected: _FoundCheckpoints) -> Iterator[Unknown]:
     """Yield each directory with files that have names of checkpoints and an unknown format."""
-    for place in looked.places:
-        files = {str(each.path.parent / file) for each in looked.checkpoints for file in each.files}
+    for place in inspected.places:
+        files = {str(each.path.parent / file) for each in inspected.checkpoints for file in each.files}
         found = [file.path for file in list_tree(place.real, max_depth=_DEPTH).walk_files()]
         unread = [path for path in found if os.path.join(place.real, path) not in files and _is_called_one(path)]
         if unread:
@@ -211,11 +213,11 @@ def _find_itself(real: str, found: Inspection) -> Checkpoint | None:
     if not name or len(series) > 1:
         return None
     try:
-        looked = inspect_tree(above, entry=name, now=datetime.now(UTC))
+        inspected = inspect_tree(above, entry=name, now=datetime.now(UTC))
     except OSError:
         return None  # nobody may list what is above it
     path = PurePosixPath(real)
-    return next((each for each in looked.checkpoints if each.path == path), None)
+    return next((each for each in inspected.checkpoints if each.path == path), None)
 
 
 def _verify(found: Checkpoint, place: _GivenDirectory, progress: Progress) -> Checkpoint:
@@ -224,14 +226,16 @@ def _verify(found: Checkpoint, place: _GivenDirectory, progress: Progress) -> Ch
     only = frozenset(os.path.relpath(piece.path, place.root) for piece in pieces)
     read = [0]
 
-    def note(done: int, _total: int) -> None:
+    def report_progress(done: int, _total: int) -> None:
         if done > read[0]:
             read[0] = done
             progress()
 
     now = datetime.now(UTC)
-    looked = inspect_tree(place.root, entry=place.entry, only=only, level=Level.FULL, now=now, progress=note)
-    judged = {(each.path, each.format): each for each in looked.checkpoints}
+    inspected = inspect_tree(
+        place.root, entry=place.entry, only=only, level=Level.FULL, now=now, progress=report_progress
+    )
+    judged = {(each.path, each.format): each for each in inspected.checkpoints}
     for piece in pieces:
         verified = judged.get((piece.path, piece.format))
         if verified is None or verified.identities != piece.identities:
@@ -251,12 +255,12 @@ def _rename_all(choice: NewestComplete, places: Sequence[_GivenDirectory]) -> Ne
     return replace(
         choice,
         chosen=choice.chosen and _rename(choice.chosen, _place_of(choice.chosen, places)),
-        unknown=tuple(replace(each, what=_given(each.what, places)) for each in choice.unknown),
+        unknown=tuple(replace(each, what=_as_given(each.what, places)) for each in choice.unknown),
         skipped=tuple(_rename(each, _place_of(each, places)) for each in choice.skipped),
     )
 
 
-def _given(path: str, places: Sequence[_GivenDirectory]) -> str:
+def _as_given(path: str, places: Sequence[_GivenDirectory]) -> str:
     place = next((place for place in places if PurePosixPath(path).is_relative_to(place.real)), None)
     return path if place is None else _under(path, place)
 

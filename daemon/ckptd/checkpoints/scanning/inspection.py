@@ -74,7 +74,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
         tree = list_tree(opened, max_depth=max_depth, max_entries=max_entries, entry=entry)
         with Reader(opened) as reader:
             earlier = EarlierCheckpoints((part for each in known for part in each.parts or (each,)), root, level)
-            settled = earlier.take_settled(tree) if entry is None and only is None else []
+            settled = earlier.drop_unchanged(tree) if entry is None and only is None else []
             claims, left = claim_in_child(tree, reader, limits=limits)
             claims = [claim for claim in claims if _is_wanted(claim, tree, entry, only)]
             kept = earlier.unchanged(claims)
@@ -84,9 +84,11 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
             examinations = [kept.get(claim.path) or next(fresh) for claim in claims]
         found = assemble(claims, examinations, root=root, level=level, now=now, write_grace=write_grace)
         pieces = (*settled, *found)
-        settled_ns = int((now - write_grace).timestamp() * 1e9)
+        unchanged_since_ns = int((now - write_grace).timestamp() * 1e9)
         others = [OtherFile(file.path, file.identity, file.uid) for file in left]
-        checkpoints = pieces if only is not None else group(pieces, others, root=root, settled_ns=settled_ns)
+        checkpoints = (
+            pieces if only is not None else group(pieces, others, root=root, unchanged_since_ns=unchanged_since_ns)
+        )
         links = tuple(find_links(tree, checkpoints, str(root)))
         link_texts = tuple(list_links(tree, checkpoints, str(root)))
     return Inspection(

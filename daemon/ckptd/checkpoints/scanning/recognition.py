@@ -57,7 +57,7 @@ def assemble(
     claims = mark_strangers(claims)
     best = _best_names(claims, examinations)
     epochs = _epochs_by_step(claims, examinations)
-    settled_ns = int((now - write_grace).timestamp() * 1e9)
+    unchanged_since_ns = int((now - write_grace).timestamp() * 1e9)
     writers: frozenset[tuple[int, int]] | None = None
     for claim, result in zip(claims, examinations, strict=True):
         opinion = best.get(_place(claim)) if best else None
@@ -71,7 +71,7 @@ def assemble(
         is_best = claim.is_best or found.is_best or None
         if opinion is not None:
             is_best = claim.is_best or claim.path.rpartition("/")[2] == opinion or None
-        state, reason = _settle(claim, found, level, settled_ns)
+        state, reason = _classify(claim, found, level, unchanged_since_ns)
         if state is CheckpointState.DAMAGED:
             writers = list_open_for_writing() if writers is None else writers
             if any((file.device, file.inode) in writers for file in claim.files):
@@ -162,9 +162,11 @@ def _modified_ns(claim: Claim) -> int:
     return min(max(latest, -LAST_NS), LAST_NS)
 
 
-def _settle(claim: Claim, found: Examination, level: Level, settled_ns: int) -> tuple[CheckpointState, str | None]:
+def _classify(
+    claim: Claim, found: Examination, level: Level, unchanged_since_ns: int
+) -> tuple[CheckpointState, str | None]:
     """Distinguish unfinished saves from interrupted ones, and note what could not be checked."""
-    is_fresh = _modified_ns(claim) > settled_ns
+    is_fresh = _modified_ns(claim) > unchanged_since_ns
     state, reason = found.state, found.reason
     if state is CheckpointState.COMPLETE and claim.damage:
         state, reason = CheckpointState.DAMAGED, claim.damage

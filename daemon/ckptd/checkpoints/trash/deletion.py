@@ -18,7 +18,7 @@ from ckptd.checkpoints.trash.entry_limit import WHOLE, TurnLimits, TurnProgress,
 from ckptd.checkpoints.trash.manifest import MOVED, Manifest, Origin, find_release, read_changes, read_manifest
 from ckptd.checkpoints.trash.move_aside import OpenEntry, drop_entry
 from ckptd.checkpoints.trash.outcome import RefusedError, TrashOutcome, TrashResult
-from ckptd.checkpoints.trash.restoration import on_place, tell
+from ckptd.checkpoints.trash.restoration import make_outcome, on_place
 from ckptd.checkpoints.trash.trash_location import (
     DELETING,
     OpenTrash,
@@ -150,7 +150,7 @@ def _delete(opened: OpenTrash, act_id: str, release: ReleaseRule, hands: FileOpe
         hands.sync(opened.trash)
         delete_things(manifest, itself, hands)
         drop_entry(OpenEntry(act_id + DELETING, opened.trash, itself, itself, hands))
-    outcome = tell(manifest, act_id, TrashResult.DELETED, None if sizes else NOTHING_LEFT)
+    outcome = make_outcome(manifest, act_id, TrashResult.DELETED, None if sizes else NOTHING_LEFT)
     return replace(outcome, size_bytes=sum(sizes))
 
 
@@ -180,7 +180,7 @@ def finish_deletion(opened: OpenTrash, act_id: str, hands: FileOperations) -> Tr
         check_actor(manifest.uid)
         delete_things(manifest, itself, hands)
         drop_entry(OpenEntry(name, opened.trash, itself, itself, hands))
-    return tell(manifest, act_id, TrashResult.DELETED, "cut off, and finished")
+    return make_outcome(manifest, act_id, TrashResult.DELETED, "cut off, and finished")
 
 
 def delete_things(manifest: Manifest, itself: int, hands: FileOperations) -> None:

@@ -14,7 +14,7 @@ from ckptd.checkpoints.trash.entry_limit import WHOLE, TurnLimits, TurnProgress,
 from ckptd.checkpoints.trash.manifest import MANIFEST, MOVED, Manifest, read_manifest
 from ckptd.checkpoints.trash.move_aside import OpenEntry, drop_entry, finish, is_same_file, move_items, put_back
 from ckptd.checkpoints.trash.outcome import RefusedError, TrashOutcome, TrashResult, fail
-from ckptd.checkpoints.trash.restoration import leave, tell
+from ckptd.checkpoints.trash.restoration import keep_in_trash, make_outcome
 from ckptd.checkpoints.trash.trash_location import DELETING, OpenTrash, check_act_id, check_actor, is_act_id, open_place
 
 
@@ -82,29 +82,33 @@ def _recover(opened: OpenTrash, name: str, hands: FileOperations) -> TrashOutcom
             manifest = read_manifest(itself)
             check_actor(manifest.uid)
             if manifest.directory and not exists(manifest.directory, opened.base):
-                return leave(manifest, OpenEntry(act_id, opened.trash, itself, itself, hands), "its directory is gone")
+                return keep_in_trash(
+                    manifest, OpenEntry(act_id, opened.trash, itself, itself, hands), "its directory is gone"
+                )
         with open_entry(opened, act_id, hands) as (entry, manifest):
-            return _mend(manifest, entry)
+            return _finish_or_undo(manifest, entry)
     except (OSError, RefusedError) as error:
         return fail(error, act_id, "")
 
 
-def _mend(manifest: Manifest, entry: OpenEntry) -> TrashOutcome:
+def _finish_or_undo(manifest: Manifest, entry: OpenEntry) -> TrashOutcome:
     """Complete a move whose files are all in the entry; undo any other, or complete it if it cannot be undone."""
     rules = rules_of(manifest, entry.itself)
     there = [exists(str(number), entry.itself) for number in range(len(manifest.items))]
     if all(there) and _is_as_written(manifest, entry, rules):
         finish(manifest, entry)
-        return tell(manifest, entry.name, TrashResult.MOVED, "cut off, and finished")
+        return make_outcome(manifest, entry.name, TrashResult.MOVED, "cut off, and finished")
     if _is_any_taken(manifest, entry):
         with suppress(OSError, RefusedError):
             move_items(manifest, entry, rules)
-            return tell(manifest, entry.name, TrashResult.MOVED, "cut off, and finished: a name was taken again")
+            return make_outcome(
+                manifest, entry.name, TrashResult.MOVED, "cut off, and finished: a name was taken again"
+            )
     left = put_back(manifest, entry)
     if left:
-        return leave(manifest, entry, left[0])
+        return keep_in_trash(manifest, entry, left[0])
     drop_entry(entry)
-    return tell(manifest, entry.name, TrashResult.UNDONE, "cut off, and put back")
+    return make_outcome(manifest, entry.name, TrashResult.UNDONE, "cut off, and put back")
 
 
 def _is_as_written(manifest: Manifest, entry: OpenEntry, rules: MoveRequirements) -> bool:

@@ -22,7 +22,7 @@ _LIMIT = 64 * 2**20
 _NUMBER_LIMIT = 2**64
 _SIZE_LIMIT = 2**53  # 8 PiB: no checkpoint of one directory is as large, and a metric counts it exactly
 _TEXT_LIMIT = 4096
-_WORD_LIMIT = 200
+_TEXT_LIMIT = 200
 _REASON_LIMIT = 500
 _REASONS_LIMIT = 20
 _YEARS = range(2000, 3000)
@@ -115,12 +115,12 @@ def find_release(moved_at: datetime, origin: Origin, *, is_short_of_space: bool)
 def encode_origin(origin: Origin) -> dict[str, Any]:
     """Encode an origin as JSON types."""
     return {
-        "cluster": origin.cluster[:_WORD_LIMIT],
-        "policy": origin.policy[:_WORD_LIMIT],
-        "actor": origin.actor[:_WORD_LIMIT],
+        "cluster": origin.cluster[:_TEXT_LIMIT],
+        "policy": origin.policy[:_TEXT_LIMIT],
+        "actor": origin.actor[:_TEXT_LIMIT],
         "lease_epoch": origin.lease_epoch,
-        "format": origin.format[:_WORD_LIMIT],
-        "role": origin.role[:_WORD_LIMIT],
+        "format": origin.format[:_TEXT_LIMIT],
+        "role": origin.role[:_TEXT_LIMIT],
         "hold": _seconds(origin.hold),
         "no_room_hold": _seconds(origin.no_room_hold),
     }
@@ -134,7 +134,7 @@ def decode_origin(data: dict[str, Any]) -> Origin:
 
     """
     return Origin(
-        **{name: _word(data[name]) for name in ("cluster", "policy", "actor", "format", "role")},
+        **{name: _read_text(data[name]) for name in ("cluster", "policy", "actor", "format", "role")},
         lease_epoch=_whole(data["lease_epoch"], 0, _NUMBER_LIMIT),
         hold=_duration(data["hold"]),
         no_room_hold=_duration(data["no_room_hold"]),
@@ -211,7 +211,9 @@ def _parse(data: bytes) -> Manifest:
 
 
 def _parse_run(fields: dict[str, Any]) -> RunKey:
-    return RunKey(_word(fields["cluster"]), _whole(fields["uid"], 0, 2**32), str(fields["directory"])[:_TEXT_LIMIT])
+    return RunKey(
+        _read_text(fields["cluster"]), _whole(fields["uid"], 0, 2**32), str(fields["directory"])[:_TEXT_LIMIT]
+    )
 
 
 def _parse_thing(fields: list[str | int], version: int) -> ContentItem:
@@ -236,8 +238,8 @@ def _whole(number: object, low: int, high: int) -> int:
     return number
 
 
-def _word(text: object) -> str:
-    if not isinstance(text, str) or len(text) > _WORD_LIMIT:
+def _read_text(text: object) -> str:
+    if not isinstance(text, str) or len(text) > _TEXT_LIMIT:
         raise ValueError(f"text {str(text)[:40]!r}")
     return text
 

@@ -28,9 +28,9 @@ def restore(place: PurePosixPath, act_id: str, *, step: Step | None = None) -> T
             entry.hands.sync(entry.itself)
             left = put_back(manifest, entry)
             if left:
-                return leave(manifest, entry, left[0])
+                return keep_in_trash(manifest, entry, left[0])
             drop_entry(entry)
-            return tell(manifest, act_id, TrashResult.RESTORED)
+            return make_outcome(manifest, act_id, TrashResult.RESTORED)
 
     return on_place(place, act_id, act)
 
@@ -76,10 +76,10 @@ def _check_free(manifest: Manifest, entry: OpenEntry) -> None:
                 raise RefusedError(f"{item.name!r} is there again; move it away first", FailureCause.TAKEN)
 
 
-def leave(manifest: Manifest, entry: OpenEntry, reason: str) -> TrashOutcome:
+def keep_in_trash(manifest: Manifest, entry: OpenEntry, reason: str) -> TrashOutcome:
     """Keep an entry with what could not be put back in the trash."""
     finish(manifest, entry)
-    return tell(manifest, entry.name, TrashResult.MOVED, f"part of it stays in the trash: {reason}")
+    return make_outcome(manifest, entry.name, TrashResult.MOVED, f"part of it stays in the trash: {reason}")
 
 
 def on_place(place: PurePosixPath, act_id: str, act: Callable[[OpenTrash], TrashOutcome]) -> TrashOutcome:
@@ -93,6 +93,6 @@ def on_place(place: PurePosixPath, act_id: str, act: Callable[[OpenTrash], Trash
     return fail(RefusedError("there is no trash here", FailureCause.GONE), act_id, "")
 
 
-def tell(manifest: Manifest, act_id: str, result: TrashResult, reason: str | None = None) -> TrashOutcome:
+def make_outcome(manifest: Manifest, act_id: str, result: TrashResult, reason: str | None = None) -> TrashOutcome:
     """Return the outcome of an operation on an entry."""
     return TrashOutcome(act_id=act_id, result=result, path=manifest.path, reason=reason, size_bytes=manifest.size_bytes)

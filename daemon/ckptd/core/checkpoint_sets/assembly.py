@@ -16,17 +16,17 @@ _WORST_FIRST = (CheckpointState.WRITING, CheckpointState.DAMAGED, CheckpointStat
 Value = TypeVar("Value")
 
 
-def build(draft: SetDraft, root: PurePosixPath, settled_ns: int) -> Checkpoint:
+def build(draft: SetDraft, root: PurePosixPath, unchanged_since_ns: int) -> Checkpoint:
     """Return the checkpoint of a draft."""
     first = draft.parts[0]
     if len(draft.parts) == 1 and not draft.others and draft.path == first.path:
         made = replace(first.checkpoint, grouping=draft.grouping)
     else:
-        made = _combine(draft, root, settled_ns)
+        made = _combine(draft, root, unchanged_since_ns)
     return made if draft.doubt else _with_named_progress(made, draft)
 
 
-def _combine(draft: SetDraft, root: PurePosixPath, settled_ns: int) -> Checkpoint:
+def _combine(draft: SetDraft, root: PurePosixPath, unchanged_since_ns: int) -> Checkpoint:
     parts = sorted((piece.checkpoint for piece in draft.parts), key=_part_order)
     path = root / draft.path
     base = f"{str(path.parent).rstrip('/')}/"
@@ -37,7 +37,7 @@ def _combine(draft: SetDraft, root: PurePosixPath, settled_ns: int) -> Checkpoin
     ]
     files += [(str(root / other.path), other.identity) for other in draft.others]
     files.sort()
-    state, reason = _combine_states(draft.parts, parts, base, settled_ns)
+    state, reason = _combine_states(draft.parts, parts, base, unchanged_since_ns)
     role, role_evidence = _combine_roles(parts, base)
 
     def name_epoch(part: Checkpoint) -> float | None:  # a number that is no progress may be that of a rank
@@ -114,7 +114,7 @@ def _with_named_progress(made: Checkpoint, draft: SetDraft) -> Checkpoint:
 
 
 def _combine_states(
-    pieces: Sequence[Piece], parts: Sequence[Checkpoint], base: str, settled_ns: int
+    pieces: Sequence[Piece], parts: Sequence[Checkpoint], base: str, unchanged_since_ns: int
 ) -> tuple[CheckpointState, str | None]:
     """Return the state of a set: `writing` if a part is being written, otherwise that of its worst part."""
     for state in _WORST_FIRST:
@@ -126,7 +126,7 @@ def _combine_states(
         pieces, "epoch", lambda piece: piece.checkpoint.content_epoch
     )
     if mixed:
-        is_young = max(piece.modified_ns for piece in pieces) > settled_ns
+        is_young = max(piece.modified_ns for piece in pieces) > unchanged_since_ns
         return (CheckpointState.WRITING if is_young else CheckpointState.DAMAGED), mixed
     return CheckpointState.COMPLETE, _first(parts, lambda part: part.reason)
 

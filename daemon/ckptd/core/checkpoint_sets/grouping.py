@@ -20,22 +20,22 @@ from ckptd.core.model import Checkpoint
 
 
 def group(
-    found: Sequence[Checkpoint], others: Iterable[OtherFile], *, root: PurePosixPath, settled_ns: int
+    found: Sequence[Checkpoint], others: Iterable[OtherFile], *, root: PurePosixPath, unchanged_since_ns: int
 ) -> tuple[Checkpoint, ...]:
     """Return the checkpoints of one scan, in the order of their paths, with each of `found` in exactly one of them.
 
     `found` are the things that formats recognised, `others` the files that none did; both lie below `root`. What was
-    written after `settled_ns` (since the epoch) may still be being written.
+    written after `unchanged_since_ns` (since the epoch) may still be being written.
     """
     families = make_families(make_pieces(found, root))
     directories, taken = draft_directories(families, others)
     groups, alone = draft_files(families, taken)
-    drafts = _tell_apart([*join([*directories, *groups], alone), *alone])
-    built = [assembly.build(draft, root, settled_ns) for draft in drafts]
-    return tuple(sorted(membership.mark_missing(built, drafts, settled_ns), key=lambda made: made.path))
+    drafts = _assign_unique_paths([*join([*directories, *groups], alone), *alone])
+    built = [assembly.build(draft, root, unchanged_since_ns) for draft in drafts]
+    return tuple(sorted(membership.mark_missing(built, drafts, unchanged_since_ns), key=lambda made: made.path))
 
 
-def _tell_apart(drafts: list[SetDraft]) -> list[SetDraft]:
+def _assign_unique_paths(drafts: list[SetDraft]) -> list[SetDraft]:
     """Assign unique paths to checkpoints with the same path: `rank_0/step_1` beside a joined `step_1`."""
     counts = Counter(draft.path for draft in drafts)
     if len(counts) == len(drafts):

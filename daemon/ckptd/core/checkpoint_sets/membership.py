@@ -20,7 +20,7 @@ class _Shortage(NamedTuple):
     is_sure: bool
 
 
-def mark_missing(built: Sequence[Checkpoint], drafts: Sequence[SetDraft], settled_ns: int) -> list[Checkpoint]:
+def mark_missing(built: Sequence[Checkpoint], drafts: Sequence[SetDraft], unchanged_since_ns: int) -> list[Checkpoint]:
     """Return the checkpoints, in the same order, with those marked that lack members."""
     marked = list(built)
     by_series: dict[str, list[int]] = defaultdict(list)
@@ -28,16 +28,16 @@ def mark_missing(built: Sequence[Checkpoint], drafts: Sequence[SetDraft], settle
         if draft.doubt is None:
             by_series[draft.series].append(at)
     for found in by_series.values():
-        _take_role_of_series(marked, found)
+        _set_role_of_series(marked, found)
         found.sort(key=lambda at: (built[at].modified_at, drafts[at].progress))
         last_of = {drafts[at].signature: position for position, at in enumerate(found)}
         for position, at in enumerate(found):
             if short := _find_missing(drafts, found, position, last_of):
-                marked[at] = _mark(marked[at], short, settled_ns)
+                marked[at] = _mark(marked[at], short, unchanged_since_ns)
     return marked
 
 
-def _take_role_of_series(marked: list[Checkpoint], found: Sequence[int]) -> None:
+def _set_role_of_series(marked: list[Checkpoint], found: Sequence[int]) -> None:
     """Set the role of checkpoints that could not be read completely to that of the complete ones of their series."""
     complete = [marked[at] for at in found if marked[at].state is CheckpointState.COMPLETE]
     strongest = min(complete, key=lambda made: _ROLES.index(made.role), default=None)
@@ -88,12 +88,12 @@ def _find_gap(ranks: frozenset[int]) -> int | None:
     return next((number for number in range(first, max(ranks) + 1) if number not in ranks), None)
 
 
-def _mark(found: Checkpoint, short: _Shortage, settled_ns: int) -> Checkpoint:
+def _mark(found: Checkpoint, short: _Shortage, unchanged_since_ns: int) -> Checkpoint:
     """Mark a checkpoint with missing members as being written while it is young, later as damaged or uncertain."""
     if found.state is not CheckpointState.COMPLETE:
         return found
     newest_ns = max((identity.modified_ns for identity in found.identities), default=0)
-    if newest_ns > settled_ns:
+    if newest_ns > unchanged_since_ns:
         return replace(found, state=CheckpointState.WRITING, reason=short.why)
     if short.is_sure:
         return replace(found, state=CheckpointState.DAMAGED, reason=short.why)

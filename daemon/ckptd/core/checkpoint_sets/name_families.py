@@ -198,10 +198,10 @@ def _is_convention(pieces: Sequence[Piece], place: Place) -> bool:
         piece.checkpoint.content_step not in {None, piece.number(place).value} for piece in pieces
     ):
         return False
-    return all(piece.number(place).value in _said_by_convention(piece, place) for piece in pieces)
+    return all(piece.number(place).value in _numbers_by_convention(piece, place) for piece in pieces)
 
 
-def _said_by_convention(piece: Piece, place: Place) -> set[float | None]:
+def _numbers_by_convention(piece: Piece, place: Place) -> set[float | None]:
     """Return the numbers that the framework itself wrote; `1.ckpt` is none, because it may also be a fold."""
     found = piece.checkpoint
     is_of_user = found.format == "tensorflow" and piece.number(place).meaning is Meaning.BARE

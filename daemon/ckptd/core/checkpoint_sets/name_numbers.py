@@ -103,7 +103,7 @@ def parse_name(name: str) -> Name:
         texts.append(stem[at : found.start()])
         at = found.end()
     texts.append(name[at:])
-    return Name(tuple(texts), tuple(_settle(numbers, texts)))
+    return Name(tuple(texts), tuple(_resolve_meanings(numbers, texts)))
 
 
 def _number(found: re.Match[str], stem: str) -> NameNumber:
@@ -145,7 +145,7 @@ def _meaning(word: str) -> Meaning | None:
     return Meaning.METRIC if word in _METRIC_WORDS else None
 
 
-def _settle(numbers: list[NameNumber], texts: Sequence[str]) -> Iterator[NameNumber]:
+def _resolve_meanings(numbers: list[NameNumber], texts: Sequence[str]) -> Iterator[NameNumber]:
     """Set meanings that depend on other numbers of the name: `3-of-8` is a member, and so is `ep` beside tp or pp.
 
     Epoch 3 of 8 is progress; shards are numbered with five digits.

@@ -47,10 +47,10 @@ def _is_before(one: Mapping[tuple[int, ...], WriteSpan], other: Mapping[tuple[in
 
 
 def explain_doubt(one: DraftGroup, other: DraftGroup) -> str:
-    return word_doubt(*(next(iter(group.drafts.values())).path for group in (one, other)))
+    return describe_doubt(*(next(iter(group.drafts.values())).path for group in (one, other)))
 
 
-def word_doubt(*paths: str) -> str:
+def describe_doubt(*paths: str) -> str:
     return f"it is unclear whether {' and '.join(sorted(paths))} are parts of one checkpoint"
 
 
@@ -103,7 +103,7 @@ def find_doubtful_alone(groups: Iterable[DraftGroup], alone: Iterable[SetDraft])
         place = group.anchor, group.variants, group.residual
         found = next((draft for key, draft in group.drafts.items() if (*place, key) in doubtful), None)
         if found and not group.is_special:
-            doubts[id(group)] = word_doubt(found.path, doubtful[*place, found.progress])
+            doubts[id(group)] = describe_doubt(found.path, doubtful[*place, found.progress])
     return doubts
 
 

@@ -101,7 +101,7 @@ def describe(job: Job, known: JobMentions | None, *, reads_scripts: bool) -> Job
     )
 
 
-def say_unreadable(job: Job) -> Mention:
+def mention_unreadable_script(job: Job) -> Mention:
     """Return the mention for a script that Slurm does not return: it may name any checkpoint near the job."""
     return Mention(SCRIPT, path=str(job.work_dir or "/"), is_sure=False, is_literal=False)
 
@@ -174,9 +174,9 @@ class _Reader:
             option = ""
             for each in (value, *word.defaults):
                 for piece in _split(each):
-                    self._note(piece, name, source, line.directory, is_literal=word.is_literal and each is value)
+                    self._add_mention(piece, name, source, line.directory, is_literal=word.is_literal and each is value)
 
-    def _note(self, piece: str, option: str, source: str, directory: str | None, *, is_literal: bool) -> None:
+    def _add_mention(self, piece: str, option: str, source: str, directory: str | None, *, is_literal: bool) -> None:
         if len(piece) > LONGEST_VALUE or piece.startswith("-"):
             return
         is_place = option in _PLACES

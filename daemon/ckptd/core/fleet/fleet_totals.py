@@ -121,7 +121,7 @@ def add_up(shares: Iterable[RunShare], now: datetime) -> FleetTotals:
             checkpoints[kind] += count
         for kind_of_file, size_bytes in share.sizes.items():
             sizes[kind_of_file] += size_bytes
-        _note_space(space, share.space)
+        _add_free_space(space, share.space)
         if share.newest is None:
             continue
         newest[share.newest] += 1
@@ -188,7 +188,7 @@ def _space_of(history: RunRecord) -> tuple[str, FreeSpace] | None:
     return scan.filesystem_type, space
 
 
-def _note_space(space: dict[str, FreeSpace], found: tuple[str, FreeSpace] | None) -> None:
+def _add_free_space(space: dict[str, FreeSpace], found: tuple[str, FreeSpace] | None) -> None:
     if found is None:
         return
     kind, free = found

@@ -40,13 +40,13 @@ def fold_arrays(
     }
     return [
         replace(
-            each, findings=tuple(_fold(finding, kept) for finding in each.findings if _stays(finding, kept, arrays))
+            each, findings=tuple(_fold(finding, kept) for finding in each.findings if _is_kept(finding, kept, arrays))
         )
         for each in evaluations
     ]
 
 
-def _stays(
+def _is_kept(
     finding: Finding, kept: dict[tuple[RunKey, int | None], int], arrays: dict[tuple[RunKey, int | None], _Array]
 ) -> bool:
     key = (finding.run, finding.job_id)

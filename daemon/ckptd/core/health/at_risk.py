@@ -82,7 +82,7 @@ class AtRisk:
         evidence["missing_seconds"] = self._count_missing(expected, ends_at, rhythm)
         evidence["maintenance"] = reservation.name if reservation else None
         evidence["maintenance_at"] = ends_at.isoformat() if reservation else None
-        return FindingBuilder(self.name, history).say(job, severity, evidence)
+        return FindingBuilder(self.name, history).make_finding(job, severity, evidence)
 
     def _is_certain(self, history: RunHistory, ends_at: datetime, rhythm: SaveCadence, due_at: datetime | None) -> bool:
         """Return whether, as of the last scan, no further checkpoint can be complete before the limit.

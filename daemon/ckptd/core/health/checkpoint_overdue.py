@@ -48,7 +48,7 @@ class CheckpointOverdue:
             age = now - facts.idle_since(history, attempt, newest_at)
             if age <= bound:
                 continue
-            speak = FindingBuilder(self.name, history)
+            builder = FindingBuilder(self.name, history)
             evidence: dict[str, Evidence] = {
                 "age_seconds": seconds(age),
                 "bound_seconds": seconds(bound),
@@ -57,7 +57,7 @@ class CheckpointOverdue:
                 "newest_checkpoint_at": newest_at.isoformat() if newest_at != attempt.started_at else None,
                 "job_id": job.job_id,
             }
-            findings.append(speak.say(job, Severity.WARNING, evidence))
+            findings.append(builder.make_finding(job, Severity.WARNING, evidence))
         return findings
 
 
@@ -65,7 +65,7 @@ def _newest_damaged(history: RunHistory, attempt: Attempt) -> datetime:
     """Return when a damaged checkpoint was last completed: the job does save, and `damaged-checkpoint` reports it."""
     damaged = [
         each.checkpoint.modified_at
-        for each in facts.settled(history)
+        for each in facts.finished_saves(history)
         if each.checkpoint.state is CheckpointState.DAMAGED
     ]
     return max([attempt.started_at, *damaged])

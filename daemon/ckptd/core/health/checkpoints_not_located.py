@@ -44,5 +44,5 @@ class CheckpointsNotLocated:
                 "started_at": attempt.started_at.isoformat(),
                 "searched": str(job.work_dir) if job.work_dir is not None else None,
             }
-            findings.append(FindingBuilder(self.name, history).say(job, Severity.INFO, evidence))
+            findings.append(FindingBuilder(self.name, history).make_finding(job, Severity.INFO, evidence))
         return findings

@@ -40,4 +40,4 @@ class ConcurrentWriters:
             "other_job_count": len(everyone) - 1,
             "other_users": sorted(users),
         }
-        return FindingBuilder(self.name, history).say(job, Severity.CRITICAL, evidence)
+        return FindingBuilder(self.name, history).make_finding(job, Severity.CRITICAL, evidence)

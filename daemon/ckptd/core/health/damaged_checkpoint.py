@@ -41,7 +41,7 @@ class DamagedCheckpoint:
         if not isinstance(history.scan, Scan):
             return not_whole(self.name)
         job = facts.current_job(history)
-        newest = _newest_damaged(facts.settled(history))
+        newest = _newest_damaged(facts.finished_saves(history))
         if job is None or newest is None:
             if not history.scan.is_whole:
                 return not_whole(self.name)
@@ -65,7 +65,7 @@ class DamagedCheckpoint:
             "newest_good_step": good.checkpoint.step if good else None,
             "newest_good_age_seconds": seconds(now - good.checkpoint.modified_at) if good else None,
         }
-        return (FindingBuilder(self.name, history).say(job, Severity.CRITICAL, evidence),)
+        return (FindingBuilder(self.name, history).make_finding(job, Severity.CRITICAL, evidence),)
 
     def _judge_open(self, history: RunHistory, job: Job) -> Iterable[Finding] | Unknown:
         """Resolve an open flag only if a checkpoint as good as the damaged one should be was completed after it."""

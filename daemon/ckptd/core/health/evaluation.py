@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ckptd.core.discovery.declared import is_declared_without
 from ckptd.core.health.interface import Rule
 from ckptd.core.health.not_resubmitted import NotResubmitted
-from ckptd.core.health.precedence import leave_out_superseded
+from ckptd.core.health.precedence import drop_superseded
 from ckptd.core.health.will_be_purged import WillBePurged
 from ckptd.core.model import Finding, Job, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.queue import maintenance
@@ -153,7 +153,7 @@ def _ask(history: RunHistory, rules: Iterable[Rule], now: datetime) -> Evaluatio
         findings.extend(_heed_mute(finding, history.user_settings.muted) for finding in found)
     return Evaluation(
         run=history.key,
-        findings=leave_out_superseded(findings),
+        findings=drop_superseded(findings),
         undecided=frozenset(undecided | failed.keys()),
         failed=failed,
     )

@@ -34,4 +34,4 @@ class ForeignOwner:
             "paths": [str(checkpoint.path) for checkpoint in foreign[:SHOWN_COUNT]],
             "checkpoint_count": len(foreign),
         }
-        return (FindingBuilder(self.name, history, audience=("admin",)).say(job, Severity.WARNING, evidence),)
+        return (FindingBuilder(self.name, history, audience=("admin",)).make_finding(job, Severity.WARNING, evidence),)

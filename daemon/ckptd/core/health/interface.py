@@ -35,7 +35,7 @@ class FindingBuilder:
         self._history = history
         self._audience = audience
 
-    def say(self, job: Job, severity: Severity, evidence: Mapping[str, Evidence]) -> Finding:
+    def make_finding(self, job: Job, severity: Severity, evidence: Mapping[str, Evidence]) -> Finding:
         """Return a finding about a job of the run; `slurm_job` in its evidence names the job in commands."""
         return Finding(
             rule=self._rule,

@@ -42,13 +42,13 @@ class InterruptedSave:
             "newest_good": str(good.checkpoint.path) if good else None,
             "signal_seconds": signal_seconds(measure_rhythm(history).save_time, MARGIN, job.time_limit),
         }
-        return (FindingBuilder(self.name, history).say(job, Severity.WARNING, evidence),)
+        return (FindingBuilder(self.name, history).make_finding(job, Severity.WARNING, evidence),)
 
     def _is_broken_off(self, history: RunHistory, record: RecordedCheckpoint, now: datetime) -> bool:
         left = record.checkpoint
         if now - left.modified_at <= self.min_age or left.state is CheckpointState.UNKNOWN:
             return False
-        whole = [each.checkpoint.modified_at for each in facts.settled(history) if _is_complete(each)]
+        whole = [each.checkpoint.modified_at for each in facts.finished_saves(history) if _is_complete(each)]
         if left.state is CheckpointState.COMPLETE:
             return not any(instant >= left.modified_at for instant in whole)
         running = [attempt.started_at for attempt in history.attempts if attempt.ended_at is None]

@@ -17,13 +17,13 @@ class JobHeld:
     name: ClassVar[str] = "job-held"
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
-        speaker = FindingBuilder(self.name, history)
+        builder = FindingBuilder(self.name, history)
         held = [job for job in history.jobs if facts.is_held_by_ckptd(history, job)]
-        return tuple(self._say(speaker, job) for job in held)
+        return tuple(self._make_finding(builder, job) for job in held)
 
-    def _say(self, speaker: FindingBuilder, job: Job) -> Finding:
+    def _make_finding(self, builder: FindingBuilder, job: Job) -> Finding:
         evidence: dict[str, Evidence] = {
             "restart_count": job.restart_count,
             "release_with": f"scontrol release {job.slurm_name}",
         }
-        return speaker.say(job, Severity.WARNING, evidence)
+        return builder.make_finding(job, Severity.WARNING, evidence)

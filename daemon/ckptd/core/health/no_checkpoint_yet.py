@@ -51,7 +51,7 @@ class NoCheckpointYet:
                 "unmet_names": unmet,
                 "other_tasks": 0,  # of its array: see array_folding
             }
-            findings.append(FindingBuilder(self.name, history).say(job, Severity.WARNING, evidence))
+            findings.append(FindingBuilder(self.name, history).make_finding(job, Severity.WARNING, evidence))
         return findings
 
     def _bound(self, job: Job) -> timedelta:

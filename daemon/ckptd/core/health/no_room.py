@@ -46,8 +46,8 @@ class NoRoom:
             "furthest_good": str(furthest.checkpoint.path) if furthest else None,
             "full_at": full_at.isoformat() if full_at else None,
         }
-        speaker = FindingBuilder(self.name, history, audience=("user", "admin"))
-        return [speaker.say(job, Severity.CRITICAL, evidence) for job in running]
+        builder = FindingBuilder(self.name, history, audience=("user", "admin"))
+        return [builder.make_finding(job, Severity.CRITICAL, evidence) for job in running]
 
 
 def _size_of_one(history: RunHistory) -> int | None:

@@ -36,5 +36,5 @@ class NotRequeueable:
                 "preemptions_of_run": seen,
                 "checkpoints": len(saves),
             }
-            findings.append(FindingBuilder(self.name, history).say(job, Severity.INFO, evidence))
+            findings.append(FindingBuilder(self.name, history).make_finding(job, Severity.INFO, evidence))
         return findings

@@ -25,7 +25,7 @@ class NotResubmitted:
         standing = history.context.standing
         if isinstance(standing, Unknown):
             return standing if self._was_so(history, now) else ()
-        return () if standing is None else (self._say(history, standing),)
+        return () if standing is None else (self._make_finding(history, standing),)
 
     def _was_so(self, history: RunHistory, now: datetime) -> bool:
         """Return whether the run was flagged soon after its end and no job of it has started since."""
@@ -34,7 +34,7 @@ class NotResubmitted:
             return False
         return (self.name, latest.job.job_id) in history.context.flagged
 
-    def _say(self, history: RunHistory, standing: ResubmitRefusal) -> Finding:
+    def _make_finding(self, history: RunHistory, standing: ResubmitRefusal) -> Finding:
         newest = facts.newest_good(history)
         evidence: dict[str, Evidence] = {
             "reason": standing.reason,
@@ -44,5 +44,5 @@ class NotResubmitted:
             "newest_good_epoch": newest.checkpoint.epoch if newest else None,
         }
         if standing.is_waited_for:
-            return FindingBuilder(self.name, history, audience=()).say(standing.job, Severity.INFO, evidence)
-        return FindingBuilder(self.name, history).say(standing.job, Severity.WARNING, evidence)
+            return FindingBuilder(self.name, history, audience=()).make_finding(standing.job, Severity.INFO, evidence)
+        return FindingBuilder(self.name, history).make_finding(standing.job, Severity.WARNING, evidence)

@@ -57,7 +57,7 @@ class NotResuming:
                 "resume_certainty": resume.certainty.value if resume else None,
                 "resumed_from": resume.path if resume else None,
             }
-            findings.append(FindingBuilder(self.name, history).say(job, severity, evidence))
+            findings.append(FindingBuilder(self.name, history).make_finding(job, severity, evidence))
         return findings
 
 

@@ -10,7 +10,7 @@ from ckptd.core.model import Finding
 SUPERSEDED_BY = {NoCheckpointYet.name: (RestartedWithoutCheckpoint.name, NotResuming.name)}
 
 
-def leave_out_superseded(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def drop_superseded(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Return the findings without those of which a worse rule tells at the same time."""
     held = {(finding.rule, finding.job_id) for finding in findings}
     return tuple(

@@ -42,7 +42,7 @@ class RestartLoop:
         counted = self._count(history, idle, now)
         if not counted:
             return ()
-        if not facts.is_flagged(history, self.name, job) and self._begins_anew(history, job, idle, now):
+        if not facts.is_flagged(history, self.name, job) and self._was_retried_by_user(history, job, idle, now):
             return ()
         good = facts.newest_good(history)
         ran = sum((_duration(each, now) for each in counted), timedelta(0))
@@ -58,8 +58,8 @@ class RestartLoop:
             "held_by": _holder(history, job),
             "array_job_id": job.array_job_id,
         }
-        speaker = FindingBuilder(self.name, history, audience=("user", "admin"))
-        return (speaker.say(job, Severity.CRITICAL, evidence),)
+        builder = FindingBuilder(self.name, history, audience=("user", "admin"))
+        return (builder.make_finding(job, Severity.CRITICAL, evidence),)
 
     def list_requeued(self, history: RunHistory, job: Job, now: datetime) -> list[Attempt]:
         """Return the attempts because of which a job is to be held, oldest first; empty if it is not.
@@ -91,7 +91,7 @@ class RestartLoop:
             if now - attempt.started_at <= self.storm_window and attempt.cause is not EndCause.MAINTENANCE
         ]
 
-    def _begins_anew(self, history: RunHistory, job: Job, idle: list[Attempt], now: datetime) -> bool:
+    def _was_retried_by_user(self, history: RunHistory, job: Job, idle: list[Attempt], now: datetime) -> bool:
         """Return whether a person released or submitted the job after the earlier failures and it has not failed."""
         own = [each for each in facts.attempts_since_hold(history, job) if each in idle]
         others = [each for each in idle if each not in own and each.ended_at is not None]

@@ -41,7 +41,7 @@ class RestartedWithoutCheckpoint:
                     continue  # it may go on with what it wrote
             elif facts.complete_at(history, attempt.started_at) or facts.saves_since(history, attempt.started_at):
                 continue
-            if _came_late(history, attempt):
+            if _was_first_scan_late(history, attempt):
                 return Unknown(what=self.name, reason="the run was first seen after this attempt started")
             lost = facts.run_before(history, attempt)
             if lost is None or lost >= self.min_loss:
@@ -75,11 +75,11 @@ class RestartedWithoutCheckpoint:
             "searched": None if is_known or is_data or job.work_dir is None else str(job.work_dir),
             "signal_seconds": signal_seconds(measure_rhythm(history).save_time, MARGIN),
         }
-        return FindingBuilder(self.name, history).say(
+        return FindingBuilder(self.name, history).make_finding(
             job, Severity.CRITICAL if is_known else Severity.WARNING, evidence
         )
 
 
-def _came_late(history: RunHistory, attempt: Attempt) -> bool:
+def _was_first_scan_late(history: RunHistory, attempt: Attempt) -> bool:
     """Return whether a checkpoint could have been saved and deleted before ckptd's first scan."""
     return history.recorded_since is not None and history.recorded_since > attempt.started_at and history.scan is None

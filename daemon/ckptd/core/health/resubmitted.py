@@ -17,11 +17,13 @@ class WasResubmitted:
     name: ClassVar[str] = "resubmitted"
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
-        speaker = FindingBuilder(self.name, history)
+        builder = FindingBuilder(self.name, history)
         told = ((job, history.context.resubmitted.get(job.job_id)) for job in history.jobs)
-        return tuple(self._say(speaker, job, each, _found_by(history, job, now)) for job, each in told if each)
+        return tuple(self._make_finding(builder, job, each, _found_by(history, job, now)) for job, each in told if each)
 
-    def _say(self, speaker: FindingBuilder, job: Job, told: Resubmission, found: RecordedCheckpoint | None) -> Finding:
+    def _make_finding(
+        self, builder: FindingBuilder, job: Job, told: Resubmission, found: RecordedCheckpoint | None
+    ) -> Finding:
         progress = facts.progress(found.checkpoint) if found else None
         goes_on_from = f"{progress[0]} {progress[1]:.12g}" if progress else None
         evidence: dict[str, Evidence] = {
@@ -31,7 +33,7 @@ class WasResubmitted:
             "newest_good": str(found.checkpoint.path) if found else None,
             "remark": told.remark or None,
         }
-        return speaker.say(job, Severity.INFO, evidence)
+        return builder.make_finding(job, Severity.INFO, evidence)
 
 
 def _found_by(history: RunHistory, job: Job, now: datetime) -> RecordedCheckpoint | None:

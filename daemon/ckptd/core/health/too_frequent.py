@@ -46,4 +46,4 @@ class TooFrequent:
             "optimum_seconds": seconds(optimum),
             "mean_time_between_interruptions_seconds": seconds(mean),
         }
-        return [FindingBuilder(self.name, history).say(job, Severity.INFO, evidence) for job in running]
+        return [FindingBuilder(self.name, history).make_finding(job, Severity.INFO, evidence) for job in running]

@@ -55,5 +55,5 @@ class TooSparse:
                 "interruptions_counted": tally.interruption_count if tally else 0,
                 "nodes": job.node_count,
             }
-            findings.append(FindingBuilder(self.name, history).say(job, Severity.INFO, evidence))
+            findings.append(FindingBuilder(self.name, history).make_finding(job, Severity.INFO, evidence))
         return findings

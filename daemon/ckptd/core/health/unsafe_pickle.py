@@ -33,4 +33,4 @@ class UnsafePickle:
             "checkpoint_count": len(unsafe),
             "owner_uids": [str(uid) for uid in sorted(set().union(*(each.owner_uids for each in unsafe)))],
         }
-        return (FindingBuilder(self.name, history, audience=("admin",)).say(job, Severity.CRITICAL, evidence),)
+        return (FindingBuilder(self.name, history, audience=("admin",)).make_finding(job, Severity.CRITICAL, evidence),)

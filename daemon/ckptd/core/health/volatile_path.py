@@ -41,7 +41,7 @@ class VolatilePath:
                 "filesystem_type": kind,
                 "checkpoints": facts.total(history).checkpoint_count,
             }
-            findings.append(FindingBuilder(self.name, history).say(job, Severity.WARNING, evidence))
+            findings.append(FindingBuilder(self.name, history).make_finding(job, Severity.WARNING, evidence))
         return findings
 
 

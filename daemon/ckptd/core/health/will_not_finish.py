@@ -52,5 +52,5 @@ class WillNotFinish:
                 "is_declared": goal.is_declared,
                 "more_jobs": goal.more_jobs,
             }
-            findings.append(FindingBuilder(self.name, history).say(job, Severity.INFO, evidence))
+            findings.append(FindingBuilder(self.name, history).make_finding(job, Severity.INFO, evidence))
         return findings

@@ -102,7 +102,7 @@ class JobAction:
     reasons: tuple[str, ...] = ()
 
 
-class _SiteWord(TypedDict):
+class _SiteLimits(TypedDict):
     is_permitted: bool
     most: int
 
@@ -188,7 +188,7 @@ def find_standing(
     if finished is None:
         return Unknown(what="resubmission", reason="the end of the run is not remembered")
     name = _name(ActionKind.RESUBMIT, finished.attempt)
-    return resubmit_policy.stand(history, finished, name, **_word_of_site(finished, permits))
+    return resubmit_policy.stand(history, finished, name, **_find_site_limits(finished, permits))
 
 
 def choose(
@@ -333,7 +333,7 @@ def _to_the_hour(summary: str) -> str:
 
 
 def _plan_resubmit(history: RunHistory, finished: TimedOutRun, permits: ActionPermits) -> Iterable[JobAction]:
-    answer = resubmit_policy.judge(history, finished, **_word_of_site(finished, permits))
+    answer = resubmit_policy.judge(history, finished, **_find_site_limits(finished, permits))
     if isinstance(answer, ResubmitDecision):
         yield JobAction(
             kind=ActionKind.RESUBMIT,
@@ -346,7 +346,7 @@ def _plan_resubmit(history: RunHistory, finished: TimedOutRun, permits: ActionPe
         )
 
 
-def _word_of_site(finished: TimedOutRun, permits: ActionPermits) -> _SiteWord:
+def _find_site_limits(finished: TimedOutRun, permits: ActionPermits) -> _SiteLimits:
     partition = finished.attempt.partition or finished.job.partition
     return {"is_permitted": permits.allows(ActionKind.RESUBMIT, partition), "most": permits.max_resubmits}
 

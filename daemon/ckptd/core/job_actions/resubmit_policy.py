@@ -44,7 +44,7 @@ def judge(
     are unknown. `is_permitted` and `most` are the site's settings.
     """
     job, attempt, user_settings = finished.job, finished.attempt, history.user_settings
-    if not user_settings.is_resubmitted or attempt.state is not JobState.TIMEOUT or _went_on(history, attempt):
+    if not user_settings.is_resubmitted or attempt.state is not JobState.TIMEOUT or _was_continued(history, attempt):
         return None
     if not is_permitted:
         return ResubmitRefusal(job, f"the site does not allow ckptd to resubmit jobs in partition {attempt.partition}")
@@ -80,7 +80,7 @@ def stand(
     """Return why a run is not continued, or None. `name` is that of the action that would resubmit it."""
     if name in finished.outcomes:
         outcome = finished.outcomes[name]
-        if outcome is None or outcome.startswith(SUBMITTED) or _went_on(history, finished.attempt):
+        if outcome is None or outcome.startswith(SUBMITTED) or _was_continued(history, finished.attempt):
             return None
         return ResubmitRefusal(finished.job, outcome.removeprefix("failed: "))
     answer = judge(history, finished, is_permitted=is_permitted, most=most)
@@ -106,7 +106,7 @@ def _read(outcome: str | None) -> list[str]:
     return outcome.removeprefix(SUBMITTED).strip().split("; ", 1)
 
 
-def _went_on(history: RunRecord, attempt: Attempt) -> bool:
+def _was_continued(history: RunRecord, attempt: Attempt) -> bool:
     """Whether a job of the run is in the queue, or one started after this attempt and has ended since."""
     latest = max(history.attempts, key=lambda each: each.started_at, default=attempt)
     return bool(history.jobs) or (latest.job, latest.restart_count) != (attempt.job, attempt.restart_count)

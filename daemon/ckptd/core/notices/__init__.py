@@ -30,7 +30,7 @@ from ckptd.core.notices.notice import (
     TopicNotification,
 )
 from ckptd.core.notices.notice_planning import plan
-from ckptd.core.notices.rate_limit_notice import HELD_BACK, TOLD_EVERY, DelayedNotices, tell_of_brake
+from ckptd.core.notices.rate_limit_notice import HELD_BACK, REPORT_INTERVAL, DelayedNotices, plan_rate_limit_notices
 from ckptd.core.notices.recipients import number_of
 from ckptd.core.notices.reminders import plan_repeats
 from ckptd.core.notices.topic import list_topics
@@ -38,8 +38,8 @@ from ckptd.core.notices.topic import list_topics
 __all__ = [
     "EVERY_RULE",
     "HELD_BACK",
+    "REPORT_INTERVAL",
     "SAMPLE",
-    "TOLD_EVERY",
     "UNADDRESSED",
     "ChatRoom",
     "DelayedNotices",
@@ -61,11 +61,11 @@ __all__ = [
     "number_of",
     "parse_address",
     "plan",
+    "plan_rate_limit_notices",
     "plan_repeats",
     "readdress",
     "readdress_refused",
     "sample_digest",
     "sample_digests",
-    "tell_of_brake",
     "waits_until",
 ]

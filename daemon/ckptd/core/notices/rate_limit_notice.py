@@ -9,7 +9,7 @@ from ckptd.core.notices.notice import Notice, NoticeKind, Recipient
 from ckptd.core.notices.topic import hash_parts
 
 HELD_BACK = "mail-held-back"
-TOLD_EVERY = timedelta(hours=6)
+REPORT_INTERVAL = timedelta(hours=6)
 NAMED_RULES = 5
 
 
@@ -21,12 +21,12 @@ class DelayedNotices:
     people_count: int
 
 
-def tell_of_brake(
+def plan_rate_limit_notices(
     cluster: str, admins: Iterable[str], held: DelayedNotices, max_per_hour: int, now: datetime
 ) -> tuple[Notice, ...]:
     """Return one notice for each administrator; calls within the same six hours return the same notices."""
     ranked = sorted(held.notices_by_rule.items(), key=lambda each: (-each[1], each[0]))
-    period = int(now.timestamp() // TOLD_EVERY.total_seconds())
+    period = int(now.timestamp() // REPORT_INTERVAL.total_seconds())
     return tuple(
         Notice(
             cluster=cluster,

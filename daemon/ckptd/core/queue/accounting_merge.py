@@ -25,7 +25,7 @@ START_TOLERANCE = timedelta(seconds=5)  # slurmctld and slurmdbd round and resen
 CHAIN_TOLERANCE = timedelta(seconds=60)  # a requeued execution is submitted when the one before it ends
 
 
-def settle(changes: JobChanges, ended: tuple[EndedAttempt, ...] | Unknown, now: datetime) -> JobChanges:
+def merge_accounting(changes: JobChanges, ended: tuple[EndedAttempt, ...] | Unknown, now: datetime) -> JobChanges:
     """Return the changes with every vanished job ended, and with the missed executions that accounting has.
 
     `ended` answers `changes.asks_accounting`; if it is Unknown, the vanished jobs end with an unknown cause. To delay
@@ -35,20 +35,20 @@ def settle(changes: JobChanges, ended: tuple[EndedAttempt, ...] | Unknown, now: 
     better = {_name(attempt): rows.refine(attempt, now) for attempt in changes.ended}
     jobs = {known.key: known.job for known in (*changes.new, *changes.changed)}
     filled = {missed.key: list(rows.fill(missed, jobs.get(missed.key), now)) for missed in changes.missed}
-    gone = [_settle_vanished(known, rows, now) for known in changes.vanished]
+    gone = [_merge_vanished(known, rows, now) for known in changes.vanished]
 
     def follow(known: TrackedJob) -> TrackedJob:
         return _with_attempts(known, better, filled.get(known.key, []))
 
     unseen = [attempt for attempts in filled.values() for attempt in attempts]
-    unseen += [attempt for settled in gone for attempt in settled.unseen]
+    unseen += [attempt for merged in gone for attempt in merged.unseen]
     return replace(
         changes,
         new=tuple(follow(known) for known in changes.new),
-        changed=(*(follow(known) for known in changes.changed), *(settled.known for settled in gone)),
+        changed=(*(follow(known) for known in changes.changed), *(merged.known for merged in gone)),
         begun=(*(better.get(_name(attempt), attempt) for attempt in changes.begun), *unseen),
-        ended=(*better.values(), *unseen, *(settled.ended for settled in gone if settled.ended)),
-        jobs_ended=(*(follow(known) for known in changes.jobs_ended), *(settled.known for settled in gone)),
+        ended=(*better.values(), *unseen, *(merged.ended for merged in gone if merged.ended)),
+        jobs_ended=(*(follow(known) for known in changes.jobs_ended), *(merged.known for merged in gone)),
         replaced=tuple(follow(known) for known in changes.replaced),
         vanished=(),
         missed=(),
@@ -138,7 +138,7 @@ def _chain(rows: list[tuple[datetime, datetime, EndedAttempt]]) -> list[tuple[da
     return rows
 
 
-def _settle_vanished(known: TrackedJob, rows: _Rows, now: datetime) -> _MergedJob:
+def _merge_vanished(known: TrackedJob, rows: _Rows, now: datetime) -> _MergedJob:
     attempt = known.attempt
     ended: Attempt | None = None
     unseen: list[Attempt] = []

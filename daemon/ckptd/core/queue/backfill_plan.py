@@ -138,7 +138,11 @@ def _chains(rows: list[PastJob]) -> list[list[PastJob]]:
     chains: list[list[PastJob]] = []
     for row in rows:
         before = chains[-1][-1] if chains else None
-        if before and _is_alike(before, row) and _goes_on(before.started_at, before.ended_at, row.job.submitted_at):
+        if (
+            before
+            and _is_alike(before, row)
+            and _is_requeue_of(before.started_at, before.ended_at, row.job.submitted_at)
+        ):
             chains[-1].append(row)
         else:
             chains.append([row])
@@ -151,7 +155,7 @@ def _is_alike(one: PastJob, other: PastJob) -> bool:
     return (a.uid, a.array_task_id, a.name, a.work_dir) == (b.uid, b.array_task_id, b.name, b.work_dir)
 
 
-def _goes_on(started_at: datetime, ended_at: datetime, submitted_at: datetime | None) -> bool:
+def _is_requeue_of(started_at: datetime, ended_at: datetime, submitted_at: datetime | None) -> bool:
     """Whether an execution was submitted by the requeue that ended the previous one."""
     return submitted_at is not None and started_at <= submitted_at <= ended_at + CHAIN_TOLERANCE
 
@@ -166,13 +170,15 @@ def _belongs(chain: list[PastJob], record: RecordedJob) -> bool:
     earlier = [attempt for attempt in record.attempts if attempt.started_at < first.started_at]
     if earlier:
         before = earlier[-1]
-        return before.ended_at is not None and _goes_on(before.started_at, before.ended_at, first.job.submitted_at)
+        return before.ended_at is not None and _is_requeue_of(
+            before.started_at, before.ended_at, first.job.submitted_at
+        )
     if record.attempts and record.attempts[0].restart_count == 0:
         return False
     if record.attempts and record.attempts[0] != known.attempt:
         return known.job.name == last.job.name and known.job.work_dir == last.job.work_dir
     # the queue showed it first when it had been requeued, and with that submission
-    return known.job.restart_count > 0 and _goes_on(last.started_at, last.ended_at, known.job.submitted_at)
+    return known.job.restart_count > 0 and _is_requeue_of(last.started_at, last.ended_at, known.job.submitted_at)
 
 
 def _is_same(row: PastJob, attempt: Attempt) -> bool:

@@ -91,9 +91,9 @@ class ChangeDraft:
             attempt = self._requeue(known, attempt, job)
         if shown is None:
             if job.state is not JobState.COMPLETING:
-                self._note_missed(known, job, job.restart_count, None)
+                self._add_missed(known, job, job.restart_count, None)
         elif attempt is None or shown > attempt.restart_count:
-            self._note_missed(known, job, shown, job.started_at)
+            self._add_missed(known, job, shown, job.started_at)
             attempt = self._begin(known.key, job, shown)
         else:
             attempt = self._update(attempt, job)
@@ -121,7 +121,7 @@ class ChangeDraft:
         self.ended.append(attempt)
         return attempt
 
-    def _note_missed(self, known: TrackedJob, job: Job, until: int, before: datetime | None) -> None:
+    def _add_missed(self, known: TrackedJob, job: Job, until: int, before: datetime | None) -> None:
         first = known.attempt.restart_count + 1 if known.attempt else 0
         was_clear = known.job is not job and known.job.state is not JobState.COMPLETING
         is_news = not was_clear or job.restart_count != known.job.restart_count or before is not None
@@ -135,7 +135,7 @@ class ChangeDraft:
             attempt = executions.end(attempt, job, self.at)
             self.ended.append(attempt)
         else:
-            attempt = suspension.note(attempt, job, self.at)
+            attempt = suspension.update(attempt, job, self.at)
         self.begun.append(attempt)
         return attempt
 
@@ -155,7 +155,7 @@ class ChangeDraft:
             result = replace(result, started_at=job.started_at or attempt.started_at)
         if job.state is not JobState.COMPLETING:  # its nodes leave one by one
             result = replace(result, node_count=job.node_count, cpu_count=job.cpu_count, gpu_count=job.gpu_count)
-        result = suspension.note(result, job, self.at)
+        result = suspension.update(result, job, self.at)
         if result != attempt:
             self.updated.append(result)
         return result

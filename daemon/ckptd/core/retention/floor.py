@@ -35,27 +35,27 @@ class JudgedRun:
         return self.order.sets
 
 
-def hold_floor(run: JudgedRun) -> Iterator[tuple[int, str]]:
+def list_floor(run: JudgedRun) -> Iterator[tuple[int, str]]:
     """Yield index and reason of each checkpoint that the floor keeps; some more than once."""
     sets, newest = run.sets, run.order.newest
     last_written = max(reversed(run.order.complete), key=lambda index: sets[index].at)
     yield newest, NEWEST
     if sets[last_written].at > sets[newest].at:
         yield last_written, "the complete one that was written last"
-    yield from _hold_series(run)
+    yield from _list_kept_in_series(run)
     for index, each in enumerate(sets):
         if not each.is_complete and (index > newest or each.at > sets[last_written].at):
             yield index, "newer than the newest complete one"
-    yield from _hold_special(run)
-    yield from _hold_best(run)
+    yield from _list_special(run)
+    yield from _list_best(run)
     yield from resume_candidates.find_candidates(run.history.attempts, run.ranks, run.order)
     if run.references:
         yield from references.match(run.references, [_list_paths(each) for each in sets])
-    yield from _hold_linked(run)
-    yield from _hold_young(run)
+    yield from _list_linked(run)
+    yield from _list_young(run)
 
 
-def _hold_series(run: JudgedRun) -> Iterator[tuple[int, str]]:
+def _list_kept_in_series(run: JudgedRun) -> Iterator[tuple[int, str]]:
     sets = run.order.sets
     for (series, _), indexes in run.order.complete_of_series.items():
         yield indexes[-1], f"the newest complete one of its series ({series})"
@@ -75,7 +75,7 @@ def _hold_series(run: JudgedRun) -> Iterator[tuple[int, str]]:
                 yield index, "damaged, and no complete one of its series got as far"
 
 
-def _hold_special(run: JudgedRun) -> Iterator[tuple[int, str]]:
+def _list_special(run: JudgedRun) -> Iterator[tuple[int, str]]:
     resumed = _list_resumed(run.history)
     verified = None
     for index, each in enumerate(run.sets):
@@ -107,7 +107,7 @@ def _list_resumed(history: RunRecord) -> dict[str, str]:
     return found
 
 
-def _hold_best(run: JudgedRun) -> Iterator[tuple[int, str]]:
+def _list_best(run: JudgedRun) -> Iterator[tuple[int, str]]:
     """Keep the best of those that are marked as best, in each series; damaged ones only if no other is marked."""
     marked: dict[SeriesKey, list[int]] = {}
     for index, each in enumerate(run.sets):
@@ -126,7 +126,7 @@ def _list_paths(each: Ranked) -> list[str]:
     return list(dict.fromkeys((each.path, *(str(part.path) for part in found.parts), *members)))
 
 
-def _hold_linked(run: JudgedRun) -> Iterator[tuple[int, str]]:
+def _list_linked(run: JudgedRun) -> Iterator[tuple[int, str]]:
     """Keep a file that is also another checkpoint under a second name (hard link): moving it frees no space."""
     named: dict[tuple[int, int], list[int]] = {}
     for index, each in enumerate(run.sets):
@@ -138,7 +138,7 @@ def _hold_linked(run: JudgedRun) -> Iterator[tuple[int, str]]:
             yield from ((index, "the same file has another name there (hard link)") for index in indexes)
 
 
-def _hold_young(run: JudgedRun) -> Iterator[tuple[int, str]]:
+def _list_young(run: JudgedRun) -> Iterator[tuple[int, str]]:
     young = run.now - run.policy.min_age
     for index, each in enumerate(run.sets):
         if each.at > young or each.record.first_seen_at > young:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from ckptd.core.model import RunKey, RunRecord, Scan
 from ckptd.core.retention import eligibility, run_guards, shared_directories, user_kept
 from ckptd.core.retention.checkpoint_order import Ranks, arrange, rank_attempts
-from ckptd.core.retention.floor import JudgedRun, hold_floor
+from ckptd.core.retention.floor import JudgedRun, list_floor
 from ckptd.core.retention.not_judged import RunBoundary
 from ckptd.core.retention.plan import Decision, Plan, RunPlan, identify
 from ckptd.core.retention.policy import Policy, PolicyMode
@@ -77,12 +77,12 @@ def plan_run(
     ]
     reason = "another run has the same directory" if is_shared else run_guards.check_run(history, policy, now)
     if reason or policy is None or not isinstance(history.scan, Scan):
-        return _leave_alone(history, policy, present, reason or "no policy applies to it")
+        return _keep_all(history, policy, present, reason or "no policy applies to it")
     reason = run_guards.check_record(history.scan, present, policy.guards, now) or run_guards.check_states(
         present, policy.guards, now
     )
     if reason:
-        return _leave_alone(history, policy, present, reason)
+        return _keep_all(history, policy, present, reason)
     ranks = rank_attempts(history.attempts)
     kept_by_people = user_kept.find_kept(present, history.checkpoints, ranks)
     named, outside = _divide(RunBoundary(history, policy, now, nested, kept_by_people), present, ranks)
@@ -90,11 +90,11 @@ def plan_run(
     if not order.complete:
         left = [(path, record) for path, record in present if path in named]
         reason = f"{_NONE_MAY_GO}: all {len(left)} that may be are damaged" if left else _NONE_MAY_GO
-        return _leave_alone(history, policy, left, reason, outside)
+        return _keep_all(history, policy, left, reason, outside)
     reason = run_guards.check_newest(order.sets[order.newest].record, history.scan.scanned_at, policy, now)
     if reason:
         left = [(path, record) for path, record in present if path in named]
-        return _leave_alone(history, policy, left, reason, outside)
+        return _keep_all(history, policy, left, reason, outside)
     judged = JudgedRun(history, policy, now, order, ranks, references)
     return _run_plan(history, policy, [*_judge(judged), *outside], None)
 
@@ -119,9 +119,9 @@ def _divide(run: RunBoundary, present: Iterable[Placed], ranks: Ranks) -> tuple[
 def _judge(run: JudgedRun) -> list[Decision]:
     """Decide about every checkpoint, the newest first."""
     hard, soft = _reasons(run)
-    let_go = _fit(run, hard, soft)
+    dropped = _fit(run, hard, soft)
     for index, whys in soft.items():
-        if index not in let_go:
+        if index not in dropped:
             hard[index].extend(whys)
     for rule, index, why in _apply(run, run.policy.user_rules):
         is_user_rule = not (isinstance(rule, KeepEverything) and rule.because)
@@ -130,7 +130,7 @@ def _judge(run: JudgedRun) -> list[Decision]:
     for index in range(len(run.sets) - 1, -1, -1):
         _, _, _, path, record, *_ = run.sets[index]
         is_kept = index in hard
-        told = tuple(dict.fromkeys(hard[index])) if is_kept else _explain_removal(run, index, index in let_go)
+        told = tuple(dict.fromkeys(hard[index])) if is_kept else _explain_removal(run, index, index in dropped)
         decisions.append(Decision(path, record, is_kept, told, index))
     return decisions
 
@@ -150,7 +150,7 @@ def _reasons(run: JudgedRun) -> tuple[Reasons, Reasons]:
     """Return what the floor and the policy keep, and what only soft rules of it do."""
     hard: Reasons = defaultdict(list)
     soft: Reasons = defaultdict(list)
-    for index, why in hold_floor(run):
+    for index, why in list_floor(run):
         hard[index].append(why)
     for rule, index, why in _apply(run, run.policy.rules):
         (soft if rule.is_soft else hard)[index].append(why)
@@ -177,16 +177,16 @@ def _fit(run: JudgedRun, hard: Mapping[int, list[str]], soft: Mapping[int, list[
         return set()
     sizes = {index: run.sets[index].record.checkpoint.size_bytes for index in {*hard, *soft}}
     total = sum(sizes.values())
-    let_go: set[int] = set()
+    dropped: set[int] = set()
     for index in sorted(set(soft) - set(hard)):
         if total <= limit:
             break
-        let_go.add(index)
+        dropped.add(index)
         total -= sizes[index]
-    return let_go
+    return dropped
 
 
-def _leave_alone(
+def _keep_all(
     history: RunRecord,
     policy: Policy | None,
     present: Sequence[Placed],

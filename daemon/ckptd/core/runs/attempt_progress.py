@@ -90,7 +90,7 @@ def moved_on(earlier: Sequence[AttemptProgress], own: AttemptProgress) -> bool:
         mine = getattr(own, unit)
         if ranges and mine is not None:
             best = max(each.highest for each in ranges)
-            return mine[1] > best or _goes_on(ranges, best, _Saves(mine[0], mine[1], own.save_count))
+            return mine[1] > best or _is_restarted_once(ranges, best, _Saves(mine[0], mine[1], own.save_count))
     return own.save_count > 0
 
 
@@ -114,7 +114,7 @@ class _Saves(NamedTuple):
     number: int
 
 
-def _goes_on(earlier: Sequence[_Saves], best: float, own: _Saves) -> bool:
+def _is_restarted_once(earlier: Sequence[_Saves], best: float, own: _Saves) -> bool:
     """Whether a training was begun anew once since the furthest attempt, and was gone on with twice or more since.
 
     One that fails to load its checkpoint now and then begins anew again and again.

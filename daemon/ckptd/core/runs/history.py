@@ -167,7 +167,7 @@ def leftovers(history: RunRecord) -> tuple[RecordedCheckpoint, ...]:
     return tuple(record for record in present(history) if str(record.checkpoint.path)[start:] in names)
 
 
-def settled(history: RunRecord) -> tuple[RecordedCheckpoint, ...]:
+def finished_saves(history: RunRecord) -> tuple[RecordedCheckpoint, ...]:
     """The finished saves on disk, complete or damaged, oldest first by when they were written."""
     left = {id(record) for record in leftovers(history)}
     states = {CheckpointState.COMPLETE, CheckpointState.DAMAGED}

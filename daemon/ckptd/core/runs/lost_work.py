@@ -44,7 +44,7 @@ class AttemptLoss:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LedgerLine:
-    """One attempt's line. Until it is settled, a save of its last minutes may still be found."""
+    """One attempt's line. Until it is final, a save of its last minutes may still be found."""
 
     attempt: tuple[JobKey, int]
     user: str

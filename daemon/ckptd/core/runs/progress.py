@@ -201,7 +201,7 @@ def _is_replaced(old: Checkpoint, new: Checkpoint) -> bool:
     """Whether the content is another save's, rather than the same save going on."""
     if _is_unchanged(old, new):
         return False
-    if old.state is new.state is CheckpointState.COMPLETE and _said(old) != _said(new):
+    if old.state is new.state is CheckpointState.COMPLETE and _content_numbers(old) != _content_numbers(new):
         return True  # names that each save overwrites: what did not change is a part of both
     before, after = _content(old), _content(new)
     if before & after or not before:
@@ -232,7 +232,7 @@ def _bytes_of(identity: FileIdentity) -> tuple[int, int, int]:
     return identity.inode, identity.size_bytes, identity.modified_ns
 
 
-def _said(checkpoint: Checkpoint) -> tuple[float | None, int | None]:
+def _content_numbers(checkpoint: Checkpoint) -> tuple[float | None, int | None]:
     return checkpoint.content_epoch, checkpoint.content_step
 
 

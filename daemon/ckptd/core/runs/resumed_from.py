@@ -76,14 +76,14 @@ def find_resume(
     there = [each for each in found if _was_there(each, attempt)]
     own = list_own_states(attempt, attempts, found)
     if trace is not None:
-        return _tell_known(Certainty.PROVEN, ResumeReason.PROGRAM, trace.path, there, trace.evidence)
+        return _describe_known(Certainty.PROVEN, ResumeReason.PROGRAM, trace.path, there, trace.evidence)
     case = _Case(attempt, attempts, found, there, own)
     inferred = _read_trace(case) or _infer(case, is_read=is_read)
     if inferred.certainty is Certainty.PROVEN:
         return inferred
     if declared is None:
         return inferred
-    said = _tell_known(Certainty.DECLARED, ResumeReason.JOB, declared, there, {"declared": declared})
+    said = _describe_known(Certainty.DECLARED, ResumeReason.JOB, declared, there, {"declared": declared})
     if _is_contradicted(said, inferred):
         return replace(inferred, evidence={**inferred.evidence, "declared": declared})
     return said
@@ -183,7 +183,7 @@ def _is_gone(state: SavedState, instant: datetime) -> bool:
     return state.deleted_at is not None and state.deleted_at <= instant
 
 
-def _tell_known(
+def _describe_known(
     certainty: Certainty,
     reason: ResumeReason,
     path: str | None,

@@ -14,7 +14,7 @@ MAX_KEPT = 100  # gang scheduling suspends every half minute; the oldest are joi
 UNSEEN_AT_LEAST = timedelta(minutes=1)  # a limit's whole minutes explain smaller shifts of the end
 
 
-def note(attempt: Attempt, job: Job, at: datetime) -> Attempt:
+def update(attempt: Attempt, job: Job, at: datetime) -> Attempt:
     """Return the attempt with what one look at its job tells of its suspensions."""
     known = attempt.suspensions
     is_open = bool(known) and known[-1].ended_at is None

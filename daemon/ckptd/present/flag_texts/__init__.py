@@ -63,7 +63,7 @@ class Recorded(Protocol):
     def recorded_advice(self) -> str: ...
 
 
-def word(rule: str, evidence: Mapping[str, Evidence], *, user: str, zone: tzinfo | None = UTC) -> FlagText:
+def make_text(rule: str, evidence: Mapping[str, Evidence], *, user: str, zone: tzinfo | None = UTC) -> FlagText:
     """Return the text of a rule's evidence, with instants in a time zone; None means this host's zone.
 
     Raises:
@@ -75,7 +75,7 @@ def word(rule: str, evidence: Mapping[str, Evidence], *, user: str, zone: tzinfo
     return TEXTS[rule](EvidenceReader(evidence, zone), FlagContext(title=title_of(rule), user=user))
 
 
-def word_recorded(shown: Recorded, zone: tzinfo | None = UTC) -> FlagText:
+def make_recorded_text(shown: Recorded, zone: tzinfo | None = UTC) -> FlagText:
     """Return the text of a flag or notice that may have been recorded by an earlier version of ckptd.
 
     Those hold a text and not all of today's evidence: their own text is shown. Of a rule that no longer exists there
@@ -84,7 +84,7 @@ def word_recorded(shown: Recorded, zone: tzinfo | None = UTC) -> FlagText:
     if shown.recorded_advice:
         return FlagText(title=title_of(shown.rule), statement="", advice=shown.recorded_advice)
     try:
-        return word(shown.rule, shown.evidence, user=shown.user, zone=zone)
+        return make_text(shown.rule, shown.evidence, user=shown.user, zone=zone)
     except EvidenceError:
         return FlagText(
             title=title_of(shown.rule),
@@ -93,4 +93,4 @@ def word_recorded(shown: Recorded, zone: tzinfo | None = UTC) -> FlagText:
         )
 
 
-__all__ = ["TEXTS", "EvidenceError", "FlagText", "word", "word_recorded"]
+__all__ = ["TEXTS", "EvidenceError", "FlagText", "make_recorded_text", "make_text"]

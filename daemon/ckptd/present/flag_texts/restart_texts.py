@@ -102,13 +102,13 @@ def not_resuming(evidence: EvidenceReader, context: FlagContext) -> FlagText:
         title=context.title,
         statement=(
             f"After the restart, the job saved {unit} {evidence.progress('saved_now')}, although {unit} "
-            f"{evidence.progress('saved_before')} had been saved before it. {_tell_resumed(evidence)}."
+            f"{evidence.progress('saved_before')} had been saved before it. {_describe_resume(evidence)}."
         ),
         advice=advice,
     )
 
 
-def _tell_resumed(evidence: EvidenceReader) -> str:
+def _describe_resume(evidence: EvidenceReader) -> str:
     """Say what an attempt resumed from, as surely as that is known; flags of earlier versions do not tell it."""
     is_told = evidence.is_recorded("resume_certainty") or evidence.is_recorded("resumed_from")
     if not is_told or not evidence.has("resume_certainty"):

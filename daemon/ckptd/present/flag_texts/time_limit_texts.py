@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from ckptd.present.flag_texts.evidence_reader import EvidenceReader, format_progress
 from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
-from ckptd.present.formatting import format_chance, format_count, format_duration, word_chance
+from ckptd.present.formatting import format_chance, format_count, format_duration, format_likelihood
 
 
 def at_risk(evidence: EvidenceReader, context: FlagContext) -> FlagText:
@@ -29,7 +29,7 @@ def at_risk(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     minutes = _round_up_minutes(evidence)
     return FlagText(
         title=context.title,
-        statement=f"{_say_loss(evidence, lost)}: {expected}.",
+        statement=f"{_describe_loss(evidence, lost)}: {expected}.",
         advice=(
             f"{_advise_signal(evidence)} Or save more often. To let this job save once more, ask an administrator to "
             f"extend its time limit by {format_duration(timedelta(minutes=minutes))}:"
@@ -38,13 +38,13 @@ def at_risk(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     )
 
 
-def _say_loss(evidence: EvidenceReader, lost: str) -> str:
+def _describe_loss(evidence: EvidenceReader, lost: str) -> str:
     """Say that work will be lost only where nothing but an earlier end can save it; else how likely the loss is."""
     if evidence.is_true("is_certain"):
         return f"If the job runs until its time limit, about {lost} of work will be lost"
     chance = evidence.number("chance")
     return (
-        f"About {lost} of work may be lost at the time limit. This is {word_chance(chance)} "
+        f"About {lost} of work may be lost at the time limit. This is {format_likelihood(chance)} "
         f"(probability {format_chance(chance)})"
     )
 

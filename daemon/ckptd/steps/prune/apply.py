@@ -22,7 +22,7 @@ from ckptd.steps.prune.clock_guard import ClockGuard
 from ckptd.steps.prune.observer import Observer
 from ckptd.steps.prune.planning import PlanFacts
 from ckptd.steps.prune.recovered_runs import RecoveredRuns
-from ckptd.steps.prune.recovery import PruneParts, settle
+from ckptd.steps.prune.recovery import PruneParts, recover_runs
 from ckptd.steps.prune.removal import STOPPED, Removal
 from ckptd.steps.prune.scan_before_prune import ScanTurns, find_stale, list_newest
 from ckptd.steps.prune.start_guard import StartGuard
@@ -56,7 +56,7 @@ class ApplyParts:
     hands: PruneParts
     observer: Observer
     clock: ClockGuard
-    settled: RecoveredRuns
+    recovered: RecoveredRuns
     turns: ScanTurns
     elapsed: timedelta
 
@@ -118,13 +118,13 @@ def apply(plan: Plan, facts: PlanFacts, means: ApplyParts, terms: ApplyOptions, 
     scans = planning.prefer_newer(facts, scans)
     facts = planning.judge_again(facts, scans)
     facts = replace(facts, named=means.observer.update(facts.named))
-    guard.note_facts(facts)
+    guard.set_facts(facts)
     applied.plan = applied.limited = made = planning.plan(facts, now, scans)
     if terms.is_exact and made.plan_id != plan.plan_id:
-        applied.refused = "; ".join([tell_changed(made), *_tell_unread(scans)])
+        applied.refused = "; ".join([describe_changed_plan(made), *_list_unread(scans)])
         return applied
     applied.limited = limit(made, hands, terms, now)
-    doubts = _find_doubts(list_enforced(applied.limited, terms), facts, scans, means.settled, now)
+    doubts = _find_doubts(list_enforced(applied.limited, terms), facts, scans, means.recovered, now)
     _remove(applied, means, terms, _Observation(guard, scans, doubts, facts), now)
     return applied
 
@@ -138,12 +138,12 @@ class _Observation(NamedTuple):
     facts: PlanFacts
 
 
-def tell_changed(made: Plan) -> str:
+def describe_changed_plan(made: Plan) -> str:
     """Return the message for a plan that has changed since it was printed."""
     return f"the plan has changed and is now {made.plan_id}: run `ckptd plan` again and check it"
 
 
-def _tell_unread(scans: Scans) -> Iterator[str]:
+def _list_unread(scans: Scans) -> Iterator[str]:
     for run, scan in scans.items():
         if isinstance(scan, Unknown):
             yield f"{run.directory} could not be scanned: {scan.reason}"
@@ -170,20 +170,20 @@ def _prepare(
     hands, parts = means.hands, means.observer.parts
     if doubt := means.clock.find_doubt(parts.read_clock, hands.site.guards, now, means.elapsed):
         return f"the clock cannot be trusted: {doubt}"
-    unknown = {run.run for run in wanted} - means.settled.runs
-    means.settled.runs |= unknown - settle(hands, unknown, now)
+    unknown = {run.run for run in wanted} - means.recovered.runs
+    means.recovered.runs |= unknown - recover_runs(hands, unknown, now)
     means.turns.renew_verdicts(parts, hands, facts, wanted, now)
     return guard.poll({run.run.uid for run in wanted}, now)
 
 
 def _find_doubts(
-    wanted: Collection[RunPlan], facts: PlanFacts, scans: Scans, settled: RecoveredRuns, now: datetime
+    wanted: Collection[RunPlan], facts: PlanFacts, scans: Scans, recovered: RecoveredRuns, now: datetime
 ) -> dict[RunKey, str]:
     """Return the runs with too little current data to remove anything, with the reason."""
     doubts: dict[RunKey, str] = {}
     for run in wanted:
         scan, policy = scans.get(run.run), facts.choices[run.run].policy
-        if run.run not in settled.runs:
+        if run.run not in recovered.runs:
             doubts[run.run] = ANOTHER_ACT
         elif not isinstance(scan, Scan):
             doubts[run.run] = scan.reason if scan else NOT_SCANNED
@@ -214,11 +214,11 @@ def _remove(applied: ApplyResult, means: ApplyParts, terms: ApplyOptions, seen: 
         actor = terms.actor or f"policy {run.policy}"
         removal = applied.removals[run.run] = Removal(means.hands, run, applied.plan.plan_id, scan.markers, actor)
         if not removal.move_all(now):
-            means.settled.doubt(run.run, now)
-            silence.note(run)
+            means.recovered.doubt(run.run, now)
+            silence.add(run)
     applied.is_stopped = means.hands.should_stop()
-    _take_back(means, applied, seen, now)
-    _tell(applied)
+    _put_back_needed(means, applied, seen, now)
+    _log_removals(applied)
 
 
 @dataclass(slots=True)
@@ -235,7 +235,7 @@ class _UnansweredRequests:
         is_silent = any(len(self.by_device.get(device, ())) >= owner_turns.MAX_SILENT for device in _list_devices(run))
         return SILENT_DISK if is_silent else None
 
-    def note(self, run: RunPlan) -> None:
+    def add(self, run: RunPlan) -> None:
         """Note that the outcome of an operation on this run is unknown."""
         self.users.add(run.run.uid)
         for device in _list_devices(run):
@@ -246,7 +246,7 @@ def _list_devices(run: RunPlan) -> set[int]:
     return {each.record.checkpoint.identities[0].device for each in run.remove}
 
 
-def _take_back(means: ApplyParts, applied: ApplyResult, seen: _Observation, now: datetime) -> None:
+def _put_back_needed(means: ApplyParts, applied: ApplyResult, seen: _Observation, now: datetime) -> None:
     """Poll once more, and put back what a job may need that started or was submitted before the move.
 
     Scripts and paths of the jobs that were submitted meanwhile are read, because they may name what was moved.
@@ -265,11 +265,11 @@ def _take_back(means: ApplyParts, applied: ApplyResult, seen: _Observation, now:
     )
     for run in plans:
         why = seen.guard.find_reason(run.run, now) or planning.find_named(facts, run, now)
-        if why and not moved[run.run].take_back(why, now):
-            means.settled.doubt(run.run, now)
+        if why and not moved[run.run].put_back(why, now):
+            means.recovered.doubt(run.run, now)
 
 
-def _tell(applied: ApplyResult) -> None:
+def _log_removals(applied: ApplyResult) -> None:
     for run, removal in applied.removals.items():
         for outcome in removal.outcomes:
             if isinstance(outcome, Unknown) or outcome.result is not TrashResult.MOVED:

@@ -77,7 +77,7 @@ def name_mover(actor: str) -> str:
     return actor if actor.startswith(PERSON) else daemon_name.name_daemon()
 
 
-def tell(outcome: TrashOutcome) -> str:
+def format_outcome(outcome: TrashOutcome) -> str:
     """Format an outcome for the audit table: its word, then a colon and the reason."""
     return f"{outcome.result.value}: {outcome.reason}" if outcome.reason else outcome.result.value
 
@@ -90,7 +90,7 @@ def measure(outcome: TrashOutcome) -> dict[str, Evidence]:
 
 def is_failure(entry: AuditEntry) -> bool:
     """Whether an operation failed by an error, or because the files differed from the plan."""
-    return _came_to_nothing(entry) and entry.details.get("cause") not in ORDINARY
+    return _has_failed(entry) and entry.details.get("cause") not in ORDINARY
 
 
 def is_site_failure(entry: AuditEntry) -> bool:
@@ -100,10 +100,10 @@ def is_site_failure(entry: AuditEntry) -> bool:
 
 def is_refusal(entry: AuditEntry) -> bool:
     """Whether an operation was refused because of how users use their own files; it is retried later."""
-    return _came_to_nothing(entry) and entry.details.get("cause") in ORDINARY - PASSING
+    return _has_failed(entry) and entry.details.get("cause") in ORDINARY - PASSING
 
 
-def _came_to_nothing(entry: AuditEntry) -> bool:
+def _has_failed(entry: AuditEntry) -> bool:
     return _result(entry) in _FAILURES
 
 

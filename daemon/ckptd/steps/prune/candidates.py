@@ -46,7 +46,7 @@ class PruneCandidates:
         share = zlib.crc32(run.directory.encode(errors="surrogateescape")) % 1000 / 1000
         return not timedelta(0) <= now - known.planned_at < interval * AGAIN * (0.5 + share)
 
-    def note(self, planned: Iterable[RunPlan], revisions: Mapping[RunKey, int], now: datetime) -> None:
+    def record_plans(self, planned: Iterable[RunPlan], revisions: Mapping[RunKey, int], now: datetime) -> None:
         """Store the results of plans that were made from these revisions or later ones."""
         for run in planned:
             files = (each.record.checkpoint.identities for each in run.decisions if each.record.checkpoint.files)

@@ -78,7 +78,7 @@ def read_named(store: Store, cluster: str, uids: Collection[int]) -> ReferenceSo
     )
 
 
-def tell_refused(store: Store, site: SitePolicy, key: RunKey) -> tuple[str, ...]:
+def list_limited_settings(store: Store, site: SitePolicy, key: RunKey) -> tuple[str, ...]:
     """Return the user settings of a run that the site limits."""
     found = (
         retention.choose_policy(site.matches, site.bounds, run.history, run.job, run.retention_settings)

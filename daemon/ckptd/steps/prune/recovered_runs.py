@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ckptd.checkpoints.agent.trash_client import TrashLocation
 from ckptd.core.model import RunKey
 from ckptd.steps.prune import audit_entries, owner_turns
-from ckptd.steps.prune.recovery import PruneParts, settle_in_turn
+from ckptd.steps.prune.recovery import PruneParts, recover_turn
 from ckptd.steps.prune.trash_retention import KnownTrash
 
 FIRST_PAUSE = timedelta(minutes=10)  # before a run in doubt is tried again; doubled each time
@@ -43,7 +43,7 @@ class RecoveredRuns:
         if before is None:
             log.warning("prune skips %s: the outcome of an earlier removal there is unknown", ascii(run.directory))
 
-    def settle(self, hands: PruneParts, trash: KnownTrash, now: datetime) -> None:
+    def recover(self, hands: PruneParts, trash: KnownTrash, now: datetime) -> None:
         """Recover new runs, interrupted ones and due retries, and list their trash.
 
         This happens in every mode and without any policy: an interrupted checkpoint must not stay in two places.
@@ -51,12 +51,12 @@ class RecoveredRuns:
         known = {key for key in hands.store.runs.list_keys() if key.cluster == hands.cluster}
         unfinished = hands.store.audit.list_newest(hands.cluster, unfinished_only=True, limit=audit_entries.LIMIT)
         cut_off = {entry.run for entry in unfinished if entry.action in audit_entries.ON_TRASH and entry.run in known}
-        todo = {run for run in (known - self.runs) | cut_off if run is not None and not self._waits(run, now)}
+        todo = {run for run in (known - self.runs) | cut_off if run is not None and not self._is_waiting(run, now)}
         self.runs -= todo
         self.doubts = {run: doubt for run, doubt in self.doubts.items() if run in known}
         silent_count = 0
         for group in owner_turns.group_by_owners(todo):
-            doubtful, halfway = settle_in_turn(hands, group, now, self.reached)
+            doubtful, halfway = recover_turn(hands, group, now, self.reached)
             doubtful |= trash.read(hands, [run for run in group if run not in doubtful])
             for run in group:
                 if run in doubtful:
@@ -70,8 +70,8 @@ class RecoveredRuns:
 
     def list_again(self, hands: PruneParts, trash: KnownTrash, changed: Iterable[RunKey], now: datetime) -> None:
         """List the trashes of these runs and of those whose turn it is, except runs with an unknown outcome."""
-        for run in trash.read(hands, [run for run in {*changed, *trash.take_turn()} if run not in self.doubts]):
+        for run in trash.read(hands, [run for run in {*changed, *trash.next_runs()} if run not in self.doubts]):
             self.doubt(run, now)
 
-    def _waits(self, run: RunKey, now: datetime) -> bool:
+    def _is_waiting(self, run: RunKey, now: datetime) -> bool:
         return run in self.doubts and now < self.doubts[run].until

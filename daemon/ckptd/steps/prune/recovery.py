@@ -48,12 +48,12 @@ class UnrecoveredRuns(NamedTuple):
     unfinished: set[RunKey]
 
 
-def settle(hands: PruneParts, runs: Collection[RunKey], now: datetime) -> set[RunKey]:
+def recover_runs(hands: PruneParts, runs: Collection[RunKey], now: datetime) -> set[RunKey]:
     """Recover the trashes of these runs and their open intents; return the runs whose outcome is still unknown."""
-    return settle_in_turn(hands, runs, now, None).doubtful
+    return recover_turn(hands, runs, now, None).doubtful
 
 
-def settle_in_turn(
+def recover_turn(
     hands: PruneParts, runs: Collection[RunKey], now: datetime, reached: MutableMapping[TrashLocation, str] | None
 ) -> UnrecoveredRuns:
     """Recover the open intents of these runs, and process one more turn of each trash, from `reached` on.
@@ -73,13 +73,13 @@ def settle_in_turn(
         else:
             strange[place.uid].append(outcome)
     for outcomes in strange.values():
-        _note_recoveries(hands, outcomes, now)
+        _record_recoveries(hands, outcomes, now)
     silent = {place for place, answer in answers.items() if not _is_mended(answer)}
     doubtful = {run for run in runs if silent.intersection(trash_client.places_of([run]))}
     for act_id, entry in open_acts.items():
-        if entry.run is not None and not (entry.run not in doubtful and _look_up(hands, act_id, entry, now)):
+        if entry.run is not None and not (entry.run not in doubtful and _find_outcome(hands, act_id, entry, now)):
             doubtful.add(entry.run)
-    left = _note_reached(answers, reached)
+    left = _record_reached(answers, reached)
     return UnrecoveredRuns(doubtful, {run for run in runs if left.intersection(trash_client.places_of([run]))})
 
 
@@ -118,7 +118,7 @@ def _turn(after: str, place_count: int) -> TurnLimits:
     return TurnLimits(after, PLACE_LIMIT, max(USER_SECONDS / place_count, PLACE_SECONDS))
 
 
-def _note_reached(
+def _record_reached(
     answers: Mapping[TrashLocation, EntryRecovery | Unknown], reached: MutableMapping[TrashLocation, str] | None
 ) -> set[TrashLocation]:
     """Note how far each trash was processed; return those that were not processed to the end."""
@@ -146,7 +146,7 @@ def _is_mended(answer: EntryRecovery | Unknown) -> bool:
     return not isinstance(answer, Unknown) and all(outcome.act_id for outcome in answer.outcomes)
 
 
-def _look_up(hands: PruneParts, act_id: str, entry: AuditEntry, now: datetime) -> bool:
+def _find_outcome(hands: PruneParts, act_id: str, entry: AuditEntry, now: datetime) -> bool:
     """Record an intent's outcome from the state of the trash; False if that does not show it."""
     assert entry.run is not None
     state = trash_client.look_up(hands.agent, entry.run, act_id, hands.site.deadline)
@@ -173,14 +173,14 @@ def finish(hands: PruneParts, entry: AuditEntry, outcome: TrashOutcome, now: dat
     assert entry.audit_id is not None
     first_seen_at = entry.details.get("first_seen_at")
     if isinstance(first_seen_at, str) and (entry.action, outcome.result) in _CHANGES:
-        ended = replace(entry, outcome=audit_entries.tell(outcome), finished_at=now)
+        ended = replace(entry, outcome=audit_entries.format_outcome(outcome), finished_at=now)
         is_pruned = entry.action == audit_entries.PRUNE
         hands.store.prune_records.finish(ended, datetime.fromisoformat(first_seen_at), is_pruned=is_pruned)
     else:
-        hands.store.audit.finish(entry.audit_id, audit_entries.tell(outcome), now, entry.details)
+        hands.store.audit.finish(entry.audit_id, audit_entries.format_outcome(outcome), now, entry.details)
 
 
-def _note_recoveries(hands: PruneParts, outcomes: Collection[TrashOutcome], now: datetime) -> None:
+def _record_recoveries(hands: PruneParts, outcomes: Collection[TrashOutcome], now: datetime) -> None:
     """Record in one row what was completed or undone in one user's trash without an open intent.
 
     This happens after a database was restored. A trash's owner can also forge any number of such entries.
@@ -200,7 +200,7 @@ def _note_recoveries(hands: PruneParts, outcomes: Collection[TrashOutcome], now:
             else {"paths": paths[:MAX_NAMED]},
             begun_at=now,
             finished_at=now,
-            outcome=audit_entries.tell(first)
+            outcome=audit_entries.format_outcome(first)
             if is_one
             else ", ".join(f"{count} {result}" for result, count in counts if count),
         )

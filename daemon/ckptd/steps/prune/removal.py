@@ -64,7 +64,7 @@ class Removal:
     def is_any_moved(self) -> bool:
         return bool(self._moved)
 
-    def take_back(self, why: str, now: datetime) -> bool:
+    def put_back(self, why: str, now: datetime) -> bool:
         """Put back everything that was moved; return whether that succeeded."""
         for place, entry in self._moved.items():
             self.outcomes[place] = self._undo(entry, self.outcomes[place], why, now)

@@ -30,7 +30,7 @@ class StartGuard:
         self._found_at = None
         return self._find_trouble()
 
-    def note_facts(self, facts: PlanFacts) -> None:
+    def set_facts(self, facts: PlanFacts) -> None:
         """Note the data that the plan was made from."""
         self._work_dirs = {each.history.key: each.job.work_dir for each in facts.runs if each.job}
         self._found_at = None

@@ -36,7 +36,7 @@ log = logging.getLogger("ckptd.steps.prune")
 class PruneSlice:
     """State that is carried from one run of the step to the next."""
 
-    settled: RecoveredRuns = field(default_factory=RecoveredRuns)
+    recovered: RecoveredRuns = field(default_factory=RecoveredRuns)
     hopes: PruneCandidates = field(default_factory=PruneCandidates)
     turns: ScanTurns = field(default_factory=ScanTurns)
     trash: KnownTrash = field(default_factory=KnownTrash)
@@ -114,15 +114,15 @@ def act(  # noqa: PLR0913 - what the schedule gives every step of it
         _sum_up(hands, memory, {}, now, is_clock_unreliable=True)
         return PruneResult()
     may_delete = memory.clock.may_delete(elapsed) and not should_stop()
-    emptied = empty_due(hands, memory.trash, memory.settled.runs, now) if may_delete else TrashExpiryResult()
-    swept = memory.sweeper.sweep(hands, memory.trash, memory.settled.runs, now) if may_delete else frozenset()
+    emptied = empty_due(hands, memory.trash, memory.recovered.runs, now) if may_delete else TrashExpiryResult()
+    swept = memory.sweeper.sweep(hands, memory.trash, memory.recovered.runs, now) if may_delete else frozenset()
     for run in emptied.silent | swept:
-        memory.settled.doubt(run, now)
+        memory.recovered.doubt(run, now)
     means = ApplyParts(
         hands=hands,
         observer=RecordingObserver(parts, state),
         clock=memory.clock,
-        settled=memory.settled,
+        recovered=memory.recovered,
         turns=memory.turns,
         elapsed=elapsed,
     )
@@ -139,8 +139,8 @@ def _recover(hands: PruneParts, memory: PruneSlice, now: datetime) -> None:
         if not any(entry.action in audit_entries.ON_TRASH for entry in unfinished):
             return
     changed = memory.tally.read(hands.store, hands.cluster, now)
-    memory.settled.list_again(hands, memory.trash, changed, now)
-    memory.settled.settle(hands, memory.trash, now)
+    memory.recovered.list_again(hands, memory.trash, changed, now)
+    memory.recovered.recover(hands, memory.trash, now)
 
 
 def _prune(means: ApplyParts, memory: PruneSlice, now: datetime) -> tuple[dict[str, RemovableTotals], ApplyResult]:
@@ -150,7 +150,7 @@ def _prune(means: ApplyParts, memory: PruneSlice, now: datetime) -> tuple[dict[s
     due = memory.hopes.list_due(revisions, hands.site, now)
     facts = planning.read_facts(hands.store, hands.cluster, hands.site, due)
     hopeful = planning.plan_if_fresh(facts, now)
-    memory.hopes.note(hopeful.runs, revisions, now)
+    memory.hopes.record_plans(hopeful.runs, revisions, now)
     going = {mode.value: _count(run for run in hopeful.runs if run.mode is mode) for mode in planning.ACTIVE_MODES}
     found = planning.check_brake(hands.store, hands.cluster, hands.site, now)
     tried = (circuit_breaker.skip_refused(run, found.refused) for run in hopeful.runs)
@@ -183,7 +183,7 @@ def _apply(means: ApplyParts, memory: PruneSlice, plan: Plan, facts: PlanFacts, 
         log.info("prune paused: %s", applied.refused)
     if applied.runs:
         memory.planned = applied.plan.plan_id
-    memory.trash.read(means.hands, [run for run in applied.runs if run in memory.settled.runs])
+    memory.trash.read(means.hands, [run for run in applied.runs if run in memory.recovered.runs])
     means.observer.state.watchlist.hasten(applied.runs, now)
     return applied
 
@@ -191,7 +191,7 @@ def _apply(means: ApplyParts, memory: PruneSlice, plan: Plan, facts: PlanFacts, 
 def _may_be_pruned(run: RunPlan, memory: PruneSlice, found: BreakerState) -> bool:
     """Whether to scan a run before planning; also in mode `plan`, so that the shown plan is accurate."""
     if run.mode is PolicyMode.ENFORCE:
-        return run.run in memory.settled.runs and run.run.uid not in found.users and found.everyone is None
+        return run.run in memory.recovered.runs and run.run.uid not in found.users and found.everyone is None
     return run.mode in planning.ACTIVE_MODES
 
 
@@ -213,7 +213,7 @@ def _sum_up(
         is_breaker_open=found.everyone is not None,
         paused_user_count=len(found.users),
         is_clock_unreliable=is_clock_unreliable,
-        unconfirmed_run_count=len(memory.settled.doubts),
+        unconfirmed_run_count=len(memory.recovered.doubts),
         stepped_at=now,
     )
 

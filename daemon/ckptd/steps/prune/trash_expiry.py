@@ -175,12 +175,12 @@ def _delete(
     ]
     answers = trash_client.empty(hands.agent, asked, hands.site.deadline)
     return [
-        None if isinstance(answer, Unknown) else _note(hands, trash, batch, known, answer, now)
+        None if isinstance(answer, Unknown) else _record_deletions(hands, trash, batch, known, answer, now)
         for batch, known, answer in zip(batches, intents, answers, strict=True)
     ]
 
 
-def _note(
+def _record_deletions(
     hands: PruneParts,
     trash: KnownTrash,
     batch: _DeletionBatch,

@@ -54,7 +54,7 @@ class KnownTrash:
             unheard = {place for place, listed in found.items() if isinstance(listed, Unknown)}
             quiet = {run for run in group if unheard.intersection(trash_client.places_of([run]))}
             for run in group:
-                self._take(run, found, moved.get(run, {}))
+                self._add_listing(run, found, moved.get(run, {}))
             silent |= quiet
             silent_count += quiet == set(group)
             if silent_count == owner_turns.MAX_SILENT:
@@ -63,7 +63,7 @@ class KnownTrash:
         self.tried_at = {act_id: at for act_id, at in self.tried_at.items() if act_id in there}
         return silent
 
-    def _take(
+    def _add_listing(
         self, run: RunKey, found: Mapping[TrashLocation, RequestedEntries | Unknown], moved: Mapping[str, int]
     ) -> None:
         self._sizes.pop(run, None)
@@ -73,10 +73,10 @@ class KnownTrash:
             if not isinstance(listed, Unknown):
                 own = [replace(entry, reasons=()) for entry in listed.entries if entry.act_id in moved]
                 held[place] = tuple(own[:MAX_HELD])
-                self._note_count(place, listed.name_count)
+                self._set_count(place, listed.name_count)
         self._keep(run, held, moved)
 
-    def _note_count(self, place: TrashLocation, count: int) -> None:
+    def _set_count(self, place: TrashLocation, count: int) -> None:
         self.name_counts.pop(place, None)
         if count:
             self.name_counts[place] = count
@@ -100,13 +100,13 @@ class KnownTrash:
         held = dict(self.entries.get(run, {}))
         held[place] = tuple(entry for entry in held.get(place, ()) if entry.act_id not in gone)
         self._keep(run, held, self._sizes.get(run, {}))
-        self.note_swept(place, len(gone))
+        self.record_swept(place, len(gone))
         for act_id in gone:
             self.tried_at.pop(act_id, None)
 
-    def note_swept(self, place: TrashLocation, count: int) -> None:
+    def record_swept(self, place: TrashLocation, count: int) -> None:
         """Note the number of deleted unrecorded entries."""
-        self._note_count(place, max(0, self.name_counts.get(place, 0) - count))
+        self._set_count(place, max(0, self.name_counts.get(place, 0) - count))
 
     def list_strange(self) -> list[TrashLocation]:
         """Return the trashes with unrecorded entries."""
@@ -116,7 +116,7 @@ class KnownTrash:
                 known[place] += len(entries)
         return [place for place, count in self.name_counts.items() if count > known[place]]
 
-    def take_turn(self) -> list[RunKey]:
+    def next_runs(self) -> list[RunKey]:
         """Return the next runs whose trash is listed again, because their owners may have changed it."""
         known = sorted(self.entries)
         start = bisect_right(known, self._listed_to) if self._listed_to else 0

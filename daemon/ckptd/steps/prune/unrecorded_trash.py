@@ -68,10 +68,10 @@ class UnrecordedTrashSweeper:
         silent = {run for visit, found in pairs if isinstance(found, Unknown) for run in visit.runs}
         heard = {visit: found for visit, found in pairs if not isinstance(found, Unknown)}
         for visit, found in heard.items():
-            self._note(visit.place, found, now)
+            self._record_sweep(visit.place, found, now)
         return frozenset(silent | _delete(hands, trash, heard, release, now))
 
-    def _note(self, place: TrashLocation, found: UnrecordedEntries, now: datetime) -> None:
+    def _record_sweep(self, place: TrashLocation, found: UnrecordedEntries, now: datetime) -> None:
         self.reached.pop(place, None)
         if found.reached is None:
             self.swept_at[place] = now
@@ -134,7 +134,7 @@ def _delete(
         if isinstance(outcomes, Unknown):
             silent.update(visit.runs)
         else:
-            trash.note_swept(visit.place, sum(each.result is TrashResult.DELETED for each in outcomes))
+            trash.record_swept(visit.place, sum(each.result is TrashResult.DELETED for each in outcomes))
             finish(hands.store, row, outcomes, now)
     return silent
 

@@ -100,7 +100,7 @@ def _opened(file: BinaryIO, size_bytes: int) -> Iterator[Any]:
 def _visit(root: Any, walk: _ContentWalk) -> None:
     import h5py  # noqa: PLC0415
 
-    _take_attributes(root, walk.numbers)
+    _read_attributes(root, walk.numbers)
     pending: list[tuple[tuple[str, ...], Any]] = [((), root)]
     seen: set[tuple[int, Any]] = set()
     while pending:
@@ -122,7 +122,7 @@ def _visit(root: Any, walk: _ContentWalk) -> None:
                     seen.add(identity)
                     pending.append(((*path, name), item))
                     if not path:
-                        _take_attributes(item, walk.numbers.setdefault(name, {}))
+                        _read_attributes(item, walk.numbers.setdefault(name, {}))
 
 
 def _identity(item: Any) -> tuple[int, Any]:
@@ -132,7 +132,7 @@ def _identity(item: Any) -> tuple[int, Any]:
     return info.fileno, info.addr
 
 
-def _take_attributes(item: Any, numbers: Any) -> None:
+def _read_attributes(item: Any, numbers: Any) -> None:
     if not isinstance(numbers, dict):
         return  # a data set of that name was there first
     for name in list(item.attrs)[:_MAX_ATTRIBUTES]:
@@ -160,8 +160,8 @@ def _check_dataset(path: tuple[str, ...], dataset: Any, walk: _ContentWalk) -> N
         _check_chunks(path, dataset, plan, walk)
     elif layout != h5py.h5d.COMPACT:
         return  # its data lie in other files, which are not opened
-    _take_sign(path, dataset, walk)
-    _take_number(path, dataset, walk)
+    _add_role_sign(path, dataset, walk)
+    _read_number(path, dataset, walk)
 
 
 def _check_contiguous(path: tuple[str, ...], dataset: Any, walk: _ContentWalk) -> None:
@@ -232,7 +232,7 @@ def _decode_chunks(
             raise DamagedError(f"a chunk of {'/'.join(path)!r} cannot be decoded: {error}") from error
 
 
-def _take_sign(path: tuple[str, ...], dataset: Any, walk: _ContentWalk) -> None:
+def _add_role_sign(path: tuple[str, ...], dataset: Any, walk: _ContentWalk) -> None:
     if walk.objects > _MAX_SIGNS:
         return
     if path[-1] == "value" and len(path) == 2:
@@ -241,7 +241,7 @@ def _take_sign(path: tuple[str, ...], dataset: Any, walk: _ContentWalk) -> None:
         walk.signs.add_array("/".join(path))
 
 
-def _take_number(path: tuple[str, ...], dataset: Any, walk: _ContentWalk) -> None:
+def _read_number(path: tuple[str, ...], dataset: Any, walk: _ContentWalk) -> None:
     """Note the value of a data set of one number, under its name."""
     if dataset.size != 1 or _kind(dataset) not in _NUMERIC or walk.numbers_read >= _MAX_NUMBERS:
         return

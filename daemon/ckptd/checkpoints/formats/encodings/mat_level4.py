@@ -48,7 +48,7 @@ def walk(file: BinaryIO, order: str) -> Scalars:
             raise DamagedError(f"a name of {length} bytes at offset {cursor.position} cannot be")
         name = cursor.take(length).rstrip(b"\0").decode("latin-1")
         if (rows, columns, is_complex) == (1, 1, 0):
-            scalars.note(name, float(struct.unpack(order + code, cursor.take(struct.calcsize(code)))[0]), 0)
+            scalars.add(name, float(struct.unpack(order + code, cursor.take(struct.calcsize(code)))[0]), 0)
         else:
             cursor.skip(rows * columns * (1 + is_complex) * struct.calcsize(code))
     return scalars

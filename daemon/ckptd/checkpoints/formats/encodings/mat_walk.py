@@ -178,7 +178,7 @@ class _Element:
             self._stack.append(_PendingMatrices(end, 0, (), depth))
             self._values(kind, math.prod(dimensions), end, is_complex=bool(word & _COMPLEX_FLAG))
             if self._single is not None:
-                self._walk.scalars.note(name, self._single, depth)
+                self._walk.scalars.add(name, self._single, depth)
         else:
             self._container(kind, math.prod(dimensions), end, depth + 1)
 

@@ -90,7 +90,7 @@ class BinaryWalk:
         kind = self._text(self._cursor.take(4)) if code == _NAMED_TYPE else _OLD_TYPES.get(code, b"")
         value, is_known = self._value(kind)
         if value is not None:
-            self.scalars.note(name.decode("latin-1"), value, depth)
+            self.scalars.add(name.decode("latin-1"), value, depth)
         return is_known
 
     def _text(self, length_bytes: bytes) -> bytes:

@@ -137,7 +137,7 @@ class TextWalk:
             value = float("nan") if line.strip() == b"NA" else float(line)
         except ValueError as error:
             raise DamagedError(f"line {self._lines.number} is no number") from error
-        self.scalars.note(name, value, len(self._open))
+        self.scalars.add(name, value, len(self._open))
 
     def _matrix(self) -> None:
         key, value = self._any_key()

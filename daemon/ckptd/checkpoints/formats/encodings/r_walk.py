@@ -290,7 +290,7 @@ class Walk:
                 raise WalkedFarEnoughError("it has more parts than this level reads")
             text = self._characters()
             if frame is not None and index in frame.scalars:
-                self.scalars.note(text.decode("latin-1"), frame.scalars[index], frame.depth + 1)
+                self.scalars.add(text.decode("latin-1"), frame.scalars[index], frame.depth + 1)
 
     def _reference(self, flags: int) -> bytes:
         number = flags >> 8 or self._values.integer()
@@ -313,7 +313,7 @@ class Walk:
         if task.frame is not None and task.name is None:
             task.frame.scalars[task.count] = value
         elif task.name:
-            self.scalars.note(task.name.decode("latin-1"), value, task.depth)
+            self.scalars.add(task.name.decode("latin-1"), value, task.depth)
 
     def _code(self) -> None:
         self._push(_Task("item"), _Task("constants", count=-1))
