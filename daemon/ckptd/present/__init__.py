@@ -1,1 +1,1 @@
-"""How runs and flags are worded for people: labels, numbers, rows of tables. Nothing here decides."""
+"""How runs and flags are worded for people: labels, numbers, rows of tables. It makes no decisions."""

@@ -1,4 +1,4 @@
-"""The numbers of a flag as people read them, each by its name: the same on pages and in messages."""
+"""Formats the evidence of a flag for people, identically on pages and in messages."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -9,7 +9,7 @@ from ckptd.present.labels import label_of
 
 
 def format_evidence(rule: str, evidence: Mapping[str, Evidence], zone: tzinfo | None = UTC) -> list[tuple[str, str]]:
-    """Return the numbers of a flag as people read them, each with its name; what is not known is left out."""
+    """Return the label and the formatted value of each piece of evidence; unknown ones are left out."""
     labelled = [(label_of(rule, name), name, value) for name, value in list(evidence.items())[:30]]
     return [
         (clean(label, 60), _format(name, value, zone))
@@ -31,7 +31,7 @@ def _format(name: str, value: Evidence, zone: tzinfo | None) -> str:
             return format_size(value)
         if name in {"share", "chance"}:
             return f"{value:.0%}"
-        if name.endswith("_uid") or name == "ended_job":  # numbers that name something
+        if name.endswith("_uid") or name == "ended_job":  # numbers that are identifiers
             return str(value)
         return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
     if name.endswith("_at"):

@@ -17,7 +17,7 @@ def safe(value: object) -> str:
 
 
 def _escape(character: str) -> str:
-    if character.isprintable():  # no controls, direction marks, surrogates, line ends, blanks but the plain one
+    if character.isprintable():  # false for controls, direction marks, surrogates, line ends and blanks but the space
         return character
     if "\udc80" <= character <= "\udcff":
         return f"\\x{ord(character) - 0xDC00:02x}"  # a byte that is not UTF-8

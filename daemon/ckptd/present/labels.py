@@ -170,7 +170,7 @@ def locator_of(name: str) -> str:
 
 
 def fate_of(name: str) -> str:
-    """Return what has become of a checkpoint; fall back to its name."""
+    """Return what happened to a checkpoint; fall back to the name of the fate."""
     return FATES.get(name, name)
 
 

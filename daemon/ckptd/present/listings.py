@@ -1,4 +1,4 @@
-"""Rows of listings for people and programs: what `ckptd jobs` and `flags` print, and pages show."""
+"""Rows of the listings of jobs and flags, for commands, pages and JSON."""
 
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # pydantic would double the time that `ckptd jobs` takes to s
 
 
 def job_row(row: JobRow, now: datetime) -> "ListedJobDocument":
-    """Return one job with its time left, newest complete checkpoint and open flags, as `ckptd jobs --json` has it."""
+    """Return one job with its time left, newest checkpoint and open flags, in the form of `ckptd jobs --json`."""
     saved_at = row.newest_checkpoint_at
     return {
         "job_id": row.key.job_id,
@@ -40,7 +40,7 @@ def job_row(row: JobRow, now: datetime) -> "ListedJobDocument":
 
 
 def flag_row(flag: Flag) -> "FlagDocument":
-    """Return one flag as `ckptd flags --json` has it; `advice` is what to do, with the command."""
+    """Return one flag in the form of `ckptd flags --json`; `advice` is what to do, with the command."""
     finding, text = flag.finding, flag_texts.make_recorded_text(flag.finding)
     return {
         "rule": finding.rule,

@@ -1,4 +1,4 @@
-"""The two parts of lost work: what was not saved, and what was saved and is computed again."""
+"""The two parts of lost work: work that was not saved, and saved work that is computed again."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -37,7 +37,7 @@ def line_row(line: LedgerLine) -> "LostPartsDocument":
 
 
 def sum_redone(lines: Iterable[LedgerLine]) -> "RedoneTotalDocument":
-    """Return the bounds of the saved work that is computed again, over the attempts of which it is known."""
+    """Return the bounds of the saved work that is computed again, summed over the attempts for which it is known."""
     found = list(lines)
     known = [(line, line.redone.low, line.redone.high) for line in found if line.redone.low is not None]
     return {
@@ -51,7 +51,7 @@ def sum_redone(lines: Iterable[LedgerLine]) -> "RedoneTotalDocument":
 
 
 def describe_redone(redone: Mapping[str, Any] | None) -> str | None:
-    """Say how much saved work is computed again; None where it is nothing, or not known."""
+    """Say how much saved work is computed again; None if there is none, or if it is not known."""
     if redone is None or not redone["high_seconds"]:
         return None
     low, high = redone["low_seconds"], redone["high_seconds"]

@@ -1,4 +1,4 @@
-"""Rows for people and programs, made from histories: what `ckptd show` prints, and the web gives."""
+"""Builds the document about one run from its history, for `ckptd show`, the page and the API."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # `ckptd show` starts without pydantic
         RunViewDocument,
     )
 
-SAID = 3  # doubts of one kind
+SAID = 3  # warnings about named directories
 
 
 def _scan_problems(history: RunRecord) -> list[str]:
@@ -41,9 +41,9 @@ def _scan_problems(history: RunRecord) -> list[str]:
 
 
 def _setting_warnings(history: RunRecord) -> list[str]:
-    """Say which names for the checkpoints' directory led nowhere, and which words of their owner count for nothing.
+    """Return a warning for each named checkpoint directory that does not exist, and for each ignored user setting.
 
-    A few of the names, for a run may have any number of jobs.
+    Only a few directories are named, because a run may have any number of jobs.
     """
     found = list_unmet(history)
     instead = (
@@ -62,9 +62,9 @@ def run_view(
     losses: Iterable[LedgerLine] = (),
     ends: Iterable[EndTally] = (),
 ) -> "RunViewDocument":
-    """Return one run whole: its attempts with what they lost, checkpoints, flags, forecast and advice.
+    """Return everything about one run: its attempts with their lost work, checkpoints, flags, forecast and advice.
 
-    `ends` is how attempts on its cluster ended; without them the advice rests on assumptions.
+    `ends` counts how attempts on its cluster ended; without it the advice rests on assumptions.
     """
     rhythm = measure_rhythm(history)
     losses = tuple(losses)
@@ -114,7 +114,7 @@ def _free_space_row(history: RunRecord) -> "FreeSpaceDocument":
 
 
 def _at_limit(history: RunRecord, now: datetime) -> "dict[str, AtLimitDocument]":
-    """Return, by job id, what the time limit is expected to take and how much of a goal fits before it."""
+    """Return, by job id, the work that will be lost at the time limit and how much of a goal fits before it."""
     expected: dict[str, AtLimitDocument] = {}
     for job in history.jobs:
         attempt = attempt_of(history, job)
@@ -156,7 +156,7 @@ def _next_checkpoint(history: RunRecord, now: datetime) -> dict[str, datetime | 
 
 
 def action_rows(actions: Iterable[AuditEntry]) -> "list[AuditDocument]":
-    """Return what was done to a run's files, oldest first."""
+    """Return the actions on a run's files, oldest first."""
     return [
         {
             "begun_at": act.begun_at,
@@ -192,7 +192,7 @@ def _attempt_row(attempt: Attempt, directory: str, line: LedgerLine | None) -> "
 
 
 def _loss_row(line: LedgerLine | None) -> "AttemptLossFields":
-    """Return what an attempt lost; nulls while it runs. Not settled: a save of its last minutes may yet be found."""
+    """Return the work that an attempt lost; nulls while it runs. Until it is final, a later save may still be found."""
     loss = line.loss if line else None
     return {
         "saved_at": loss.saved_at if loss else None,
@@ -206,7 +206,7 @@ def _loss_row(line: LedgerLine | None) -> "AttemptLossFields":
 
 
 def _sum_losses(lines: Sequence[LedgerLine]) -> "LossTotalDocument":
-    """Return what all attempts lost that ended: unsaved work, and apart from it what is computed again."""
+    """Return the work that all ended attempts lost: unsaved work, and separately the work that is computed again."""
     return {
         "seconds": round(sum(line.loss.lost.total_seconds() for line in lines)),
         "high_seconds": round(sum(line.loss.most.total_seconds() for line in lines)),
@@ -218,7 +218,7 @@ def _sum_losses(lines: Sequence[LedgerLine]) -> "LossTotalDocument":
 
 
 def _advice_row(advice: Advice | None) -> "AdviceDocument | None":
-    """Return how often to save and what that follows from; None while no save was seen being written."""
+    """Return the recommended interval with its inputs; None while no scan saw a save being written."""
     if advice is None:
         return None
     return {

@@ -84,6 +84,6 @@ def _describe_gained(evidence: Mapping[str, Any]) -> str:
 
 
 def _name(path: str, directory: str) -> str:
-    """Return a path relative to the run's directory, where it is below it."""
+    """Return a path relative to the run's directory if it is below it, else the path itself."""
     found = PurePosixPath(path)
     return str(found.relative_to(directory)) if found.is_relative_to(directory) and path != directory else path

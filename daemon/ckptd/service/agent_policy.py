@@ -16,7 +16,7 @@ from ckptd.core.retention import PolicyMode
 
 
 def read_policy(path: Path | None, environment: Mapping[str, str], *, is_person: bool = False) -> RequestPolicy:
-    """Read the file and return the agent's policy, of an agent that a person's command started or the daemon.
+    """Read the file and return the agent's policy, for an agent started by a person's command or by the daemon.
 
     Raises:
         ConfigError: the file cannot be read, is invalid, or somebody other than root may write it.
@@ -29,7 +29,7 @@ def read_policy(path: Path | None, environment: Mapping[str, str], *, is_person:
 
 
 def build_policy(config: Config) -> RequestPolicy:
-    """Return the policy that a configuration says."""
+    """Return the agent's policy as the configuration sets it."""
     scan, agent, retention = config.scan, config.agent, config.retention
     return RequestPolicy(
         identities=read_identities(agent.uid_min, agent.deny_users, agent.deny_groups),
@@ -57,7 +57,7 @@ def check_trusted(path: Path) -> None:
     """Refuse a file that somebody other than root could change, or replace in one of its directories.
 
     Raises:
-        ConfigError: somebody could.
+        ConfigError: somebody else could.
 
     """
     named = Path(os.path.abspath(path))

@@ -1,7 +1,7 @@
 """Runs the privileged agent with the policy of the configuration: the program that `start_agent` starts.
 
-The arguments are from the process that started it, while that still had all its privileges. The file is read in a
-child, so that the agent itself, which keeps its privileges for as long as the daemon runs, never loads pydantic.
+The arguments come from the process that started it, which still had all its privileges then. A child reads the file,
+so that the agent itself, which keeps its privileges for as long as the daemon runs, never loads pydantic.
 """
 
 import json
@@ -35,7 +35,7 @@ class PolicyError(CkptdError):
 
 
 def main() -> None:
-    """Serve on the socket whose descriptor is the first argument; options follow, and the configuration's path."""
+    """Serve on the socket whose descriptor is the first argument; options and the configuration's path follow."""
     descriptor, *more = sys.argv[1:]
     is_person = PERSON in more
     path = next((Path(each) for each in more if each not in {PERSON, DEFAULTS}), None)
@@ -73,7 +73,7 @@ def read_policy(path: Path | None, environment: Mapping[str, str], *, is_person:
 
 
 def _be_child(path: Path | None, environment: Mapping[str, str], pipe: int, *, is_person: bool) -> None:
-    """Be the child: never return."""
+    """Do the child's work and exit; never return."""
     try:
         from ckptd.service import agent_policy  # noqa: PLC0415 - it loads pydantic, which the parent never does
 

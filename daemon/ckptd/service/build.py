@@ -27,7 +27,7 @@ from ckptd.steps.parts import Parts, Runner
 from ckptd.store.store import Store
 from ckptd.web.access import AccessRules
 
-MISSED_POLLS = 3  # after so many the queue's state is too old to judge by
+MISSED_POLLS = 3  # after so many, the queue's state is too old for decisions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +68,7 @@ def start_helpers(config: Config, config_path: Path | None) -> Helpers:
 
 @dataclass(kw_only=True, slots=True)
 class OpenCluster:
-    """What stays open from the start to the end: a reload builds new parts over it."""
+    """What stays open until the daemon ends: a reload builds new parts that use it."""
 
     helpers: Helpers
     store: Store
@@ -78,7 +78,7 @@ class OpenCluster:
     source_settings: tuple[object, ...]
 
     def find_source(self, config: Config) -> JobSource:
-        """Return the open source of jobs, or another one where its settings have changed.
+        """Return the open job source, or a new one if its settings have changed.
 
         Raises:
             CkptdError: the source cannot be opened as configured; the old one stays.
@@ -92,7 +92,7 @@ class OpenCluster:
 
 
 def open_cluster(config: Config, helpers: Helpers, runner: Runner, now: datetime) -> OpenCluster | Unknown:
-    """Open the database and the source of jobs; Unknown while it is not known which cluster this is.
+    """Open the database and the job source; Unknown while the cluster's name is not known.
 
     Raises:
         CkptdError: the database or the cluster cannot be used as configured; the text says what to do.
@@ -115,7 +115,7 @@ def open_cluster(config: Config, helpers: Helpers, runner: Runner, now: datetime
 
 
 def build(config: Config, opened: OpenCluster) -> Parts:
-    """Build what the steps work with: at the start, and again at every reload.
+    """Build what the steps work with, at the start and at every reload.
 
     Raises:
         CkptdError: something cannot be used as configured; the text says what to do.
@@ -130,7 +130,7 @@ def build(config: Config, opened: OpenCluster) -> Parts:
 def build_parts(
     config: Config, source: JobSource, store: Store, agent: AgentClient, cluster: str, runner: Runner
 ) -> Parts:
-    """Build what commands work with, too: everything but mail and retention."""
+    """Build the parts that commands need, too: everything but mail and retention."""
     return Parts(
         cluster=cluster,
         runner=runner,
@@ -165,13 +165,13 @@ def _list_source_settings(config: Config) -> tuple[object, ...]:
 
 
 def build_backfill_window(config: Config) -> BackfillWindow | None:
-    """Return after how long without a look at the queue accounting is asked what ran, and how far back."""
+    """Return after which gap between polls ckptd queries accounting, and how far back."""
     slurm = config.slurm
     return BackfillWindow(after=slurm.backfill_after, most=slurm.backfill_max_age) if slurm.backfill else None
 
 
 def find_cluster(source: JobSource, store: Store, now: datetime) -> str | Unknown:
-    """Ask Slurm for the cluster's name; while it does not answer, the only cluster on record is taken."""
+    """Return the cluster's name from Slurm; if Slurm does not answer, the only cluster in the database."""
     snapshot = source.read_queue(now)
     if isinstance(snapshot, QueueSnapshot):
         return snapshot.cluster
@@ -180,7 +180,7 @@ def find_cluster(source: JobSource, store: Store, now: datetime) -> str | Unknow
 
 
 def build_source(config: Config, only_user: str | None) -> JobSource:
-    """Open the source of jobs that the configuration names."""
+    """Open the job source that the configuration names."""
     slurm = config.slurm
     return open_source(
         slurm.source,
@@ -209,14 +209,14 @@ def build_limits(config: Config) -> ScanLimits:
 
 
 def build_purge_rules(config: Config) -> tuple[PurgeRule, ...]:
-    """Return what the site deletes by itself."""
+    """Return which files the site deletes by itself, and when."""
     return tuple(
         PurgeRule(path=each.path, age=timedelta(days=each.days), by=FileClock(each.by)) for each in config.purge
     )
 
 
 def build_permits(config: Config) -> ActionPermits:
-    """Return which acts on jobs the site allows, and where."""
+    """Return which actions on jobs the site allows, and in which partitions."""
     section = config.actions
     return ActionPermits(
         partitions={

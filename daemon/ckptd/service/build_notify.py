@@ -1,4 +1,4 @@
-"""Builds the texts, recipients and channels of messages from the configuration, without the record."""
+"""Builds the texts, recipients and channels of messages from the configuration, without the database."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,7 +13,7 @@ from ckptd.notify.log_channel import LogChannel
 from ckptd.notify.rendering import Renderer
 from ckptd.notify.smtp_channel import MailChannel, MailSettings, Relay
 
-DEADLINE_FACTOR = 4  # answers that take their whole time, in one message
+DEADLINE_FACTOR = 4  # SMTP replies that take the whole timeout, in one message
 
 
 class MailError(CkptdError):
@@ -21,7 +21,7 @@ class MailError(CkptdError):
 
 
 def build_policy(config: Config) -> NoticePolicy:
-    """Return who is told how often.
+    """Return who is notified of what, and how often.
 
     Raises:
         NotifyError: the file of Apprise's addresses cannot be used.
@@ -61,7 +61,7 @@ def _build_apprise(config: Config) -> Channel | None:
     return AppriseChannel(config.apprise.urls_file) if config.apprise.urls_file else None
 
 
-# by the name that a notice's recipient carries: the channel as it is configured, None where it is not
+# by the name of the channel in a notice's recipient: the configured channel, None if there is none
 CHANNELS: dict[str, Callable[[Config], Channel | None]] = {
     "mail": _build_mail,
     "log": _build_log,
@@ -70,12 +70,12 @@ CHANNELS: dict[str, Callable[[Config], Channel | None]] = {
 
 
 def find_deadline(mail: MailSection) -> timedelta:
-    """Return how long one relay may take for one message."""
+    """Return the maximum time that one mail relay may take for one message."""
     return mail.timeout * DEADLINE_FACTOR
 
 
 def build_renderer(mail: MailSection) -> Renderer:
-    """Return what writes messages, with instants as the site's clocks show them."""
+    """Return the renderer of messages, which shows times in the site's time zone."""
     return Renderer(mail.templates, repeat_gap=mail.repeat_gap, max_bytes=mail.max_bytes, zone=None)
 
 

@@ -1,14 +1,14 @@
-"""Reads what the site wants of retention from its configuration, for the daemon and for the commands."""
+"""Builds the site's retention policies and limits from the configuration, for the daemon and for commands."""
 
 from ckptd.config import Config, build_bounds, build_policies
 from ckptd.core import retention
 from ckptd.steps.site_policy import SitePolicy
 
-ACT_DEADLINES = 5  # each file of a checkpoint is looked at several times before and after it is moved
+ACT_DEADLINES = 5  # each file of a checkpoint is checked several times before and after it is moved
 
 
 def build_retention(config: Config) -> SitePolicy:
-    """Return what the site wants of retention."""
+    """Return the site's retention policies and limits."""
     section = config.retention
     return SitePolicy(
         matches=build_policies(section),

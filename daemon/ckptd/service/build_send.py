@@ -1,4 +1,4 @@
-"""Joins channels, record and agent into what the sending step works with."""
+"""Builds what the step `send` works with: channels, database and agent."""
 
 import logging
 from functools import partial
@@ -12,7 +12,7 @@ log = logging.getLogger("ckptd")
 
 
 def build_post(config: Config, parts: Parts) -> SendParts:
-    """Return what sending works with.
+    """Return the channels, texts and limits that the step `send` works with.
 
     Raises:
         NotifyError: a channel cannot be used as configured.

@@ -1,4 +1,4 @@
-"""The daemon in the foreground: its schedule, its signals, and an end within seconds in the middle of anything."""
+"""The daemon in the foreground: its schedule and its signals. It ends within seconds, whatever a step is doing."""
 
 import logging
 import os
@@ -39,9 +39,9 @@ from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
 
 SECONDS_TO_STOP = 3.0
-MAX_LOOKERS = 8  # owners whose directories are looked at side by side
+MAX_LOOKERS = 8  # owners whose directories are scanned at the same time
 SECONDS_TO_RETRY = 5.0
-SCAN = "scan-directories"  # one owner's, in metrics and in the log; the step `scan` only says which are due
+SCAN = "scan-directories"  # the scan of one owner, in metrics and in the log; the step `scan` only submits it
 
 log = logging.getLogger("ckptd")
 
@@ -50,7 +50,7 @@ class Daemon:
     """Owns the running parts from `run` to its end."""
 
     def __init__(self, config: Config, config_path: Path | None, environment: Mapping[str, str]) -> None:
-        self._started_with = config  # what needs a restart stays as it was then
+        self._started_with = config  # settings that need a restart keep these values
         self._config_path = config_path
         self._environment = environment
         self._systemd = Systemd(environment)
@@ -94,9 +94,9 @@ class Daemon:
             self._lookers.shutdown(wait=False, cancel_futures=True)
             if web:
                 web.close()
-        for step in reversed(TABLE):  # sending first
+        for step in reversed(TABLE):  # `send` first
             step.stop(self._state, SECONDS_TO_STOP)
-        # a step that records is let finish: its transaction is short; one that waits for Slurm or a disk is not
+        # a step that records may finish, because its transaction is short; one that waits for Slurm or a disk may not
         is_quiet = self._state.record_lock.acquire(timeout=SECONDS_TO_STOP)
         helpers.close()
         if is_quiet:
@@ -105,7 +105,7 @@ class Daemon:
         os._exit(status)
 
     def begin(self, opened: OpenCluster) -> None:
-        """Build the parts, and read from the record what a daemon before this one knew."""
+        """Build the parts, and read from the database what the previous daemon knew."""
         self._opened = opened
         self._parts = build(self._started_with, opened)
         self._state = begin(self._parts, _now())
@@ -114,11 +114,11 @@ class Daemon:
         self._schedule = Schedule(self._run, self._parts)
 
     def _run(self, step: Step) -> None:
-        """Run a step with the parts that are in force as it begins."""
+        """Run a step with the current parts."""
         self._stepper.run(step.name, partial(step.run, self._parts, self._state))
 
     def make_runner(self) -> Runner:
-        """Return what the steps ask for, of this process."""
+        """Return what the steps can ask this process for."""
         return make_runner(
             poll=self._poll_early,
             submit=self._submit_scan,
@@ -130,7 +130,7 @@ class Daemon:
         )
 
     def _open_web(self) -> WebServer | None:
-        """Listen, with connections to the database of its own: a page never waits for a step, nor a step for a page."""
+        """Start the web server with its own database connections, so that pages and steps never wait for each other."""
         web = self._started_with.web
         if not web.listen:
             return None
@@ -148,7 +148,7 @@ class Daemon:
         )
 
     def _open_patiently(self, helpers: Helpers) -> OpenCluster | None:
-        """Open what is watched, waiting for Slurm where only it knows the cluster's name; None when told to stop."""
+        """Open database and job source, waiting for Slurm if only it knows the cluster's name; None on a stop."""
         while isinstance(opened := open_cluster(self._started_with, helpers, self.make_runner(), _now()), Unknown):
             log.warning("start delayed: Slurm cannot be queried: %s", opened.reason)
             self._systemd.ready(f"waiting for Slurm: {opened.reason}")
@@ -187,7 +187,7 @@ class Daemon:
             self._schedule.begin_interval("poll")
 
     def _submit_scan(self, work: Callable[[], None]) -> None:
-        """Scan one owner's directories beside everything else."""
+        """Scan one owner's directories in a thread of their own."""
 
         def scan(_now: datetime) -> StepResult:
             work()
@@ -208,9 +208,9 @@ class Daemon:
         self._collector.record_reload(None, _now())
 
     def reload(self) -> None:
-        """Take the new configuration between two steps; a wrong one leaves the old in force and says so.
+        """Apply the new configuration between two steps; an invalid one is reported, and the old one stays in force.
 
-        What the steps have learned stays: only the parts that they work with are built again.
+        The state of the steps stays: only the parts that they work with are built again.
         """
         try:
             wanted = read_config(self._config_path, self._environment)
@@ -223,7 +223,7 @@ class Daemon:
             log.error("configuration reload failed: %s; keeping the previous one", error)  # noqa: TRY400 - the text says it all
             self._record_failed_reload()
             return
-        except Exception:  # a fault in reading a file must not end what watches everybody
+        except Exception:  # an error while reading a file must not end the daemon
             log.exception("configuration reload failed; keeping the previous one")
             self._record_failed_reload()
             return
@@ -235,7 +235,7 @@ class Daemon:
         log.info("configuration reloaded")
 
     def _change_parts(self, parts: Parts) -> None:
-        """Let every step that begins from now on work with these parts, at their intervals."""
+        """Use these parts, and their intervals, for every step that starts from here on."""
         with self._state.record_lock:
             self._parts = parts
             for step in TABLE:

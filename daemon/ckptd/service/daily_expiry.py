@@ -1,7 +1,7 @@
-"""Lets single cycles from cron let go of what ended long ago, as the daemon does once a day.
+"""Lets `ckptd once` from cron delete old records once a day, as the daemon does.
 
-The daemon waits after its start and after the clock was set, for the calendar decides what is deleted. A single cycle
-knows neither, so a file in the state directory keeps when the clock was last believed.
+The daemon waits after its start and after the clock was set, because a wrong clock would delete too much. A single
+cycle knows of neither, so the modification time of a file in the state directory marks when the day began.
 """
 
 import os
@@ -10,13 +10,13 @@ from pathlib import Path
 
 from ckptd.service.password_file import StateError
 
-MARK = "expired"  # the file: its time of change is what counts
+MARK = "expired"  # the file; its modification time counts
 INTERVAL = timedelta(days=1)
 LONGEST_PAUSE = timedelta(days=40)  # between two cycles; after a longer one the clock may have been set
 
 
 def claim_day(directory: Path, now: datetime) -> bool:
-    """Whether a day is over since the last turn, or since it was first thought of; then that was the turn.
+    """Return whether a day has passed since the last time that this was true, or since the first call.
 
     Raises:
         StateError: the file in the state directory cannot be written; then nothing may be deleted.

@@ -1,23 +1,23 @@
-"""Keeps Python itself from holding up answers: a scrape waits for no step, so nor may it wait for the interpreter."""
+"""Tunes Python so that scrapes are answered soon: neither a computing step nor the garbage collector delays them."""
 
 import gc
 import sys
 
-SWITCH_SECONDS = 0.0002  # how long a step that computes keeps a scrape waiting, each time the scrape waits for it
-YOUNG_OBJECTS = 1_000  # a pass over so many takes less than a millisecond
+SWITCH_SECONDS = 0.0002  # after so long a computing step lets another thread run, such as that of a scrape
+YOUNG_OBJECTS = 1_000  # a collection of so many takes less than a millisecond
 NEVER = 1_000_000_000
 
 
 def avoid_long_pauses() -> None:
-    """Switch threads often, and stop only for young garbage.
+    """Switch threads often, and collect only young garbage automatically.
 
-    A pass over all objects of ten thousand runs stops everything for most of a second. Cycles of garbage are few and
-    die young; `collect` is for the rest.
+    A full collection with ten thousand runs in memory stops all threads for most of a second. Reference cycles are few
+    and short-lived; `collect` frees the rest.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.set_threshold(YOUNG_OBJECTS, 5, NEVER)
 
 
 def collect() -> None:
-    """Free what only a pass over all objects finds."""
+    """Run a full collection."""
     gc.collect()

@@ -1,4 +1,4 @@
-"""Opens what the daemon keeps on disk, for itself and for the commands."""
+"""Opens the database and the state directory, for the daemon and for commands."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +13,10 @@ if TYPE_CHECKING:  # `ckptd show` opens the database without the whole configura
 
 
 def make_state_directory(directory: Path) -> None:
-    """Make the state directory where it is not there.
+    """Create the state directory if it does not exist.
 
     Raises:
-        StateError: it cannot be made.
+        StateError: it cannot be created.
 
     """
     try:
@@ -28,7 +28,7 @@ def make_state_directory(directory: Path) -> None:
 
 
 def open_store(config: "Config", *, is_upgraded: bool) -> Store:
-    """Open the database, upgrading its tables first where asked for."""
+    """Open the database; upgrade its tables first if asked to."""
     return open_store_at(config.database_url, config.store.password_file, is_upgraded=is_upgraded)
 
 

@@ -8,7 +8,7 @@ from ckptd.errors import CkptdError
 
 
 class StateError(CkptdError):
-    """What the daemon keeps on disk cannot be made or read."""
+    """A file or directory of the daemon's state cannot be created or read."""
 
 
 def read_password(path: Path) -> str:

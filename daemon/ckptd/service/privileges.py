@@ -12,7 +12,7 @@ class PrivilegeError(CkptdError):
 
 
 def become_service_user(name: str | None, state_directory: Path) -> None:
-    """Become the configured user for good, and give that user the state directory.
+    """Permanently become the configured user, who becomes the owner of the state directory.
 
     Raises:
         PrivilegeError: there is no such user, or this process may not become it.

@@ -1,7 +1,7 @@
-"""Says which settings a running daemon cannot change, so that a reload applies all others and names these.
+"""Lists the settings that need a restart; a reload applies all others and names these.
 
-Each of them belongs to something that is opened before the daemon gives up its privileges, or that everything on
-record depends on.
+Each of them belongs to something that the daemon opens before it gives up its privileges, or that all recorded rows
+depend on.
 """
 
 from ckptd.config import Config
@@ -21,7 +21,7 @@ REMEDY = "systemctl restart ckptd"
 
 
 def list_waiting(started: Config, wanted: Config) -> list[str]:
-    """Return the settings that differ from those of the start and wait for a restart."""
+    """Return the settings that have changed since the start and need a restart."""
     return [name for name in NEEDS_RESTART if _read(started, name) != _read(wanted, name)]
 
 

@@ -1,4 +1,4 @@
-"""Gives each step of the table its own interval, whatever becomes of the clock."""
+"""Runs each step of the table at its own interval, also after the clock was set."""
 
 import logging
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from ckptd.steps.parts import Parts
 
 
 class Schedule:
-    """Has each step run at its interval, at first at once.
+    """Runs each step at its interval, and the first time at once.
 
-    None overlaps itself, and one that is late runs once, not once for each miss.
+    No step overlaps itself, and a late one runs once, not once for each run that it missed.
     """
 
     def __init__(self, run: Callable[[Step], None], parts: Parts) -> None:
@@ -27,7 +27,7 @@ class Schedule:
             executors={"default": ThreadPoolExecutor(6), **own_threads},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
-        # max_instances makes the scheduler say that a step is still running; that is its purpose and no news
+        # the scheduler warns each time that max_instances keeps a step from overlapping itself, which is intended
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
         for step in TABLE:
             self._scheduler.add_job(
@@ -44,29 +44,29 @@ class Schedule:
         self._scheduler.start()
 
     def stop(self) -> None:
-        """Begin no further step; those that run are not waited for."""
+        """Start no further step, and do not wait for running ones."""
         self._scheduler.shutdown(wait=False)
 
     def change_parts(self, parts: Parts) -> None:
-        """Take new intervals, each from now on; those that stay are not begun again."""
+        """Change intervals, from now on; a step whose interval stays the same keeps its next time."""
         before, self._parts = self._parts, parts
         for step in TABLE:
             if step.interval(parts) != step.interval(before):
                 self.begin_interval(step.name)
 
     def begin_interval(self, name: str) -> None:
-        """Let a step run next when its interval has passed from now."""
+        """Schedule a step's next run one interval from now."""
         seconds = STEPS[name].interval(self._parts).total_seconds()
         self._scheduler.reschedule_job(name, trigger="interval", seconds=seconds)
 
     def list_intervals(self) -> dict[str, timedelta]:
-        """Return how often each step runs."""
+        """Return the interval of each step."""
         return {job.id: job.trigger.interval for job in self._scheduler.get_jobs()}
 
     def repair(self, now: datetime, elapsed: timedelta) -> timedelta | None:
-        """Run every step at once after the clock was set, for APScheduler waits for an hour of the day.
+        """Run every step at once if the clock was set, because APScheduler waits for a wall-clock time.
 
-        To be called often; `elapsed` is the time by a clock that cannot be set. Returns how far the clock was set.
+        Call it often; `elapsed` is the time of a monotonic clock. Return how far the clock was set.
         """
         jump = self._clock.jumped(now, elapsed)
         if jump is not None:
@@ -75,9 +75,9 @@ class Schedule:
 
 
 def wake(scheduler: BackgroundScheduler) -> None:
-    """Let every step run at once and at its interval from now on, whatever the clock said when it was scheduled.
+    """Run every step at once, and then at its interval, counted from now.
 
-    What deletes by the calendar waits for its whole interval: the clock may be wrong only now.
+    Steps that delete by date wait for a whole interval, because the clock may be wrong at this moment.
     """
     for job in scheduler.get_jobs():
         is_late = job.id in STEPS and STEPS[job.id].first_delay > timedelta(0)

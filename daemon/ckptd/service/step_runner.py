@@ -1,4 +1,4 @@
-"""Runs the daemon's steps: writes their lines and durations, and reports a failure once, which stops no other step."""
+"""Runs the daemon's steps: logs their results, measures their durations, and reports each failure once."""
 
 import logging
 import time
@@ -16,15 +16,15 @@ log = logging.getLogger("ckptd")
 
 
 class StepRunner:
-    """Runs steps, from several threads at once."""
+    """Runs steps, called from several threads at once."""
 
     def __init__(self, collector: ReportCollector, systemd: Systemd) -> None:
         self._collector = collector
         self._systemd = systemd
-        self._troubles: dict[str, str] = {}  # of steps that fail, by their name
+        self._troubles: dict[str, str] = {}  # error of each failing step, by its name
 
     def run(self, name: str, step: Callable[[datetime], StepResult]) -> None:
-        """Run one step; its trouble is told and the next one goes on."""
+        """Run one step; an error is logged and does not stop the others."""
         began = time.monotonic()
         try:
             result = step(datetime.now(UTC))
@@ -46,7 +46,7 @@ class StepRunner:
             self._collector.observe_step(name, timedelta(seconds=time.monotonic() - began))
 
     def _tell_trouble(self, name: str, error: CkptdError) -> None:
-        """Say once why a step failed, however often it fails so; what could not be recorded is tried again."""
+        """Log why a step failed, once for as long as it fails for the same reason; its next run tries again."""
         if isinstance(error, StoreError):
             self._systemd.status(str(error))
             if _is_recording(name):
@@ -62,6 +62,6 @@ def _is_recording(name: str) -> bool:
 
 
 def write_lines(lines: Iterable[LogLine]) -> None:
-    """Write what a step says to the log."""
+    """Write the log lines of a step."""
     for line in lines:
         log.log(line.level, "%s", line.text, exc_info=line.error)

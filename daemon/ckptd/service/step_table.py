@@ -34,10 +34,10 @@ class Step:
     once: int = 1  # times that `ckptd once` runs it
     begin: Callable[[Parts, State, datetime], None] = _do_nothing  # before any step runs
     change_parts: Callable[[Parts, State, datetime], None] = _do_nothing  # after a reload
-    stop: Callable[[State, float], None] = _do_nothing  # waits for the end of what must not be cut off
-    first_delay: timedelta = timedelta(0)  # after a start, so that a clock that is wrong then may be set right
-    has_own_thread: bool = False  # what it waits for must keep no other step waiting
-    is_recording: bool = False  # it ends well only where the database answers
+    stop: Callable[[State, float], None] = _do_nothing  # waits until work that must not be interrupted has ended
+    first_delay: timedelta = timedelta(0)  # after a start, so that a wrong clock can be corrected before
+    has_own_thread: bool = False  # it may wait long, and must not delay other steps
+    is_recording: bool = False  # it fails if the database does not answer
 
 
 def _read_prune_interval(parts: Parts) -> timedelta:
@@ -54,7 +54,7 @@ EXPIRE = "expire"
 TABLE = (
     Step("poll", poll.run, lambda parts: parts.poll_interval, is_recording=True),
     Step("backfill", backfill.run, _every(seconds=5)),
-    # twice: a directory that the first scan found is scanned by the second
+    # twice: the second scans directories that the first found
     Step("scan", scan.run, _every(seconds=1), once=2, change_parts=scan.change_parts),
     Step(
         "check-purges",
@@ -77,7 +77,7 @@ STEPS = {step.name: step for step in TABLE}
 
 
 def make_runner(**changes: Any) -> Runner:
-    """Return a runner of which each step gets the work of another one that it asks for."""
+    """Return a runner through which a step can request the work of another step."""
     wired = {"poll": _poll, "search": scan.search_new, "scan": scan.scan_again}
     return Runner(**{**wired, **changes})
 
@@ -90,9 +90,9 @@ def run_once(
     expires: Callable[[], bool] = lambda: False,
     write: Callable[[StepResult], None] = _do_nothing,
 ) -> None:
-    """Run every step of the table that a single cycle runs, and have what each came to written.
+    """Run every step of the table once, and write its log lines.
 
-    `expires` is asked at the end whether it is time to delete what ended long ago.
+    At the end, old records are deleted if `expires` returns true.
     """
     for step in TABLE:
         for _ in range(step.once):

@@ -1,4 +1,4 @@
-"""What the daemon tells systemd, by the protocol of sd_notify(3): one datagram to the socket in NOTIFY_SOCKET."""
+"""Notifies systemd by the protocol of sd_notify(3): one datagram to the socket in NOTIFY_SOCKET."""
 
 import os
 import socket
@@ -7,7 +7,7 @@ from datetime import timedelta
 
 
 class Systemd:
-    """Speaks to the service manager where there is one, and is silent elsewhere."""
+    """Notifies the service manager; does nothing if there is none."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "")
@@ -36,7 +36,7 @@ class Systemd:
             try:
                 connection.sendto(message.encode(), address)
             except OSError:
-                return  # a manager that does not listen is no reason to stop
+                return  # the daemon runs on if the manager does not listen
 
 
 def _one_line(text: str) -> str:

@@ -1,11 +1,11 @@
-"""What the web asks of the store: the only place where the questions of pages meet its methods."""
+"""Gives the web server the queries that it needs; the only place that connects pages and `store`."""
 
 from ckptd.store.store import Store
 from ckptd.web.cache import PageQueries
 
 
 def build_record(store: Store) -> PageQueries:
-    """Return the questions of pages, answered by a store."""
+    """Return the queries of the pages, answered by a store."""
     return PageQueries(
         list_jobs=store.jobs.list_open,
         read_flags=store.flags.read,

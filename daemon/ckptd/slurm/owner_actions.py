@@ -1,8 +1,8 @@
-"""Does to a job what its owner may do, from a typed request, in the agent's child that has become the owner.
+"""Carries out a typed request about a job, in the agent's child that has become the job's owner.
 
-The request names the job and the action. Slurm tells the rest: the job's partition, which must be one that the
-configuration allows the action in, its state, its script, and how it was submitted. No command line and no script comes
-from whoever asks.
+The request names the job and the action. Everything else comes from Slurm: the job's partition, in which the
+configuration must allow the action, its state, its script, and how it was submitted. The request contains no command
+line and no script.
 """
 
 import re
@@ -29,17 +29,17 @@ _NAMES = (
 
 
 class ActionError(CkptdError):
-    """The configuration does not allow the action, or Slurm does not tell what it depends on."""
+    """The configuration does not allow the action, or Slurm did not report what it depends on."""
 
 
 def reach(item: Mapping[str, Any], run: Runner) -> dict[str, Any]:
-    """Begin a program in a directory: where its file system hangs, no answer comes."""
+    """Start a program in a directory; if its file system hangs, so does this call, and its caller gets no answer."""
     run({"argv": ["scontrol", "--version"], "directory": item["work_dir"]})
     return {}
 
 
 def read_submission(item: Mapping[str, Any], run: Runner, uid: int) -> dict[str, Any]:
-    """Return a job's `script`, and the command `line` that it was submitted with where accounting has it."""
+    """Return a job's `script`, and the command `line` that submitted it if accounting has it."""
     if not item["partitions"]:
         raise ActionError("the configuration allows no action that needs a job's script")
     job = _named(item, uid)
@@ -82,13 +82,13 @@ def resubmit_job(item: Mapping[str, Any], run: Runner, uid: int) -> dict[str, An
 def _act(
     item: Mapping[str, Any], run: Runner, uid: int, format_command: Callable[[Job], list[str]], *, is_running: bool
 ) -> dict[str, Any]:
-    """Look at the job once more, and run the command unless the attempt that is meant has ended.
+    """Poll the job again, and run the command unless the requested attempt has ended.
 
-    Slurm would requeue a job that has ended, one that its user has cancelled, too, and the attempt that began
-    meanwhile may not be ready for a signal.
+    Slurm would requeue even a job that has ended or that its user cancelled, and an attempt that started meanwhile may
+    not be ready for a signal.
     """
     job = _named(item, uid)
-    if federation.is_federated(job.job_id):  # squeue may not find it by its number here
+    if federation.is_federated(job.job_id):  # squeue may not find it by its job id here
         if not item["partitions"]:
             raise ActionError("the configuration does not allow this action")
         run({"argv": format_command(job)})
@@ -109,7 +109,7 @@ def _act(
 
 
 def _named(item: Mapping[str, Any], uid: int) -> Job:
-    """Return the job as far as the request tells: by its numbers, and whether it runs for a federation."""
+    """Return the job as the request describes it: its ids, and whether it runs for a federation."""
     return Job(
         cluster="",
         job_id=item["job_id"],
@@ -126,7 +126,7 @@ def _read_job(job: Job, run: Runner) -> Job:
     """Return the job as Slurm shows it.
 
     Raises:
-        ActionError: it is another user's, or what Slurm shows cannot be read.
+        ActionError: it is another user's job, or Slurm's answer cannot be read.
         CkptdError: Slurm does not answer.
 
     """
@@ -177,7 +177,7 @@ def _is_named(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _read_told(job: Job, run: Runner) -> JobSubmission:
-    """Ask Slurm for a job's script, how it was submitted, and what it was given."""
+    """Return a job's script, the command that submitted it, and its options, from Slurm."""
     separators, names = Separators.draw(), sbatch_command.ATTRIBUTES
     script = _read_script(job, run)
     line = _read_line(job, run)

@@ -17,8 +17,8 @@ MAX_SECONDS = 86_400.0
 MAX_PATH_BYTES = 4096
 MAX_NAMES = 1_000_000  # a list in one item, such as the files of one checkpoint
 MAX_PLACES = 100_000  # a list of directories in one item
-MAX_VARIABLES = 1000  # of the site, whose values are places
-MAX_JOB_NAMES = 10  # by which a directory may be a job's own
+MAX_VARIABLES = 1000  # variables of the site whose values are directories
+MAX_JOB_NAMES = 10  # path components that show that a directory belongs to one job
 MAX_NAME = 255  # characters of such a name
 MAX_RESUMING_JOBS = 100  # of one run
 MAX_TEXT = 65_536
@@ -28,11 +28,11 @@ Check = Callable[[Any], bool]
 
 
 class RequestError(CkptdError):
-    """The request is malformed, or asks for more than the agent does."""
+    """The request is malformed, or asks for something that the agent does not do."""
 
 
 def check_envelope(request: Any) -> None:
-    """Check everything of a request but its items.
+    """Check all fields of a request except its items.
 
     Raises:
         RequestError: a field is missing, unknown, or out of bounds.
@@ -46,7 +46,7 @@ def check_envelope(request: Any) -> None:
 
 
 def complete(operation: str, item: Any, policy: RequestPolicy) -> dict[str, Any]:
-    """Check one item of a request, and return it with what the policy says about the operation.
+    """Check one item of a request, and return it with the fields that the policy adds.
 
     Raises:
         RequestError: a field is missing, unknown, or out of bounds.
@@ -92,10 +92,10 @@ def _read_policy(operation: str, item: Mapping[str, Any], policy: RequestPolicy)
 
 
 def _limit_removal(operation: str, item: Mapping[str, Any], policy: RequestPolicy) -> dict[str, Any]:
-    """Return the fields on which depend what is moved and deleted, as the configuration and this clock allow.
+    """Return the fields that decide what is moved and deleted, limited by the configuration and this clock.
 
-    The main process may be stricter than the configuration, but never laxer. A move that the configuration does not
-    allow, or no longer since it was read again, is answered as refused: so it is known that nothing was moved.
+    The main process may be stricter than the configuration, but never laxer. If the configuration, as last read, does
+    not allow a move, the answer is "refused": then the main process knows that nothing was moved.
     """
     now = time.time()
     if operation == "move_aside":
@@ -170,7 +170,7 @@ def _is_identity(value: Any) -> bool:
 
 
 def _is_origin(value: Any) -> bool:
-    """Whether it has the holds of an entry; its other fields are checked where they are decoded."""
+    """Whether the value has the holds of an entry; its other fields are checked when they are decoded."""
     is_hold = _or_none(lambda hold: _is_number(hold) and hold >= 0)
     return isinstance(value, dict) and all(is_hold(value.get(name, "")) for name in ("hold", "no_room_hold"))
 
@@ -186,7 +186,7 @@ def _is_release(value: Any) -> bool:
 
 
 def _is_turn(value: Any) -> bool:
-    """Whether it is where a turn goes on, how many entries it may take, and for how many seconds."""
+    """Whether the value says where a turn continues, how many entries it may process, and for how many seconds."""
     if not isinstance(value, list) or len(value) != 3:
         return False
     after, limit, seconds = value

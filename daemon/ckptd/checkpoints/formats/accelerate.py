@@ -50,7 +50,7 @@ class Accelerate:
 
 
 def is_accelerate(directory: Directory) -> bool:
-    """Tell by the files of random states, which only Accelerate names so, whatever the directory is called."""
+    """Return whether there are files of random states with Accelerate's names, whatever the directory's name is."""
     return any(_RANDOM.fullmatch(file.name) for file in directory.by_suffix.get("pkl", ()))
 
 

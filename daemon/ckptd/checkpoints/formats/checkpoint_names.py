@@ -1,4 +1,4 @@
-"""Epoch, step and metric values out of the names that frameworks and people give to checkpoints."""
+"""Parses epoch, step and metric values from the names that frameworks and people give to checkpoints."""
 
 import re
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ _BACKUP_SUFFIX = re.compile(r"^(?:bak|backup|old|orig)(?:[^A-Za-z].*)?$")
 
 @dataclass(frozen=True, slots=True)
 class NameFacts:
-    """What a name says. Numbers that no word explains are left out."""
+    """The facts in a name. Numbers that no word explains are left out."""
 
     epoch: int | None = None
     step: int | None = None
@@ -66,7 +66,7 @@ class NameFacts:
 def parse_name(name: str, *, bare: Bare = "step") -> NameFacts:
     """Read the facts that a checkpoint's base name states.
 
-    `bare` is what a number means that only a word such as checkpoint or model explains.
+    `bare` is the meaning of a number whose only explanation is a word such as checkpoint or model.
     """
     epoch, step = _numbers(name, bare)
     is_best = True if "best" in name.lower() and _BEST.search(name) else None
@@ -104,33 +104,33 @@ def _numbers(name: str, bare: Bare) -> tuple[int | None, int | None]:
 
 
 def looks_like_checkpoint(name: str) -> bool:
-    """Tell whether a name has one of the words that people give to checkpoints."""
+    """Return whether a name has a word that people use for checkpoints."""
     return bool(_LOOKS_LIKE.search(name))
 
 
 def is_called_checkpoint(name: str) -> bool:
-    """Tell whether a name is one of the words for a state, whatever stands around it."""
+    """Return whether a name is a word for a state, with any prefix and suffix."""
     return bool(_CALLED_WORD.search(name))
 
 
 def is_called_companion(name: str) -> bool:
-    """Tell whether a name is one of the words for what a save leaves beside the model."""
+    """Return whether a name is a word for a file that a save writes beside the model."""
     return bool(_COMPANION.search(name))
 
 
 def counting_number(name: str) -> int | None:
-    """Return the last number of a base name without its suffixes, by which the files of one save go together."""
+    """Return the last number of a base name without its suffixes; files of one save share it."""
     found = _LAST_NUMBER.search(_SUFFIX.sub("", name))
     return int(found[1]) if found and len(found[1]) < 20 else None
 
 
 def list_bare(directory: Directory) -> Iterator[File]:
-    """Yield the files whose name is a word for checkpoints without any suffix: only their bytes tell the format."""
+    """Yield the files named by a word for checkpoints without a suffix: only their bytes show the format."""
     return (file for file in directory.by_suffix.get("", ()) if looks_like_checkpoint(file.name))
 
 
 def list_temporaries(directory: Directory) -> Iterator[tuple[File, str, str]]:
-    """Yield the files under names of unfinished saves and of backups, what name each stands for, and the reason."""
+    """Yield each file with the name of an unfinished save or a backup, its final name, and the reason."""
     for suffix, files in directory.by_suffix.items():
         is_backup = bool(_BACKUP_SUFFIX.match(suffix))
         if not is_backup and not _TEMPORARY_SUFFIX.match(suffix):
@@ -145,7 +145,7 @@ def list_temporaries(directory: Directory) -> Iterator[tuple[File, str, str]]:
 def claim_file(
     format_name: str, file: File, *, bare: Bare = "step", base: str | None = None, temporary: str | None = None
 ) -> Claim:
-    """Claim one file, with what its name says; `base` is the name that a temporary one stands for."""
+    """Claim one file with the facts in its name; `base` is the final name of a temporary file."""
     facts = parse_name(base or file.name, bare=bare)
     return Claim(
         format=format_name,

@@ -1,7 +1,6 @@
-"""The parts of a checkpoint that is a directory or a set: each is checked by what it is, and what was found adds up.
+"""Checks the parts of a checkpoint that is a directory or a set, each by its own format, and collects the findings.
 
-A format of directories says which parts must be there; that each of them holds together is said here and in the
-formats of single files.
+A format of directories decides which parts must exist; this module and the formats of single files check each part.
 """
 
 import json
@@ -26,7 +25,7 @@ JSON_LIMIT = 64 << 20
 
 @dataclass(kw_only=True)
 class PartFindings:
-    """What the parts of one checkpoint said so far. The part that speaks first of epoch or step is believed."""
+    """The findings about the parts of one checkpoint so far. The first part that states an epoch or step wins."""
 
     epoch: float | None = None
     step: int | None = None
@@ -35,13 +34,13 @@ class PartFindings:
     goal_epoch: float | None = None
     goal_step: int | None = None
     unsafe: set[str] = field(default_factory=set)
-    unchecked: set[str] = field(default_factory=set)  # parts, or all of it by "", that no checksum covers
-    doubt: str | None = None  # why it is unclear whether it is whole
-    role: RoleEvidence | None = None  # where the framework's own layout tells it; else the signs do
+    unchecked: set[str] = field(default_factory=set)  # parts that no checksum covers; "" is the whole checkpoint
+    doubt: str | None = None  # why it is unclear whether it is complete
+    role: RoleEvidence | None = None  # if the framework's own layout shows it; else the signs decide
     signs: RoleSigns = field(default_factory=RoleSigns)
 
     def describe_unchecked(self, file_count: int) -> str | None:
-        """Say which of the parts no checksum covers, None where that holds for all of them or for none."""
+        """Describe the parts that no checksum covers; None if these are all parts or none."""
         names = sorted(self.unchecked)
         if not names or "" in names or len(names) >= file_count:
             return None
@@ -49,7 +48,7 @@ class PartFindings:
         return describe_unchecked(f"{names[0]}{others}")
 
     def add_facts(self, content: Any, number: facts.Number = facts.plain_number) -> None:
-        """Add what a part's content says of epoch, step, metrics and the best checkpoint."""
+        """Add the epoch, step, metrics and best checkpoint that a part's content states."""
         found = facts.find_facts(content, number)
         self.epoch = found.epoch if self.epoch is None else self.epoch
         self.step = found.step if self.step is None else self.step
@@ -59,12 +58,12 @@ class PartFindings:
         self.metrics = {**found.metrics, **self.metrics}
 
     def add_item_name(self, name: str, *, is_array: bool) -> None:
-        """Add what the name of one item shows of the role of the whole."""
+        """Add the signs of the checkpoint's role in the name of one item."""
         if self.role is None and not self.signs.is_whole_state:
             (self.signs.add_array if is_array else self.signs.add_object)(name)
 
     def add_role_signs(self, content: Any, number: facts.Number = facts.plain_number) -> None:
-        """Add what a part's content shows of the role of the whole."""
+        """Add the signs of the checkpoint's role in a part's content."""
         if self.role is None and not self.signs.is_whole_state:
             state_walk.add_role_signs(self.signs, content, number)
 
@@ -77,13 +76,13 @@ class CheckpointParts:
     level: Level
     files: Mapping[str, File]
     findings: PartFindings = field(default_factory=PartFindings)
-    place: str = ""  # where in the checkpoint this is, for messages
+    place: str = ""  # its place in the checkpoint, for messages
 
     @classmethod
     def of(cls, claim: Claim, reader: Reader, level: Level, *, role: RoleEvidence | None = None) -> "CheckpointParts":
-        """Take the files of a claim: relative to its directory, or to the directory where its files are.
+        """Return the files of a claim, relative to its directory or to the directory of its files.
 
-        `role` is that of the whole where the format knows it; else the parts' content shows it.
+        `role` is the role of the checkpoint if the format knows it; otherwise the content of the parts shows it.
         """
         base = claim.path if claim.shape is Shape.DIRECTORY else claim.path.rpartition("/")[0]
         start = len(base) + 1 if base else 0
@@ -105,7 +104,7 @@ class CheckpointParts:
 
     @cached_property
     def names(self) -> list[str]:
-        """The names of the files that are here and not further below, sorted."""
+        """The sorted names of the files in this directory, without those in subdirectories."""
         return sorted(name for name in self.files if "/" not in name)
 
     def below(self, directory: str) -> "CheckpointParts":
@@ -140,7 +139,7 @@ class CheckpointParts:
 
     @contextmanager
     def blame(self, name: str) -> Iterator[None]:
-        """Name the file in what is found to be damaged meanwhile, unless it is the whole checkpoint."""
+        """Add the file's name to damage found within this context, unless the file is the whole checkpoint."""
         try:
             yield
         except DamagedError as error:
@@ -150,7 +149,7 @@ class CheckpointParts:
 
     @contextmanager
     def torch(self, name: str) -> Iterator[TorchArchive | TorchLegacy]:
-        """Check one file of torch.save, as deeply as the level asks, and give what it holds while it is open.
+        """Check one file of torch.save at the level, and yield its content while it is open.
 
         Raises:
             DamagedError: it is missing or damaged; the text begins with its name.
@@ -217,7 +216,7 @@ def _read_torch(content: FileSlice) -> TorchArchive | TorchLegacy:
 
 
 def check_all(checks: Iterable[Callable[[], object]]) -> None:
-    """Run every check, also behind one that failed: unsafe names and facts are wanted from all of them.
+    """Run every check, also after one that failed, because unsafe names and facts are wanted from all parts.
 
     Raises:
         DamagedError: that of the first one that failed.
@@ -254,9 +253,9 @@ def parse_json(text: bytes) -> dict[str, Any]:
 
 
 def examine_parts(parts: CheckpointParts, check: Callable[[], object], unread: RoleEvidence = NOT_SHOWN) -> Examination:
-    """Run a check of the parts; return what they said, also where one of them turned out to be damaged.
+    """Run a check of the parts and return its findings, also if one of the parts is damaged.
 
-    `unread` is the role where what could be read shows none, or too little of a state that is damaged.
+    `unread` is the role to return if the readable content shows none, or too little of a damaged state.
     """
     state, reason = CheckpointState.COMPLETE, None
     try:
@@ -293,7 +292,7 @@ def _choose_role(found: PartFindings, state: CheckpointState, unread: RoleEviden
 
 
 def read_head(reader: Reader, path: str, size: int) -> bytes:
-    """Return the first bytes of a file, none where it cannot be read: for claims, which only ask what it looks like."""
+    """Return the first bytes of a file, for claims by content; empty if it cannot be read."""
     try:
         return reader.read_head(path, size)
     except (OSError, NotRegularError):

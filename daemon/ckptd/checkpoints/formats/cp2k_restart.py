@@ -60,7 +60,7 @@ class Cp2kRestart:
 
 
 def _is_meant(file: File, reader: Reader) -> bool:
-    """Whether a file is CP2K's: by how it begins, or damaged beyond that, by how CP2K names its files."""
+    """Whether a file is CP2K's, by its first bytes; if these are damaged, by its name."""
     head = checkpoint_parts.read_head(reader, file.path, 512)
     if _HEAD.match(head):
         return True

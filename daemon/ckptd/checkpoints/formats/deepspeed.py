@@ -39,7 +39,7 @@ _SHARDED_STAGES = frozenset({1, 2, 3})  # of ZeRO, whose optimizer has files of 
 
 
 def is_deepspeed(directory: Directory) -> bool:
-    """Tell by names alone whether a directory is a tag's."""
+    """Return, by names alone, whether a directory is that of a tag."""
     return any(_ANY.fullmatch(file.name) for file in directory.by_suffix.get("pt", ()))
 
 
@@ -79,7 +79,7 @@ def check_deepspeed(parts: CheckpointParts) -> None:
 
 
 def _add_role_signs(parts: CheckpointParts) -> None:
-    """Take what the names show of the role; model states have their counters in an export, too."""
+    """Add the signs of the role in the file names; model states have counters in exports, too."""
     signs = parts.findings.signs
     signs.counts_progress = False
     signs.optimizer |= _UNIVERSAL in parts.directories or any(name.endswith("_optim_states.pt") for name in parts.names)
@@ -91,7 +91,7 @@ def _remember(counts: dict[str, int], name: str, value: Any) -> None:
 
 
 def _check_same(parts: CheckpointParts, what: str, found: Mapping[str, int]) -> None:
-    """All ranks step together, so a file of another step than most is left over from another save."""
+    """Check that all files have the same step: all ranks step together, so another one is left from another save."""
     values = list(found.values())
     usual = max(values, key=lambda value: (values.count(value), value), default=None)
     for name, value in found.items():

@@ -1,4 +1,4 @@
-"""Claims of whole directories, and what the marker file beside them says of them."""
+"""Claims whole directories, and reads the marker file that names one of them."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ _MARKER_LIMIT = 4096
 
 
 def claim_directory(format_name: str, directory: Directory, said: NameFacts, **more: Any) -> Claim:
-    """Claim a directory with everything below it; `said` is what its name, or another that tells more, says."""
+    """Claim a directory with everything below it; `said` are the facts in its name or in a more specific one."""
     problem = next(directory.walk_problems(), None)
     fields: dict[str, Any] = {
         "is_best": said.is_best,
@@ -32,7 +32,7 @@ def claim_directory(format_name: str, directory: Directory, said: NameFacts, **m
 
 
 def read_marker(directory: Directory, reader: Reader, name: str) -> str | None:
-    """Return the one word of a marker file beside checkpoints, None where there is none that can be read."""
+    """Return the single word in a marker file beside checkpoints; None if no marker can be read."""
     file = directory.files.get(name)
     if file is None or file.size_bytes > _MARKER_LIMIT:
         return None
@@ -41,7 +41,7 @@ def read_marker(directory: Directory, reader: Reader, name: str) -> str | None:
 
 
 def point_out_newest(claims: list[Claim], directory: Directory, marker: File | None, word: str | None) -> list[Claim]:
-    """Return the claims with what a marker file says: which one it names, or that what it names is missing."""
+    """Return the claims with the statement of a marker file: which one it names, or that the named one is missing."""
     if marker is None:
         return claims
     names = {claim.path.rpartition("/")[2] for claim in claims}

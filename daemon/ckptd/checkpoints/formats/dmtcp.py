@@ -1,6 +1,6 @@
 """DMTCP's images: one for each process of a computation, and the script that restarts them together.
 
-The images of one script are one checkpoint. The script is never run: the names of images are looked for in its text.
+The images of one script are one checkpoint. The script is never run: ckptd searches its text for names of images.
 `dmtcp_restart_script.sh` is a link to the newest script. DMTCP writes `NAME.dmtcp.temp` and renames it.
 
 The id in an image's name (host, process, time) is that of the process when it was launched: a restarted one keeps it,

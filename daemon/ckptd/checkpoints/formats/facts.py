@@ -1,6 +1,6 @@
-"""Epoch, step and metric values out of a state that was read from a checkpoint, by the names people give to them.
+"""Finds epoch, step and metric values in a state that was read from a checkpoint, by the names people give to them.
 
-Parameters, optimizer and scheduler states are not looked into: their `step` counts something else. The walk is
+Parameters, optimizer and scheduler states are not searched: their `step` counts something else. The walk is
 bounded in width and depth, because a hostile state may share or contain itself.
 """
 
@@ -15,7 +15,7 @@ from ckptd.checkpoints.formats.interface import DamagedError, Examination
 from ckptd.checkpoints.formats.roles import RoleEvidence
 from ckptd.core.model import CheckpointState
 
-# in the order in which they are believed
+# in order of precedence
 _EPOCH_KEYS = (
     "epoch",
     "current_epoch",
@@ -59,7 +59,7 @@ _STEP_KEYS = (
 )
 _BEST_PATH_KEYS = ("best_model_checkpoint", "best_model_path", "best_checkpoint")
 _IS_BEST_KEYS = ("is_best",)
-# how far a training shall go, in the order in which they are believed; `epochs` alone may be how far it is
+# names of a training's goal, in order of precedence; `epochs` alone may also be its progress
 _GOAL_STEP_KEYS = ("max_steps", "max_iters", "max_iter", "train_iters", "max_train_steps", "num_training_steps")
 _GOAL_EPOCH_KEYS = ("max_epochs", "num_train_epochs", "max_epoch", "total_epochs")
 _SETTING_STEP_KEYS = (*_GOAL_STEP_KEYS, "total_steps", "total_iters", "total_iterations", "train_steps")
@@ -85,7 +85,7 @@ Number = Callable[[Any], float | int | None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateFacts:
-    """What a state says of itself; None is what it does not say."""
+    """The facts that a state contains; None for those that it does not contain."""
 
     epoch: float | None = None
     step: int | None = None
@@ -97,7 +97,7 @@ class StateFacts:
 
 
 def plain_number(value: Any) -> float | int | None:
-    """Return a finite number that is there as such, else None."""
+    """Return the value if it is a finite number, else None."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     if isinstance(value, float) and not math.isfinite(value):
@@ -106,9 +106,9 @@ def plain_number(value: Any) -> float | int | None:
 
 
 def find_facts(value: Any, number: Number = plain_number) -> StateFacts:
-    """Find epoch, step and metrics in a state; what is nearer to its top wins.
+    """Find epoch, step and metrics in a state; values nearer to its top win.
 
-    `number` turns a value into a number where the format knows how, such as a tensor of one element.
+    `number` converts a value of the format, such as a tensor of one element, to a number.
     """
     found: dict[str, Any] = {}
     metrics: dict[str, float] = {}
@@ -139,7 +139,7 @@ def find_facts(value: Any, number: Number = plain_number) -> StateFacts:
 
 
 def _find_goal(value: Any, number: Number) -> tuple[float | int | None, float | int | None]:
-    """Return the epochs and steps that a training shall have at its end, by its state or the settings in it."""
+    """Return the epochs and steps at which a training ends, from its state or the settings in it."""
     goals: dict[str, float | int] = {}
     settings: dict[str, float | int] = {}
     for name, item in _entries(value):
@@ -160,7 +160,7 @@ def _add_numbers(found: dict[str, float | int], holder: Any, number: Number) -> 
 
 
 def _beyond(goal: float | None, reached: float | None) -> float | None:
-    """Return a goal that may be one: above nothing, and not behind what was reached."""
+    """Return a goal if it is plausible: above 0, and not below what was reached."""
     return goal if goal is not None and goal > 0 and (reached is None or goal >= reached) else None
 
 
@@ -210,9 +210,9 @@ def _named(mapping: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
 def examine_state(
     facts: StateFacts, role: RoleEvidence, unsafe: tuple[str, ...], check: Callable[[], bool | None] = lambda: None
 ) -> Examination:
-    """Say what a state says of itself, its role, and what `check` finds of the data around it.
+    """Return the facts and the role of a state, with the result of `check` for the data around it.
 
-    `check` returns whether a checksum covered every byte; damage that it finds does not make the state unsaid.
+    `check` returns whether a checksum covered every byte. If it finds damage, the facts of the state are kept.
     """
     state, reason, has_checksum = CheckpointState.COMPLETE, None, False
     try:

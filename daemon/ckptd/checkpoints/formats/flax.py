@@ -77,14 +77,14 @@ def find_update_count(content: dict[str, Any]) -> int | None:
 
 
 def _has_keys(reader: Reader, path: str) -> bool:
-    """Tell whether a file begins with a dictionary of msgpack that has a training state's keys."""
+    """Return whether a file begins with a msgpack dictionary that has the keys of a training state."""
     head = read_head(reader, path, 64)
     is_map = b"\x81" <= head[:1] < b"\x90" or head[:1] in (b"\xde", b"\xdf")
     return is_map and any(key in head for key in _KEYS)
 
 
 def _may_be_map(reader: Reader, path: str, size_bytes: int) -> bool:
-    """Tell whether a file of that name may be meant: a dictionary, or what a lost or failed write leaves of one."""
+    """Return whether a file may be a checkpoint: a dictionary, or the rest of one after a lost or failed write."""
     if not size_bytes:
         return True
     try:

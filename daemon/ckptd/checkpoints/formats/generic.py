@@ -1,4 +1,4 @@
-"""What looks like a checkpoint by its name but fits no format: it has a name, a size and an age, nothing more."""
+"""Files that have the name of a checkpoint but match no format: only their name, size and age are known."""
 
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -44,7 +44,7 @@ _SAMPLES = 256
 
 
 def is_ordinary(name: str) -> bool:
-    """Tell whether a name is that of a program, a log, a table or another file that is no checkpoint."""
+    """Return whether a name is that of a program, a log, a table or another file that is no checkpoint."""
     suffix = name.rpartition(".")[2].lower()
     return suffix in _NO_CHECKPOINT or "tfevents" in name or name.startswith((".", "slurm-")) or "." not in name
 
@@ -77,7 +77,7 @@ class Generic:
 
 
 def _holds_only_zeros(file: BinaryIO, size_bytes: int) -> bool:
-    """Look at places all over a file, and at all of a small one."""
+    """Check samples from all over a file, or all of a small one."""
     step = max(_HEAD_BYTES, size_bytes // _SAMPLES)
     for at in (*range(0, size_bytes, step), max(0, size_bytes - _HEAD_BYTES)):
         file.seek(at)

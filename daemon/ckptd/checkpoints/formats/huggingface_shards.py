@@ -158,7 +158,7 @@ def _sets_in(directory: Directory) -> list[ShardSet]:
 
 
 def _is_one_model(directory: Directory) -> bool:
-    """Tell whether a directory holds a sharded model and no other weights, so that all of it is one checkpoint."""
+    """Return whether a directory holds a sharded model and no other weights, and is therefore one checkpoint."""
     sets = _sets_in(directory)
     if not sets or directory.directories:
         return False

@@ -56,7 +56,7 @@ class HuggingFaceTrainer:
 
 
 def _is_of_others(directory: Directory) -> bool:
-    """Tell Accelerate's and PaddleNLP's directories, which have the same names."""
+    """Return whether a directory is Accelerate's or PaddleNLP's, which use the same names."""
     return is_accelerate(directory) or bool(directory.by_suffix.get("pdparams"))
 
 
@@ -67,13 +67,13 @@ def _looks_like_one(directory: Directory) -> bool:
 
 
 def _holds_no_others(directory: Directory) -> bool:
-    """Tell a renamed checkpoint from an output directory, into which the Trainer puts a state too."""
+    """Return whether this is a renamed checkpoint and no output directory, which has a state of the Trainer, too."""
     has_training_state = any(_ONLY_WITH_OPTIMIZER.fullmatch(name) for name in directory.files)
     return has_training_state and not any(_NAME.fullmatch(name) for name in directory.directories)
 
 
 def _is_training(parts: CheckpointParts) -> bool:
-    """Tell by the names whether a training can resume from it: the Trainer may save only the model."""
+    """Return, by the names, whether a training can resume from it: the Trainer may save only the model."""
     return has_optimizer(parts) or any(_ONLY_WITH_OPTIMIZER.fullmatch(name) for name in parts.names)
 
 

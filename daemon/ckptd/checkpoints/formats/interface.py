@@ -17,7 +17,7 @@ class DamagedError(CkptdError):
 
 
 class TooLargeError(CkptdError):
-    """The content asks for more work or memory than a reader may spend on it, so that nothing is known of it."""
+    """Reading the content would take more work or memory than allowed, so that its state is unknown."""
 
 
 class Shape(StrEnum):
@@ -62,7 +62,7 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Examination:
-    """What the bytes of one checkpoint say. `complete` at `level` means that all the level asks was checked."""
+    """The facts in the bytes of one checkpoint. `complete` at `level` means that all checks of the level passed."""
 
     state: CheckpointState = CheckpointState.COMPLETE
     reason: str | None = None
@@ -71,11 +71,11 @@ class Examination:
     is_best: bool | None = None
     best_path: str | None = None  # the base name of the checkpoint beside it that its content calls the best
     metrics: Mapping[str, float] = field(default_factory=dict)
-    goal_epoch: float | None = None  # how far the training shall go, where its state says so
+    goal_epoch: float | None = None  # the goal of the training, if its state has one
     goal_step: int | None = None
     unsafe: tuple[str, ...] = ()  # names of callables outside the known-safe set that a pickle would call
     has_checksum: bool = False  # at level full: whether every byte of data was under a checksum
-    unchecked: str | None = None  # at level full: which part of it was under none, as `describe_unchecked` says it
+    unchecked: str | None = None  # at level full: the part without a checksum, as `describe_unchecked` words it
     role: Role = Role.DATA
     role_evidence: str = ""  # what shows the role, such as "holds the state of an optimizer"; "" where nothing does
     is_result: bool = False  # a state that users also analyse, such as an OpenFOAM time
@@ -91,7 +91,7 @@ NO_CHECKSUM = "no checksum in this format"
 
 
 def describe_unchecked(what: str) -> str:
-    """Say that a full check could compare no checksum of a part of a checkpoint."""
+    """Return the note that a full check could compare no checksum for a part of a checkpoint."""
     return f"{NO_CHECKSUM} for {what}"
 
 
@@ -99,7 +99,7 @@ class Format(Protocol):
     """One checkpoint format. Nothing here imports the framework or executes what a file says."""
 
     name: str
-    role_unread: RoleEvidence  # of a checkpoint whose content cannot be read; NOT_SHOWN where only the content tells it
+    role_unread: RoleEvidence  # if the content cannot be read; NOT_SHOWN if only the content shows the role
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         """Yield the checkpoints of this format among the entries of one directory.

@@ -1,4 +1,4 @@
-"""What Keras's callbacks say beside the weights: the epoch in a name, and the small file of BackupAndRestore."""
+"""Reads what Keras's callbacks record beside the weights: the epoch in a name, and the file of BackupAndRestore."""
 
 import json
 import re

@@ -36,7 +36,7 @@ _INTEGERS = frozenset([1, 2, 3, 48])  # how wide the writer's own integers were
 _TEXTS = frozenset([0, 4])  # version, units
 _FLAGS_BEFORE_STEP = 10
 _SEARCH_BYTES = 1 << 20
-_MOST_PROBES = 1000  # files whose first bytes are read though no word in their names calls them restarts
+_MOST_PROBES = 1000  # files whose first bytes are read although no word in their names means restart
 
 
 class Lammps:
@@ -125,7 +125,7 @@ def _may_be(name: str) -> bool:
 
 
 def _list_bases(directory: Directory) -> list[str]:
-    """Return the names that may be those of base files, whatever word a user chose: their bytes decide."""
+    """Return the names that may be base files, whatever word a user chose; their bytes decide."""
     found = []
     for name in directory.files:
         before, word, after = name.rpartition("base")
@@ -145,7 +145,7 @@ def _list_roots(directory: Directory) -> dict[str, list[str]]:
 
 
 def _list_probes(directory: Directory, roots: Mapping[str, list[str]]) -> list[str]:
-    """Return the names whose bytes tell of what else is in the directory: of each root the last and the first two."""
+    """Return the names to read first, because files of one root are alike: of each root the last and the first two."""
     ordered = (sorted(names, key=lambda name: (len(name), name)) for names in roots.values())
     probes = [name for names in ordered for name in (*names[:2], names[-1])]
     others = directory.files if "log.lammps" in directory.files else ()
@@ -165,7 +165,7 @@ def _list_named_by_step(
 
 
 def _template_of(base: str) -> re.Pattern[str]:
-    """Return what the files of processes of other steps are called like."""
+    """Return the name pattern of the files of processes for other steps."""
     before, _, after = base.rpartition("base")
     either = [re.sub(r"\d+", r"\\d+", re.escape(part)) for part in (before, after)]
     return re.compile(rf"(?P<before>{either[0]})\d+(?P<after>{either[1]})")

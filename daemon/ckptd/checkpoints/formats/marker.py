@@ -1,6 +1,6 @@
-"""Marker files that name a checkpoint where none is left: a restart that trusts them begins anew, or not at all.
+"""Marker files that name a missing checkpoint: a restart that trusts them fails, or starts without a checkpoint.
 
-Beside checkpoints a marker belongs to their format, which says what it names. Only what no format claimed is looked at.
+The format of the checkpoints beside a marker handles it. This module handles only markers that no format claimed.
 """
 
 import re

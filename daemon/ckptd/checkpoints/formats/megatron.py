@@ -63,7 +63,7 @@ def _read_name(name: str) -> NameFacts:
 
 
 def _is_classic(directory: Directory) -> bool:
-    """Tell by names alone; programs of users have `mp_rank_00` directories with other files in them."""
+    """Return, by names alone, whether it is classic; users' programs have `mp_rank_00` directories with other files."""
     ranks = [child for name, child in directory.directories.items() if _RANK.fullmatch(name)]
     if any(name in child.files for child in ranks for name in (*_MODEL_NAMES, _OPTIMIZER_NAME)):
         return True
@@ -72,7 +72,7 @@ def _is_classic(directory: Directory) -> bool:
 
 
 def is_distributed(directory: Directory) -> bool:
-    """Tell by names alone whether a directory is of the torch_dist backend."""
+    """Return, by names alone, whether the torch_dist backend wrote a directory."""
     has_shards = is_dcp(directory) or METADATA in directory.files
     if _ITERATION.fullmatch(directory.name) and has_shards:
         return True
@@ -148,7 +148,7 @@ def _check_alike(
 
 
 def _check_ranks(parts: CheckpointParts, ranks: list[str], arguments: list[Any]) -> None:
-    """Check that there is a directory for every rank that the arguments of the run, or the names, speak of."""
+    """Check that every rank in the arguments of the run or in the names has a directory."""
     present = set(ranks)
     shape = [0, 0, 0]
     for rank in ranks:

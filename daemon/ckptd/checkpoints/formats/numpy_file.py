@@ -1,4 +1,4 @@
-"""numpy's .npy and .npz files, where their names say that they are of a run's progress: others are data.
+"""numpy's .npy and .npz files whose names show the progress of a run; all others are data.
 
 Layout: numpy's lib/format.py. An .npz file is a zip archive of .npy files.
 """
@@ -36,7 +36,7 @@ _SCALARS = {"f2": "e", "f4": "f", "f8": "d", "i1": "b", "i2": "h", "i4": "i", "i
 
 @dataclass(frozen=True, slots=True)
 class NumpyHeader:
-    """What stands in front of an array. `size_bytes` is None where a pickle of objects follows."""
+    """The header of an array. `size_bytes` is None if a pickle of objects follows."""
 
     start: int
     shape: tuple[int, ...]
@@ -87,7 +87,7 @@ def _may_be_checkpoint(claim: Claim) -> bool:
 
 
 def read_header(head: bytes) -> NumpyHeader:
-    """Read what stands in front of an array.
+    """Read the header of an array.
 
     Raises:
         DamagedError: it is none of numpy's.
@@ -170,5 +170,5 @@ def _scalar(header: NumpyHeader, head: bytes) -> float | int | None:
         return None
     data = head[header.start : header.start + header.size_bytes]
     if len(data) != header.size_bytes:
-        return None  # its header is longer than anybody's, and the number lies behind what was read
+        return None  # its header is unusually long, and the number lies beyond the bytes that were read
     return plain_number(Struct((">" if code[0] == ">" else "<") + letter).unpack(data)[0])

@@ -95,7 +95,7 @@ def _judge(signs: roles.RoleSigns, numbers: Mapping[str, Any]) -> roles.RoleEvid
 
 
 def _is_step(directory: Directory) -> bool:
-    """Tell a step's directory from the run's: a run has steps below, a step has items or arrays."""
+    """Return whether a directory is that of a step, with items or arrays, and not that of a run, with steps."""
     if _ROOT_MARKERS & directory.files.keys():
         return True
     below = directory.directories.values()

@@ -122,7 +122,7 @@ class OrbaxItem:
         return self._check_arrays(dict(ocdbt.OcdbtDatabase(self.files, self.reader).read_entries()))
 
     def _check_process(self, name: str) -> None:
-        """Check what one process wrote, of which the item's own tree is merged: its files may be cut off unnoticed."""
+        """Check the files of one process, which the item's tree was merged from: truncation shows only here."""
         start = len(name) + 1
         files = {path[start:]: file for path, file in self.files.items() if path.startswith(f"{name}/")}
         try:

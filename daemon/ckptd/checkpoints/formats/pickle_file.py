@@ -32,7 +32,7 @@ def _is_pickle_name(name: str) -> bool:
 
 
 def _is_pickle_head(head: bytes) -> bool:
-    """Tell by its first two bytes that a file is a pickle of protocol 2 or newer."""
+    """Return, by its first two bytes, whether a file is a pickle of protocol 2 or newer."""
     return len(head) == 2 and head[0] == 0x80 and 2 <= head[1] <= 5
 
 
@@ -65,7 +65,7 @@ class PickleFile:
 def examine_pickle(content: FileSlice, level: Level, machine: type[PickleMachine] = PickleMachine) -> Examination:
     """Examine one pickle, compressed or not.
 
-    Bytes behind its end are harmless: they are the rest of an older, longer one that was written over.
+    Bytes behind its end are harmless: they remain from an older, longer pickle that was overwritten.
 
     Raises:
         DamagedError: it is no pickle, cut off or garbled.
@@ -101,6 +101,6 @@ def _judge_nested(found: Pickle, content: FileSlice | None) -> tuple[str, ...]:
         elif isinstance(part, Elided) and content is not None:
             inner = content.part(part.at, part.size_bytes)
         else:
-            return found.unsafe  # it cannot be looked into
+            return found.unsafe  # its content cannot be read
         unsafe.update(torch_file.examine_torch(inner, Level.STRUCTURE).unsafe)
     return tuple(sorted(unsafe))

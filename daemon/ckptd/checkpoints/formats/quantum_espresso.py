@@ -79,7 +79,7 @@ def _parse(text: bytes) -> None:
     def refuse(*_: object) -> None:
         raise DamagedError("its XML declares entities, which Quantum ESPRESSO never does")
 
-    parser = xml.parsers.expat.ParserCreate("UTF-8")  # whatever it declares: a codec is not looked up by its name
+    parser = xml.parsers.expat.ParserCreate("UTF-8")  # whatever it declares: no codec is chosen by a name in the file
     parser.EntityDeclHandler = refuse
     try:
         parser.Parse(text, True)
@@ -107,7 +107,7 @@ def _check_members(parts: CheckpointParts, text: bytes) -> None:
 
 
 def _bounded(points: int, parts: CheckpointParts) -> int:
-    """Count no further than one past what can be there: the first missing one is enough."""
+    """Limit a declared count to one more than the files can hold: the first missing one is enough."""
     return min(points, len(parts.files) + _MOST_MISSING)
 
 

@@ -52,7 +52,7 @@ COUNTERS = frozenset(
     }
 )
 COUNTER_HOLDERS = re.compile(r"trainer(?:_state)?|train(?:ing)?_?state|progress|extra_state|loops?|runner|state")
-RANDOM_HINT = re.compile(r"rng|rand|rnd|seed|generator")  # without one of these the next is not asked
+RANDOM_HINT = re.compile(r"rng|rand|rnd|seed|generator")  # the next pattern is tried only if one of these is there
 RANDOM = re.compile(r"(?:\w*_)?(?:rngs?|prng|rndstate|random_states?|random_seed|manual_seed|generator_state)(?:_\w+)?")
 SCHEDULER_KEYS = frozenset({"base_lrs", "_last_lr", "_step_count"})
 SCALER_KEYS = frozenset({"growth_interval", "_growth_tracker"})
@@ -60,7 +60,7 @@ SCALER_KEYS = frozenset({"growth_interval", "_growth_tracker"})
 # these are searched in `/part/of/a/name/`, lower case, with dots as slashes
 _HINT = re.compile(
     r"opt|exp_|moment|square_avg|param_groups|adam|adagrad|rmsprop|ema|shadow|averaged|swa|/[mn]u/"
-)  # without one of these the next are not asked
+)  # the next patterns are tried only if one of these is there
 _OPTIMIZER = re.compile(
     r"/(?:(?:\w*_)?(?:opt|optim|optimizer)_?states?(?:_dict)?(?:_\w+)?|optimizer_(?:slot|weights)|param_groups"
     r"|optimizer/(?:vars|_variables|iter|iterations)|exp_avg(?:_sq)?|exp_inf|max_exp_avg_sq|momentum_buffer|square_avg"
@@ -97,7 +97,7 @@ _WEAK_PARAMETER = re.compile(r"w\d*|b\d*|theta|weights|biases")  # only beside a
 
 @dataclass
 class RoleSigns:
-    """What was seen in a content so far. Names come in any order; `decide` says what they show together."""
+    """The signs found in a content so far, in any order; `decide` evaluates them together."""
 
     optimizer: bool = False
     progress: str | None = None  # the name of a counter
@@ -166,7 +166,7 @@ class RoleSigns:
         self._parameters += 1
 
     def add_counter(self, name: str, value: float | None) -> None:
-        """Note a number at the top of a state; what is below zero counts nothing."""
+        """Note a number at the top of a state; a negative one is no counter."""
         if value is not None and value >= 0 and name.lower() in COUNTERS:
             self.progress = self.progress or name
             self._has_epoch |= "epoch" in name.lower()
@@ -188,7 +188,7 @@ class RoleSigns:
         return self.optimizer and (self._arrays > 0 or self._averaged > 0 or self.model is not None)
 
     def decide(self) -> RoleEvidence:
-        """Say which role these signs show together."""
+        """Return the role that these signs show together."""
         if self.has_optimizer:
             is_alone = not self._arrays and not self._averaged and self.model is None
             return OPTIMIZER_ALONE if is_alone else OPTIMIZER_STATE

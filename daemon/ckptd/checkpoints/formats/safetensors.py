@@ -48,7 +48,7 @@ class Tensor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SafetensorsHeader:
-    """What a header says, checked against the file's size. Tensors are in the order of their bytes."""
+    """A header that was checked against the file's size. Tensors are in the order of their bytes."""
 
     data_start: int
     tensors: tuple[Tensor, ...]

@@ -1,4 +1,4 @@
-"""The scalar variables of a saved workspace, which say how far a run has come where a format has no field for it."""
+"""The scalar variables of a saved workspace, which show the progress of a run if the format has no field for it."""
 
 from ckptd.checkpoints.formats import facts
 
@@ -7,7 +7,7 @@ _DEEPEST = 2
 
 
 class Scalars:
-    """Named numbers met on a walk; of equal names the one nearest to the top is kept."""
+    """Named numbers that a walk finds; of equal names the one nearest to the top is kept."""
 
     def __init__(self) -> None:
         self._ranked: dict[str, tuple[int, float]] = {}
@@ -25,7 +25,7 @@ class Scalars:
 
     @property
     def facts(self) -> facts.StateFacts:
-        """What the variables say of epoch, step and metrics; what is nearer to the top is believed first."""
+        """The epoch, step and metrics among the variables; those nearer to the top win."""
         layers = [
             facts.find_facts({name: value for name, (depth, value) in self._ranked.items() if depth == layer})
             for layer in range(_DEEPEST + 1)

@@ -1,4 +1,4 @@
-"""SQLite databases that are named like a checkpoint, as schedulers of trials and agents keep them.
+"""SQLite databases with the name of a checkpoint, as trial schedulers and agent frameworks keep them.
 
 Layout: https://www.sqlite.org/fileformat.html, section 1.3. A journal beside it means that a transaction did not end.
 """

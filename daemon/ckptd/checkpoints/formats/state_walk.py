@@ -51,7 +51,7 @@ def find_role(state: Any, number: Number = plain_number) -> RoleEvidence:
 
 
 def _is_plain(state: Any) -> bool:
-    """Tell a dictionary of numbers and texts, of which many small files consist."""
+    """Return whether a state is a dictionary of numbers and texts, as in many small files."""
     if not isinstance(state, dict) or len(state) > _WIDTH or not _ASIDE_KEYS.isdisjoint(state):
         return False
     return all(isinstance(value, _PLAIN) for value in state.values())
@@ -124,7 +124,7 @@ def _is_random_state(name: str) -> bool:
 
 
 def _is_generator(value: Any) -> bool:
-    """Tell the state of torch's random number generator: bytes, of a count that hardly anything else has."""
+    """Return whether a value is the state of torch's random number generator: bytes of an unusual count."""
     args = value.args if isinstance(value, Opaque) else None
     pid = args[0].pid if isinstance(args, tuple) and args and isinstance(args[0], Persistent) else None
     if not isinstance(pid, tuple) or len(pid) < 5 or not isinstance(pid[1], Global):
@@ -133,7 +133,7 @@ def _is_generator(value: Any) -> bool:
 
 
 def _is_known_whole(signs: RoleSigns, value: Any) -> bool:
-    """Take a container that shows by its class or its keys what it is; tell whether that says all of it."""
+    """Add the signs in the class or keys of a container; return whether these describe all of it."""
     if isinstance(value, Opaque):
         if value.module.startswith(_OPTIMIZERS):
             signs.optimizer = True
@@ -155,12 +155,12 @@ def _is_known_whole(signs: RoleSigns, value: Any) -> bool:
 
 
 def _are_groups(value: Any) -> bool:
-    """Tell the groups of parameters that an optimizer of torch saves from settings that are called so."""
+    """Return whether a value is the parameter groups of a torch optimizer, and not settings of the same name."""
     return isinstance(value, list) and bool(value) and isinstance(value[0], dict) and "params" in value[0]
 
 
 def _add_top(signs: RoleSigns, state: Any, number: Number) -> None:
-    """Take what only the top of a state shows: its counters, and whether it is a scheduler's or generator's alone."""
+    """Add the signs at the top of a state: its counters, and whether it is only a scheduler's or generator's."""
     top = dict(_entries(state))
     for name, value in top.items():
         if name == "num_updates" and "shadow_params" in top:
@@ -180,7 +180,7 @@ def _add_counters(signs: RoleSigns, holder: Any, number: Number) -> None:
 
 
 def _is_aside(top: Mapping[str, Any]) -> bool:
-    """Tell whether there is nothing but plain numbers and what belongs beside a model."""
+    """Return whether there are only plain numbers and values that belong beside a model."""
     has_generator, has_others = False, False
     for name, value in top.items():
         if _is_generator(value):

@@ -1,4 +1,4 @@
-"""Fold what a rule finds in many tasks of one array into one flag: they run one script, and have one cause."""
+"""Fold a rule's findings about many tasks of one array into one flag: they run one script and share one cause."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

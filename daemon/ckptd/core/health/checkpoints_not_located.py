@@ -15,7 +15,7 @@ from ckptd.core.runs import history as facts
 class CheckpointsNotLocated:
     """Flag a restart whose checkpoint directory ckptd cannot resolve or read; it makes no claim about lost work.
 
-    A run that had run for less than `min_loss` before is passed over, as in `restarted-without-checkpoint`.
+    A run that had run for less than `min_loss` before is skipped, as in `restarted-without-checkpoint`.
     """
 
     name: ClassVar[str] = "checkpoints-not-located"

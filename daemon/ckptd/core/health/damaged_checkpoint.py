@@ -1,4 +1,4 @@
-"""Detect that the newest checkpoint is damaged: a restart would fail, or start from nothing."""
+"""Detect that the newest checkpoint is damaged: a restart would fail, or start without a checkpoint."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from ckptd.core.model import (
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.rotated_copies import is_previous
 
-_ROLES = list(Role)  # the one to resume from first
+_ROLES = list(Role)  # best to resume from first
 
 
 @dataclass(frozen=True, slots=True)

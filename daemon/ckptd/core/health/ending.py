@@ -1,4 +1,4 @@
-"""Which flags end because their attempt does: nobody mended anything, so that it is neither good news nor resolved."""
+"""Which flags end because their attempt ends. Their problem was not fixed, so they are not reported as resolved."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -23,7 +23,7 @@ OF_THE_RUN = frozenset(
         WillBePurged.name,
     }
 )
-ENDED = "ended_with_attempt"  # in the evidence of such a flag
+ENDED = "ended_with_attempt"  # key in the evidence of such a flag
 
 
 def ends_with_attempt(flag: Flag, running_since: Mapping[tuple[RunKey, int | None], datetime]) -> bool:

@@ -1,4 +1,4 @@
-"""Asks the rules about one run, where there is something to ask them of: fresh looks at jobs that are to be judged."""
+"""Evaluates the rules for one run, if its poll and scan are recent and its jobs are not exempt."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,11 +17,11 @@ from ckptd.core.runs.cadence import with_rhythm
 from ckptd.core.runs.resumable import are_only_data, list_resumable, may_be_results
 from ckptd.core.tracked_now import Validity, track
 
-FOR_THE_SITE = frozenset({"unsafe-pickle", "foreign-owner"})  # what users declare of their jobs does not end these
+FOR_THE_SITE = frozenset({"unsafe-pickle", "foreign-owner"})  # user settings do not switch these off
 OF_ENDED_RUNS = frozenset(
     {NotResubmitted.name, WillBePurged.name}
-)  # what else held of a run ends when it has no job any more
-# what these say of data is wrong: where nothing says that a run's files are checkpoints, they are not asked
+)  # these may stay open when the run has no job any more; all others are resolved then
+# these would be wrong about data files: they are skipped unless something shows that a run's files are checkpoints
 ABOUT_CHECKPOINTS = frozenset(
     {
         "no-checkpoint-yet",
@@ -35,16 +35,16 @@ ABOUT_CHECKPOINTS = frozenset(
         "too-sparse",
     }
 )
-ABOUT_REGULAR_SAVES = frozenset({"checkpoint-overdue", "too-frequent", "too-sparse"})  # not asked of weights either
+ABOUT_REGULAR_SAVES = frozenset({"checkpoint-overdue", "too-frequent", "too-sparse"})  # skipped for weights, too
 OF_ALL_FILES = frozenset({"damaged-checkpoint", "interrupted-save", "unsafe-pickle", "foreign-owner"})
-RESUME_GRACE = timedelta(minutes=10)  # after a suspension, for a look at what the job does
+RESUME_GRACE = timedelta(minutes=10)  # after a suspension, until a scan can show what the job does
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluation:
-    """What the rules say of one run. A rule in `undecided` neither opens nor resolves a flag.
+    """The findings of all rules about one run. A rule in `undecided` neither opens nor resolves a flag.
 
-    `failed` are those of them that raised an error, by name: a fault of ckptd that concerns this run alone.
+    `failed` has the names of those that raised an error: a bug in ckptd, which affects only this run.
     """
 
     run: RunKey
@@ -62,7 +62,7 @@ def evaluate(
     min_job_duration: timedelta,
     max_scan_age: timedelta | None = None,
 ) -> Evaluation:
-    """Ask every rule about one run.
+    """Evaluate every rule for one run.
 
     The queue must have been seen within `max_age` and the directory within `max_scan_age`, else all are undecided; so
     they are while a job is suspended or its nodes are in maintenance, and for a while after it. Short jobs and those
@@ -124,7 +124,7 @@ def _is_plain(evidence: object) -> bool:
 
 
 def _ask_of_ended(history: RunHistory, rules: Iterable[Rule], now: datetime, max_age: timedelta) -> Evaluation:
-    """Ask the rules about a run of which nothing is in the queue, if the queue was seen of late."""
+    """Evaluate the rules for a run without a job in the queue, if the last poll is recent."""
     if _is_unseen(history, now, max_age):
         return Evaluation(run=history.key, undecided=frozenset(rule.name for rule in rules))
     return _ask(history, rules, now)
@@ -135,7 +135,7 @@ def _is_judged(job: Job, min_job_duration: timedelta) -> bool:
 
 
 def _ask(history: RunHistory, rules: Iterable[Rule], now: datetime) -> Evaluation:
-    """Ask rules; one that fails is undecided, and the others are asked all the same."""
+    """Evaluate rules; one that raises an error is undecided and does not stop the others."""
     findings: list[Finding] = []
     undecided: set[str] = set()
     failed: dict[str, Exception] = {}
@@ -160,7 +160,7 @@ def _ask(history: RunHistory, rules: Iterable[Rule], now: datetime) -> Evaluatio
 
 
 def _heed_mute(finding: Finding, muted: frozenset[str]) -> Finding:
-    """Return a finding that leaves out a user who does not want to be told; administrators still are."""
+    """Return the finding without its user if the user muted the rule; administrators are still notified."""
     if finding.rule not in muted:
         return finding
     return replace(finding, audience=tuple(who for who in finding.audience if who != "user"))
@@ -171,10 +171,10 @@ def _is_stale(history: RunHistory, now: datetime, max_age: timedelta, max_scan_a
         return True
     scan = history.scan
     if not isinstance(scan, Scan):
-        return False  # each rule says itself what it needs
+        return False  # each rule checks itself what it needs
     if max_scan_age is not None and now - scan.scanned_at > max_scan_age:
         return True
-    # only a look at the directory after the newest running attempt began counts for it
+    # only a scan after the start of the newest running attempt counts
     begun = [attempt.started_at for attempt in history.attempts if attempt.ended_at is None]
     return bool(begun) and scan.scanned_at < max(begun)
 

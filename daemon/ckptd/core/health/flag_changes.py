@@ -1,4 +1,4 @@
-"""Compares what holds now with what is flagged: the edges at which a flag opens, worsens or resolves."""
+"""Compares current findings with open flags: which flags open, worsen or resolve."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ FlagKey = tuple[str, RunKey, int | None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FlagChanges:
-    """The edges of one decision. A flag in `updated` holds on with other numbers."""
+    """The changes of one decision. A flag in `updated` stays open with other numbers."""
 
     opened: tuple[Flag, ...] = ()
     worsened: tuple[Flag, ...] = ()
@@ -25,7 +25,7 @@ class FlagChanges:
 
 
 def compare(open_flags: Iterable[Flag], evaluations: Iterable[Evaluation], now: datetime) -> FlagChanges:
-    """Return the edges of the runs that were evaluated; flags of other runs and of undecided rules stay."""
+    """Return the changes for the evaluated runs; flags of other runs and of undecided rules stay."""
     by_run = {evaluation.run: evaluation for evaluation in evaluations}
     held = {_key(finding): finding for evaluation in by_run.values() for finding in evaluation.findings}
     known = {_key(flag.finding): flag for flag in open_flags}
@@ -48,7 +48,7 @@ def compare(open_flags: Iterable[Flag], evaluations: Iterable[Evaluation], now: 
 
 
 def mark_ended(changes: FlagChanges, running_since: Mapping[tuple[RunKey, int | None], datetime]) -> FlagChanges:
-    """Say in the evidence of resolved flags which of them only ended with their attempt."""
+    """Mark, in the evidence of resolved flags, those that only ended with their attempt."""
     return replace(
         changes,
         resolved=tuple(

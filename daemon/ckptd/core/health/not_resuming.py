@@ -1,7 +1,7 @@
 """Detect a restart that did not load its furthest checkpoint, and computes saved work again.
 
-What the attempt resumed from tells it where that is known, also where its checkpoints repeat a step. Else its
-checkpoints tell it, while they are behind those saved before.
+If it is known what the attempt resumed from, the rule uses that, also if its checkpoints repeat a step. Otherwise the
+rule compares its checkpoints with those saved before.
 """
 
 from collections.abc import Iterable
@@ -64,14 +64,14 @@ class NotResuming:
 def _choose_states(
     before: Iterable[RecordedCheckpoint], since: Iterable[RecordedCheckpoint]
 ) -> tuple[list[RecordedCheckpoint], list[RecordedCheckpoint]]:
-    """Return the resumable states of both; where the run has none, everything that it saves."""
+    """Return the resumable states of both; if the run has none, everything that it saves."""
     both = [*before], [*since]
     states = tuple([each for each in side if each.checkpoint.role is Role.STATE] for side in both)
     return (states[0], states[1]) if any(states) else both
 
 
 def _has_resumed(resume: Resume, before: Iterable[RecordedCheckpoint], unit: str, reached: float) -> bool | None:
-    """Return whether what an attempt loaded was as far as anything; None where that is not known."""
+    """Return whether the attempt loaded a checkpoint with the furthest progress; None if that is not known."""
     if resume.is_fresh:
         return False
     loaded = [

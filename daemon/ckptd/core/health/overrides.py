@@ -11,7 +11,7 @@ from ckptd.core.runs import history as facts
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Override:
-    """The whole set of rules for the jobs that match; the patterns are shell globs."""
+    """The complete set of rules for the jobs that match; the patterns are shell globs."""
 
     partition: str = "*"
     account: str = "*"

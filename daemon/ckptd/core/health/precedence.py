@@ -1,4 +1,4 @@
-"""Which rules take over from which: of one job the lesser one says nothing that the worse one does not."""
+"""Which rules supersede others: the lesser flag of a job adds nothing to the worse one."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ SUPERSEDED_BY = {NoCheckpointYet.name: (RestartedWithoutCheckpoint.name, NotResu
 
 
 def drop_superseded(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return the findings without those of which a worse rule tells at the same time."""
+    """Return the findings without those that a worse finding about the same job includes."""
     held = {(finding.rule, finding.job_id) for finding in findings}
     return tuple(
         finding

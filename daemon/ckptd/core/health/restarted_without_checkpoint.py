@@ -38,7 +38,7 @@ class RestartedWithoutCheckpoint:
                 continue
             if are_only_data(history):
                 if not (attempt.resumed_from and attempt.resumed_from.is_fresh):
-                    continue  # it may go on with what it wrote
+                    continue  # it may continue from what it wrote
             elif facts.complete_at(history, attempt.started_at) or facts.saves_since(history, attempt.started_at):
                 continue
             if _was_first_scan_late(history, attempt):

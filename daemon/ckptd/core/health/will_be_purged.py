@@ -20,8 +20,8 @@ OVER = timedelta(days=1)  # after the date, when a directory that cannot be read
 class WillBePurged:
     """Flag a run whose newest complete checkpoint the site will delete within `warn_before`.
 
-    The site's policy is in [[purge]] and in scan.workspace_databases. Of a policy with a shorter time than twice
-    `warn_before`, half of that time counts. Runs that ended longer ago than `ended_within` are left alone.
+    The site's policy is in [[purge]] and in scan.workspace_databases. If a policy's time is shorter than twice
+    `warn_before`, half of that time is used instead. Runs that ended longer ago than `ended_within` are skipped.
     """
 
     name: ClassVar[str] = "will-be-purged"
@@ -58,7 +58,7 @@ class WillBePurged:
     def _choose_job(self, history: RunHistory, now: datetime) -> tuple[int, str] | None:
         """Return the id and name of the job that the flag is about; None where the run ended too long ago.
 
-        It stays the same while the flag is open: what is flagged is the run's, and no news with each of its jobs.
+        It stays the same while the flag is open, because a new job of the run is no reason to notify again.
         """
         latest = max(history.attempts, key=lambda each: each.ended_at or now, default=None)
         if not history.jobs and (latest is None or now - (latest.ended_at or now) > self.ended_within):

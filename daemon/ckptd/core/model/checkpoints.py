@@ -22,7 +22,7 @@ class CheckpointState(StrEnum):
 
 
 class Level(StrEnum):
-    """How deeply a checkpoint was looked at."""
+    """How thoroughly a checkpoint was checked."""
 
     LISTED = "listed"
     STRUCTURE = "structure"
@@ -124,23 +124,23 @@ class SeenLink(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scan:
-    """What one look at one checkpoint directory found."""
+    """The result of one scan of a checkpoint directory."""
 
     directory: PurePosixPath
-    scanned_at: datetime  # when the look was asked for: what was written later may not be in it
+    scanned_at: datetime  # when the scan was requested: later writes may be missing
     checkpoints: tuple[Checkpoint, ...]
-    problems: tuple[Unknown, ...] = ()  # not empty: the directory was not read whole
+    problems: tuple[Unknown, ...] = ()  # not empty: the directory was not read completely
     leftovers: tuple[str, ...] = ()  # backups and temporaries of saves, relative to the directory
     free_bytes: int | None = None
     total_bytes: int | None = None
-    quota_left_bytes: int | None = None  # what its owner may still write; None: no limit, or not known
-    quota_error: str | None = None  # why that is not known
-    quota_read_at: datetime | None = None  # None: nobody was asked
+    quota_left_bytes: int | None = None  # what the owner's quota leaves; None: no limit, or not known
+    quota_error: str | None = None  # why the quota is not known
+    quota_read_at: datetime | None = None  # None: not determined
     filesystem_type: str | None = None
     markers: tuple[str, ...] = ()  # files that several checkpoints share, relative to the directory: never moved
-    finished_at: datetime | None = None  # when the look was over, where it tells: what it saw may be as young as that
+    finished_at: datetime | None = None  # when the scan ended, if known: it may include what was written until then
     links: tuple[SeenLink, ...] = ()  # its owner's, there and in the working directories of its jobs
-    declared: tuple[DeclaredResume, ...] = ()  # what its jobs say in these directories that they loaded, oldest first
+    declared: tuple[DeclaredResume, ...] = ()  # what jobs declared in these directories that they loaded, oldest first
 
     @property
     def is_whole(self) -> bool:
@@ -148,14 +148,14 @@ class Scan:
 
     @property
     def available_bytes(self) -> int | None:
-        """What can still be written: what is free, and no more than the owner's quota leaves."""
+        """The bytes that can still be written: the free space, or the rest of the owner's quota if that is less."""
         known = [each for each in (self.free_bytes, self.quota_left_bytes) if each is not None]
         return min(known, default=None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecordedCheckpoint:
-    """A checkpoint with what the record adds to what the disk shows."""
+    """A checkpoint on disk with what the database adds to it."""
 
     checkpoint: Checkpoint
     first_seen_at: datetime
@@ -165,5 +165,5 @@ class RecordedCheckpoint:
     deleted_at: datetime | None = None
     pruned_at: datetime | None = None
     is_pinned: bool = False
-    renamed_at: datetime | None = None  # when a file in it was first seen renamed: a person works there, so it stays
-    verified_full_at: datetime | None = None  # when every byte of it, as it is now, was last found whole
+    renamed_at: datetime | None = None  # when a file in it was first seen renamed; retention keeps it from then on
+    verified_full_at: datetime | None = None  # when all its present bytes were last verified

@@ -9,7 +9,7 @@ from ckptd.core.model.runs import RunKey
 
 
 class Severity(StrEnum):
-    """How bad a flag is, mildest first."""
+    """How severe a flag is, least severe first."""
 
     INFO = "info"
     WARNING = "warning"
@@ -25,7 +25,7 @@ Evidence = str | int | float | bool | None | list[str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """A rule that holds now, before it is compared with what was flagged before. `present` words its evidence."""
+    """A rule that holds now, before it is compared with the open flags. `present` words its evidence."""
 
     rule: str
     severity: Severity

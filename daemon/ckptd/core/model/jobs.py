@@ -1,4 +1,4 @@
-"""Jobs and attempts as Slurm tells them: states, the queue at one moment, how an execution ended."""
+"""Jobs and attempts as Slurm reports them: states, the queue at one moment, how an execution ended."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -39,7 +39,7 @@ class JobState(StrEnum):
     STAGE_OUT = "STAGE_OUT"
     STOPPED = "STOPPED"
     UPDATE_DB = "UPDATE_DB"
-    UNKNOWN = "UNKNOWN"  # a word of a newer Slurm, or an end whose cause nobody could tell
+    UNKNOWN = "UNKNOWN"  # a state of a newer Slurm, or an end whose cause is not known
 
 
 ENDED_STATES = frozenset(
@@ -75,7 +75,7 @@ _HELD_REASONS = frozenset(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """One Slurm job as one look at the queue shows it; an array task is a job."""
+    """One Slurm job as one poll shows it; an array task is a job."""
 
     cluster: str
     job_id: int
@@ -91,7 +91,7 @@ class Job:
     qos: str = ""
     name: str = ""
     state: JobState
-    reason: str = ""  # Slurm's word for why it waits or ended
+    reason: str = ""  # Slurm's reason why it waits or ended
     restart_count: int = 0
     is_requeueable: bool = True
     time_limit: timedelta | None = None  # None: unlimited, unset or the partition's
@@ -102,7 +102,7 @@ class Job:
     work_dir: PurePosixPath | None = None
     comment: str = ""
     admin_comment: str = ""
-    command: str = field(default="", compare=False)  # with its arguments; not recorded, so no part of a comparison
+    command: str = field(default="", compare=False)  # with its arguments; not recorded, and so not compared
     dependency: str = ""
     node_list: str = ""
     batch_host: str = ""
@@ -114,7 +114,7 @@ class Job:
 
     @property
     def slurm_name(self) -> str:
-        """What names this one job to Slurm: an array's last task has the array's number, which means all of them."""
+        """The name of this job for Slurm's commands: the job id of an array's last task would mean the whole array."""
         if self.array_job_id is not None and self.array_task_id is not None:
             return f"{self.array_job_id}_{self.array_task_id}"
         return str(self.job_id)
@@ -153,17 +153,17 @@ class EndedAttempt(NamedTuple):
     node_count: int
     cpu_count: int
     gpu_count: int
-    suspended: timedelta | None = None  # for how long of its time; None where that is not told
+    suspended: timedelta | None = None  # how long it was suspended; None if not reported
     het_job_id: int | None = None  # of a heterogeneous job: its first part
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PastJob:
-    """One execution of a job that is over, with all that accounting tells of the job."""
+    """One ended execution of a job, with everything that accounting reports about the job."""
 
     job: Job
-    restart_count: int | None = None  # None: this Slurm's accounting does not tell
-    suspended: timedelta = timedelta(0)  # for how long of its time
+    restart_count: int | None = None  # None: this Slurm's accounting does not report it
+    suspended: timedelta = timedelta(0)  # how long it was suspended
 
     @property
     def started_at(self) -> datetime:
@@ -191,7 +191,7 @@ class Suspension(NamedTuple):
 
 
 class RestartKind(StrEnum):
-    """How an attempt that is not the first of its run came to be."""
+    """How an attempt that is not the first of its run was started."""
 
     REQUEUE = "requeue"
     ARRAY = "array"
@@ -199,7 +199,7 @@ class RestartKind(StrEnum):
 
 
 class EndCause(StrEnum):
-    """Why an attempt ended, as the lost-work ledger tells it."""
+    """Why an attempt ended, as the ledger of lost work records it."""
 
     COMPLETED = "completed"
     REQUEUE = "requeue"
@@ -213,7 +213,7 @@ class EndCause(StrEnum):
 
 
 class JobKey(NamedTuple):
-    """A job's identity: ids wrap and restart, so the first time it was seen belongs to it."""
+    """A job's identity. It includes the time when the job was first seen, because Slurm reuses job ids."""
 
     cluster: str
     job_id: int
@@ -221,7 +221,7 @@ class JobKey(NamedTuple):
 
 
 class LimitSignal(NamedTuple):
-    """What `--signal` asks of Slurm: a signal before the limit, `B:` to the batch shell alone."""
+    """The meaning of `--signal`: a signal before the limit, with `B:` only to the batch shell."""
 
     word: str  # such as `B:USR1`
     lead_seconds: int

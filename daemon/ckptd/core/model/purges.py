@@ -35,15 +35,15 @@ class Workspace:
 
     entry: str  # the name of its file in the database: USER-NAME
     directory: str
-    filesystem: str | None  # what `ws_extend -F` takes; None: not known
+    filesystem: str | None  # the name for `ws_extend -F`; None: not known
     created_at: datetime | None  # only version 2 records it
     expires_at: datetime
-    extension_count: int | None  # that are left
+    extension_count: int | None  # extensions that are left
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SitePurge:
-    """What the site deletes by itself where a run keeps its checkpoints; `workspace` is None if it is in none."""
+    """The site's purge rules for a run's directory; `workspace` is None if the directory is in no workspace."""
 
     rules: tuple[PurgeRule, ...] = ()
     workspace: Workspace | Unknown | None = None

@@ -1,4 +1,4 @@
-"""What the record shows to people: values for listings, made by the store and printed by commands and pages."""
+"""Values for listings: `store` reads them from the database, commands and pages print them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ class JobRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EndedRun:
-    """One run of which no job is in the queue any more, with what is left of it on the disk."""
+    """One run without a job in the queue, with the checkpoints that it still has on disk."""
 
     run: RunKey
     user: str
@@ -66,19 +66,19 @@ class EndedRun:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LocationRecord:
-    """Where some jobs' checkpoints are, and what their owner says of them."""
+    """Where some jobs' checkpoints are, and the user settings for them."""
 
     jobs: tuple[JobKey, ...]
     run: RunKey
     user: str
     located_by: str | None
-    user_settings: Mapping[str, Any] | None = None  # None: nobody has read them
+    user_settings: Mapping[str, Any] | None = None  # None: they were not read
     settings_directory: str = ""  # the directory in which they were written
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScanRecord:
-    """What one look at a run's directory found; Unknown changes nothing but that it is unknown."""
+    """The result of one scan of a run's directory; Unknown changes nothing else on record."""
 
     run: RunKey
     scan: Scan | Unknown
@@ -88,17 +88,17 @@ class ScanRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrunableRun:
-    """What a decision about pruning one run rests on: all checkpoints that are there are in its history."""
+    """The facts for pruning one run: its history has all checkpoints that are on disk."""
 
     history: RunRecord
     job: Job | None  # the latest of it, ended or not
-    # of its owner about keeping, by the directory where they were written
+    # user settings about retention, by the directory of their file
     retention_settings: Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DaemonIdentity:
-    """Who keeps a cluster's record."""
+    """The daemon that records a cluster."""
 
     host: str
     pid: int
@@ -108,22 +108,22 @@ class DaemonIdentity:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterStatus:
-    """How recent the record of one cluster is, and who keeps it."""
+    """How recent the records of one cluster are, and which daemon writes them."""
 
     cluster: str
-    polled_at: datetime | None  # the last good look at the queue
-    poll_failed_at: datetime | None  # the first bad look since then
+    polled_at: datetime | None  # the last successful poll
+    poll_failed_at: datetime | None  # the first failed poll since then
     poll_trouble: Unknown | None
     scanned_at: datetime | None
     heartbeat_at: datetime | None
     daemon: DaemonIdentity | None
-    # from then on jobs may have come and gone of which accounting has yet to tell
+    # jobs that ran and ended since then may have been missed and are not backfilled yet
     backfill_since: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditEntry:
-    """One act that ckptd carried out or tried, written before it happens and finished after it."""
+    """One action that ckptd carried out or tried, recorded before it starts and completed after it."""
 
     audit_id: int | None = None
     cluster: str
@@ -135,18 +135,18 @@ class AuditEntry:
     reasons: tuple[str, ...] = ()
     details: Mapping[str, Evidence] = field(default_factory=dict)
     begun_at: datetime
-    finished_at: datetime | None = None  # None: still under way, or cut off
+    finished_at: datetime | None = None  # None: still running, or interrupted
     outcome: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExpiryCounts:
-    """How much was let go of because it ended long ago."""
+    """How many old records were deleted."""
 
     run_count: int = 0
     notice_count: int = 0
     flag_count: int = 0
-    is_all: bool = True  # False: there is more that may go
+    is_all: bool = True  # False: more records can be deleted
 
     def __add__(self, other: "ExpiryCounts") -> "ExpiryCounts":
         return ExpiryCounts(

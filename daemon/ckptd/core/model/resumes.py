@@ -17,27 +17,27 @@ class Certainty(StrEnum):
 
 
 class ResumeReason(StrEnum):
-    """Why a `Resume` says what it says; its evidence holds the numbers."""
+    """What a `Resume` was inferred from; its evidence holds the numbers."""
 
     PROGRAM = "program"  # the program's own trace
-    JOB = "job"  # the job's own word
+    JOB = "job"  # declared by the job
     EMPTY = "empty"  # no complete checkpoint was there when it started
     PROGRESS = "progress"  # its first own checkpoint: one explanation fits
     AMBIGUOUS = "ambiguous"  # its first own checkpoint: several explanations fit
     CONTRADICTION = "contradiction"  # its first own checkpoint: no explanation fits
     NOT_SAVED = "not-saved"  # it has not completed a checkpoint of its own
     NO_PROGRESS = "no-progress"  # its first own checkpoint does not state its progress, or not in the same unit
-    NO_RATE = "no-rate"  # how fast it gets on is not known
+    NO_RATE = "no-rate"  # its speed is not known
     CONCURRENT = "concurrent"  # other attempts ran in the same directory at that time
     NOT_READ = "not-read"  # the directory was not read completely
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeclaredResume:
-    """What one attempt says that it loaded. What is None was not said."""
+    """What one attempt declared that it loaded; None where it declared nothing."""
 
     path: str  # absolute
-    real_path: str | None = None  # without links, as they were when it was said
+    real_path: str | None = None  # the real path at the time of the declaration
     cluster: str | None = None
     job_id: int | None = None
     restart_count: int | None = None
@@ -55,9 +55,9 @@ class ResumeCandidate(NamedTuple):
 class Resume:
     """What one attempt resumed from.
 
-    Without a `path` it started from nothing, or the checkpoint is not known (certainty `unknown`). `candidates` are all
-    checkpoints that it may have loaded, the one at `path` included; none where what it loaded is certain. With
-    `may_be_fresh` it may have loaded none of them.
+    Without a `path` it started without a checkpoint, or the checkpoint is not known (certainty `unknown`). `candidates`
+    are all checkpoints that it may have loaded, including the one at `path`; empty if it is certain which one it
+    loaded. With `may_be_fresh` it may have loaded none of them.
     """
 
     certainty: Certainty
@@ -74,5 +74,5 @@ class Resume:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether it started from nothing, as far as is known."""
+        """Whether it started without a checkpoint, as far as is known."""
         return self.is_known and self.path is None

@@ -1,4 +1,4 @@
-"""Runs: all attempts that use one checkpoint directory, and what is known of them together."""
+"""Runs: all attempts that use one checkpoint directory, and what is known about them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -50,62 +50,62 @@ class Attempt:
     started_at: datetime
     ended_at: datetime | None = None
     time_limit: timedelta | None = None
-    partition: str | None = None  # where it ran: while a job waits again, Slurm shows all that it may run in
+    partition: str | None = None  # where it ran; for a waiting job, Slurm lists all partitions where it may run
     node_count: int = 0
     cpu_count: int = 0
     gpu_count: int = 0
-    resumed_from: Resume | None = None  # None: not asked yet, or its run has no known directory
+    resumed_from: Resume | None = None  # None: not inferred yet, or its run has no known directory
     suspensions: tuple[Suspension, ...] = ()  # oldest first; one that is not over is the last
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UserSettings:
-    """What a run's owner says of it in `.ckptd.toml`, as far as rules listen to it."""
+    """The settings in the owner's `.ckptd.toml` that rules use."""
 
     is_saving: bool = True  # False: it does not checkpoint, by design
-    saves_on_signal: bool = False  # it saves when its limit is near, because Slurm warns it
+    saves_on_signal: bool = False  # it saves near its time limit, when Slurm signals it
     goal_epoch: float | None = None
     goal_step: int | None = None
     muted: frozenset[str] = frozenset()  # rules that its owner has muted
-    directory: str | None = None  # where it says that its checkpoints are
+    directory: str | None = None  # where it declares that its checkpoints are
     signal: str | None = None  # what it saves on, as declared
-    is_resubmitted: bool = False  # it is to be submitted again when its time limit ended it
+    is_resubmitted: bool = False  # resubmit it after its time limit
     max_resubmits: int = 0
-    misread: tuple[str, ...] = ()  # what in the file counts for nothing, a sentence each
+    misread: tuple[str, ...] = ()  # settings in the file that have no effect, a sentence each
 
 
 class InterruptionTally(NamedTuple):
-    """What ran on a cluster, and what broke it off that was neither the job's nor its user's doing."""
+    """The run time on a cluster, and the interruptions that neither the job nor its user caused."""
 
     interruption_count: int
     observed: timedelta  # how long the attempts that were counted ran, summed
 
 
 class FreeSpaceSample(NamedTuple):
-    """How much could be written at one instant: what was free, or what a quota left where that was less."""
+    """The bytes that could be written at one instant: the free space, or the rest of a quota if that was less."""
 
     at: datetime
     free_bytes: int
 
 
 class ResubmitRefusal(NamedTuple):
-    """That a run which its limit ended is not submitted again, although its user has asked for that."""
+    """Why a timed-out run was not resubmitted although its user asked for it."""
 
     job: Job  # that ended
     reason: str
-    is_waited_for: bool = False  # it may go on all the same: by a job that waits
+    is_waited_for: bool = False  # a waiting job may continue it
 
 
 class Resubmission(NamedTuple):
-    """Of a job that ckptd has submitted: the how many-th in a row, and for which."""
+    """A job that ckptd submitted: its number in the row of resubmissions, and which job it continues."""
 
     number: int
     ended_job_id: int
-    remark: str = ""  # what is lost of how that one was submitted
+    remark: str = ""  # options of that job that could not be repeated
 
 
 class Totals(NamedTuple):
-    """What all checkpoints of a run that are on disk add up to, however many of them its history leaves out."""
+    """Sums over all checkpoints of a run on disk, including those that its history leaves out."""
 
     checkpoint_count: int
     size_bytes: int
@@ -113,7 +113,7 @@ class Totals(NamedTuple):
 
 
 class AttemptProgress(NamedTuple):
-    """How far one attempt got, by the checkpoints that were complete once: the lowest and the highest of each."""
+    """The lowest and the highest progress among the checkpoints of an attempt that were complete once."""
 
     save_count: int
     steps: tuple[float, float] | None
@@ -122,15 +122,15 @@ class AttemptProgress(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunRecord:
-    """What the store knows of one run. It says nothing of what only the running daemon knows: see RunContext."""
+    """What the database knows about one run; RunContext has what only the running daemon knows."""
 
     key: RunKey
     user: str
     located_by: str | None
     jobs: tuple[Job, ...]  # as last seen; only jobs that have not ended
     attempts: tuple[Attempt, ...]  # oldest first
-    checkpoints: tuple[RecordedCheckpoint, ...]  # oldest first, gone ones included
-    polled_at: datetime | None  # the last good poll
+    checkpoints: tuple[RecordedCheckpoint, ...]  # oldest first, deleted ones included
+    polled_at: datetime | None  # the last successful poll
     scan: Scan | Unknown | None  # None: never scanned
     other_writers: tuple[tuple[Job, str], ...] = ()  # running jobs of other runs in the same directory, their users
     recorded_since: datetime | None = None  # when ckptd first saw this run
@@ -139,27 +139,27 @@ class RunRecord:
     free_space_samples: tuple[FreeSpaceSample, ...] = ()  # of its file system, oldest first
     has_saved_before: bool = False  # another run of the same user, job name and working directory has checkpointed
     is_truncated: bool = False  # older checkpoints are left out
-    totals: Totals | None = None  # of all checkpoints on disk; None: of those that are here
-    # of each attempt, by all checkpoints; None: by those that are here
+    totals: Totals | None = None  # of all checkpoints on disk; None: to be summed over `checkpoints`
+    # progress of each attempt by all its checkpoints; None: to be measured over `checkpoints`
     reaches: tuple[AttemptProgress, ...] | None = None
     rhythm: SaveCadence | None = None  # of these attempts and checkpoints; None: to be measured where it is asked for
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunContext:
-    """What only the running daemon knows of one run: its cluster, its job scripts, flags and actions.
+    """What only the running daemon knows about one run: its cluster, its job scripts, flags and actions.
 
-    No field has a default: who has no answer has no context, and shows none.
+    No field has a default: code that does not know a value must not build a context.
     """
 
     is_named_by_script: bool  # its batch script says where checkpoints go
     is_preempted_there: bool  # jobs of its partition have been preempted
     interruptions: InterruptionTally | None  # of jobs of its size on its cluster
-    maintenance: tuple[Maintenance, ...]  # of any nodes, also to come
+    maintenance: tuple[Maintenance, ...]  # of any nodes, future ones included
     holds: Mapping[JobKey, Hold]  # the latest of each job of its attempts
     signals: Mapping[int, LimitSignal]  # by job id, of batch scripts that were read
     signalled: Mapping[int, timedelta]  # jobs that ckptd signals, and how early
-    standing: ResubmitRefusal | Unknown | None  # Unknown: that it may stand still since long ago
+    standing: ResubmitRefusal | Unknown | None  # Unknown: it may have stopped long ago
     resubmitted: Mapping[int, Resubmission]  # by job id
     flagged: frozenset[tuple[str, int | None]]  # rules and job ids whose flags are open
     open_evidence: Mapping[tuple[str, int | None], Mapping[str, object]]  # of these flags, as it was last recorded
@@ -168,11 +168,11 @@ class RunContext:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunHistory(RunRecord):
-    """Everything that a rule may know of one run: the only argument of a decision beside thresholds and `now`."""
+    """Everything that a rule may know about one run: its only argument beside thresholds and `now`."""
 
     context: RunContext
 
     @classmethod
     def join(cls, record: RunRecord, context: RunContext) -> Self:
-        """Return what a rule may know: the record, brought up to date, and its context."""
+        """Return the history of a run from its updated record and its context."""
         return cls(**{each.name: getattr(record, each.name) for each in fields(RunRecord)}, context=context)

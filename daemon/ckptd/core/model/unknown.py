@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unknown:
-    """Could not look: never to be taken for an empty answer."""
+    """A check that could not be made, with its reason; never treat it as an empty answer."""
 
     what: str
     reason: str

@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-MAX_NODES = 100_000  # that one list is taken to name; a longer one is cut off
+MAX_NODES = 100_000  # nodes of one list; the rest of a longer one is ignored
 _PART = re.compile(r"((?:[^,\[\]]|\[[^\]]*\])+)")
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
 @lru_cache(maxsize=1024)
 def expand(text: str) -> frozenset[str]:
-    """Return the names of the nodes; leading zeros of a range count. What is no list of nodes names none."""
+    """Return the names of the nodes, with the leading zeros of a range; empty if the text is no list of nodes."""
     found: set[str] = set()
     for part in _PART.findall(text):
         for name in _expand(part):

@@ -1,4 +1,4 @@
-"""Which jobs a part of the site's configuration is for."""
+"""Selects the jobs that a section of the site's configuration applies to."""
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -8,7 +8,7 @@ from ckptd.core.model import Job
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobPatterns:
-    """Shell globs, all of which a job matches that is meant."""
+    """Shell globs; a job is selected if it matches all of them."""
 
     partition: str = "*"
     account: str = "*"

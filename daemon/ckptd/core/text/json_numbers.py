@@ -1,4 +1,4 @@
-"""Keeps numbers that JSON does not have out of documents: files claim what they like, an epoch of infinity, too."""
+"""Keeps infinity and NaN out of JSON documents: a file may claim any epoch."""
 
 import math
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def replace_infinite(value: Any) -> Any:
-    """Return a document of plain containers with null for each number that is infinite or none."""
+    """Return a document of plain containers with null for each infinity and NaN."""
     if isinstance(value, Mapping):
         return {key: replace_infinite(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):

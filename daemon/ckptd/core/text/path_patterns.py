@@ -1,4 +1,4 @@
-"""Which paths a path of the site's configuration is for: itself, and all below it."""
+"""Matches paths against a path of the site's configuration, which stands for itself and all paths below it."""
 
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath

@@ -14,7 +14,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([KMGTP]?(?:iB|B)?)", re.ASCII)
 
 
 def parse_duration(value: object) -> object:
-    """Read `"90s"`, `"1h30m"` or `"7d"`; whatever else is left for the type to refuse."""
+    """Read `"90s"`, `"1h30m"` or `"7d"`; return anything else unchanged, for the field's type to reject."""
     if isinstance(value, str) and _DURATION.fullmatch(value):
         parts = re.findall(r"(\d+(?:\.\d+)?)([smhdw])", value)
         try:
@@ -25,7 +25,7 @@ def parse_duration(value: object) -> object:
 
 
 def parse_size(value: object) -> object:
-    """Read `"500GiB"` or `"2TB"` as bytes (a single letter is binary); whatever else is left for the type to refuse."""
+    """Read `"500GiB"` or `"2TB"` as bytes (a single letter is binary); return anything else unchanged."""
     if isinstance(value, str) and (found := _SIZE.fullmatch(value)) and found[2] in _SIZE_UNITS:
         return int(float(found[1]) * _SIZE_UNITS[found[2]])
     return value

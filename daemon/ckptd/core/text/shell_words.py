@@ -1,7 +1,7 @@
-"""Reads shell text as words, as far as that can be done without a shell, in a time that grows with its length.
+"""Splits shell text into words, as far as that is possible without a shell, in time linear in its length.
 
-Variables that the text itself or Slurm sets are filled in; whatever else a shell would have to find out is a gap in
-its word. Quotes that do not pair, loops and functions are read as if each line stood alone.
+Variables that the text itself or Slurm sets are expanded; anything else that only a shell could expand becomes a gap in
+its word. Unpaired quotes, loops and functions are read as if each line stood alone.
 """
 
 import posixpath
@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-GAP = "\0"  # in a word: anything at all
+GAP = "\0"  # in a word: stands for any text
 GLOB = "*?["
-LONGEST_VALUE = 4096  # the longest path; what variables of variables make longer is a gap
+LONGEST_VALUE = 4096  # the longest path; a longer result of nested variables becomes a gap
 MAX_WORDS = 20_000  # of one text
 MAX_EXPANDED = 2_000_000  # characters of all its words
 
-# Possessive, so that nothing is tried twice; each alternative begins with another character.
+# Possessive quantifiers never backtrack; each alternative begins with another character.
 _WORD = re.compile(
     r"""((?:[^\s"'\\;|&<>()`#]++|"[^"]*+"|'[^']*+'|\\.|(?<=[^\s;|&()])\#)++)|(\#.*)|[;|&<>()"'`\\]""", re.VERBOSE
 )
@@ -29,10 +29,10 @@ _SEPARATES = frozenset(";|&()")
 
 
 class ShellWord(NamedTuple):
-    """One word, with its variables filled in and GAP for what is not known."""
+    """One word, with its variables expanded and GAP for each unknown part."""
 
     text: str
-    is_literal: bool = True  # nothing was filled in
+    is_literal: bool = True  # nothing was expanded
     defaults: tuple[str, ...] = ()  # of variables that may be unset: `${name:-default}`
 
 
@@ -42,13 +42,13 @@ class ShellCommand:
 
     words: tuple[ShellWord, ...]
     directory: str | None
-    is_truncated: bool = False  # there is more to it than was read
+    is_truncated: bool = False  # it has more words than were read
 
 
 def read_lines(text: str, known: dict[str, str], directory: str | None) -> Iterator[ShellCommand]:
     """Yield the commands of a text. `known` are the variables that are set; what the text sets is added to them.
 
-    A line that is cut says that words of it, or all that follows, could not be read: there is too much.
+    `is_truncated` of a command means that words of it, or all following lines, were not read because of a limit.
     """
     shell = _Shell(known, directory)
     for line in text.replace(GAP, " ").replace("\\\n", " ").split("\n"):
@@ -70,7 +70,7 @@ class _Shell:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much was read that the rest is left out."""
+        """Whether a limit was reached, so that the rest is not read."""
         return self._words_left <= 0 or self._characters_left <= 0
 
     def read(self, line: str) -> Iterator[ShellCommand]:
@@ -145,7 +145,7 @@ class _Shell:
 
 
 def _mark_substitutions(line: str) -> str:
-    """Put a gap for what commands in backticks print, and read the commands as words behind it."""
+    """Replace commands in backticks by a gap, and append their words."""
     outside = True
     pieces: list[str] = []
     for piece in line.split("`"):

@@ -1,4 +1,4 @@
-"""Suggest the name that somebody may have meant."""
+"""Suggest a known name for a mistyped one."""
 
 import difflib
 from collections.abc import Collection

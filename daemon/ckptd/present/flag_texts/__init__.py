@@ -1,6 +1,6 @@
 """Every sentence about a flag, made from the evidence that its rule returned.
 
-Texts are made when they are read, so that a reworded one also holds for flags that are on record. Nothing here decides
+Texts are made when they are read, so that a new wording also applies to recorded flags. Nothing here decides
 anything. To add a text for a new rule: one function in the module of its subject, one line in TEXTS, and its title in
 `present.labels`.
 """
@@ -78,8 +78,8 @@ def make_text(rule: str, evidence: Mapping[str, Evidence], *, user: str, zone: t
 def make_recorded_text(shown: Recorded, zone: tzinfo | None = UTC) -> FlagText:
     """Return the text of a flag or notice that may have been recorded by an earlier version of ckptd.
 
-    Those hold a text and not all of today's evidence: their own text is shown. Of a rule that no longer exists there
-    may be neither.
+    Such a flag has a text of its own, which is shown, and may lack evidence that the current text needs. A flag of a
+    rule that was removed may have neither.
     """
     if shown.recorded_advice:
         return FlagText(title=title_of(shown.rule), statement="", advice=shown.recorded_advice)

@@ -109,7 +109,7 @@ def not_resuming(evidence: EvidenceReader, context: FlagContext) -> FlagText:
 
 
 def _describe_resume(evidence: EvidenceReader) -> str:
-    """Say what an attempt resumed from, as surely as that is known; flags of earlier versions do not tell it."""
+    """Say what an attempt resumed from, and how surely; empty for flags of earlier versions without that evidence."""
     is_told = evidence.is_recorded("resume_certainty") or evidence.is_recorded("resumed_from")
     if not is_told or not evidence.has("resume_certainty"):
         return "So it has probably not resumed from that checkpoint"

@@ -39,7 +39,7 @@ def at_risk(evidence: EvidenceReader, context: FlagContext) -> FlagText:
 
 
 def _describe_loss(evidence: EvidenceReader, lost: str) -> str:
-    """Say that work will be lost only where nothing but an earlier end can save it; else how likely the loss is."""
+    """Say that work will be lost if only an earlier end of the job can prevent it; else say how likely the loss is."""
     if evidence.is_true("is_certain"):
         return f"If the job runs until its time limit, about {lost} of work will be lost"
     chance = evidence.number("chance")

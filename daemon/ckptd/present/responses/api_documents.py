@@ -1,4 +1,4 @@
-"""The documents under /api/v1, made of the same rows as the commands'."""
+"""The documents under /api/v1, which use the same rows as the commands."""
 
 from datetime import datetime
 from typing import Annotated
@@ -22,7 +22,7 @@ class TakenFields(TypedDict):
 
 
 class StatusDocument(TakenFields):
-    """The daemon, and who asks."""
+    """The state of the daemon, and the user who asks."""
 
     viewer: Annotated[str | None, Field(description="Account of the client; null if it is not identified.")]
     is_operator: Annotated[bool, Field(description="Whether the client sees all runs.")]
@@ -57,7 +57,7 @@ class RunRowsDocument(TakenFields):
 
 
 class UserDocument(TakenFields):
-    """What one user has, as far as the client may see it."""
+    """One user's runs and flags, as far as the client may see them."""
 
     user: Annotated[str, Field(description="Name of the account.")]
     runs: Annotated[list[RunRowDocument], Field(description="Runs with a started job.")]

@@ -25,7 +25,7 @@ class ClusterDocument(_ClusterFields):
 
 
 class DaemonStateFields(_ClusterFields):
-    """What the record says of the daemon of one cluster."""
+    """The recorded state of the daemon of one cluster."""
 
     daemon: Annotated[str | None, Field(description="Host and pid of the daemon.")]
     backfill_since: Annotated[datetime | None, Field(description="Since when accounting records are missing.")]
@@ -33,7 +33,7 @@ class DaemonStateFields(_ClusterFields):
 
 
 class MailStateFields(TypedDict):
-    """How far the mail of one cluster is."""
+    """The state of the outgoing mail of one cluster."""
 
     mailed_at: Annotated[datetime | None, Field(description="When mail was last sent.")]
     mail_due_at: Annotated[datetime | None, Field(description="Since when the oldest unsent mail is due.")]

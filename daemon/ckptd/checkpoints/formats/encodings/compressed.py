@@ -1,6 +1,6 @@
 """Streams of gzip, bzip2, xz and zlib data, bounded in what they may inflate to.
 
-The bound of level structure keeps a look cheap; the bound of level full ends a decompression bomb.
+The bound of level structure keeps a scan cheap; the bound of level full stops a decompression bomb.
 """
 
 import bz2

@@ -1,6 +1,6 @@
-"""Streams of gzip, bzip2, xz and zlib, whose damage is told as such.
+"""Streams of gzip, bzip2, xz and zlib that raise DamagedError for damaged data.
 
-What a stream decompresses to is known only by doing it, so a reader of it bounds what it takes.
+The decompressed size is known only afterwards, so a caller must bound how much it reads.
 """
 
 import bz2

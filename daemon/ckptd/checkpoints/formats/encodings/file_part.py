@@ -1,4 +1,4 @@
-"""A part of an open file as a file of its own, for readers that want to seek in what an archive holds."""
+"""Shows a part of an open file as a file, for readers that need to seek in a member of an archive."""
 
 import io
 from typing import BinaryIO

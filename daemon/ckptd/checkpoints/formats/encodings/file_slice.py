@@ -1,4 +1,4 @@
-"""A part of a file, read by offset, that refuses to look beyond its own end."""
+"""A part of a file, read by offset, that refuses to read beyond its own end."""
 
 import io
 import os

@@ -241,5 +241,5 @@ def _whole(value: str, line_number: int) -> int:
 
 
 def _up_to(count: int) -> Iterator[int]:
-    """Count without believing it: the lines run out first."""
+    """Iterate up to a declared count without allocating for it: a false count fails when the lines end."""
     return iter(range(min(count, _MOST_LINES)))

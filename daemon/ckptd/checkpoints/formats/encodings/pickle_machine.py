@@ -1,4 +1,4 @@
-"""The stack machine of pickles, with placeholders where the real one imports and calls."""
+"""The stack machine of pickles, which creates placeholders instead of importing and calling."""
 
 import codecs
 from collections.abc import Callable, Mapping
@@ -212,7 +212,7 @@ class PickleMachine:
         self._name("copyreg.extension", str(self.length(width)))
 
     def _call(self, called: Any, args: Any) -> Any:
-        """Stand in for a call. What an earlier call returned is not known, so calling that is never harmless."""
+        """Replace a call by a placeholder. Calling the unknown result of an earlier call is never harmless."""
         if isinstance(called, Global):
             if called.full_name == NESTED_LOADER and isinstance(args, tuple) and args:
                 self.nested.append(args[0])

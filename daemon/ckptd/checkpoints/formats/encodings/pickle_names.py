@@ -98,7 +98,7 @@ _STANDARD_LIBRARY = sys.stdlib_module_names | {"__builtin__", "copy_reg", "posix
 
 
 def is_harmless(module: str, name: str) -> bool:
-    """Tell whether a pickle may name this without being called unsafe."""
+    """Return whether a name in a pickle is harmless; any other name makes the pickle unsafe."""
     full_name = f"{module}.{name}"
     if full_name == NESTED_LOADER:
         return False

@@ -10,7 +10,7 @@ Spend = Callable[[int], None]  # charges the reader's budget, and raises once it
 
 @dataclass(eq=False, slots=True)
 class Global:
-    """A name that unpickling would import. Nothing is."""
+    """A name that unpickling would import; here nothing is imported."""
 
     module: str
     name: str
@@ -22,7 +22,7 @@ class Global:
 
 @dataclass(eq=False, slots=True)
 class Opaque:
-    """What unpickling would build by calling `module.name(*args)`, with what it would then be given."""
+    """The object that unpickling would build by calling `module.name(*args)`, with the state that it would set."""
 
     module: str
     name: str

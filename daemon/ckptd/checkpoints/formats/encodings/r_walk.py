@@ -137,7 +137,7 @@ class _Frame:
 
 @dataclass(slots=True)
 class _Task:
-    """What is still to be read. `do` is what; the others say for whom."""
+    """Something still to be read: `do` says what, the other fields where it belongs."""
 
     do: str
     kind: int = 0

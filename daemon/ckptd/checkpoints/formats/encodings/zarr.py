@@ -1,7 +1,7 @@
-"""Reads what zarr arrays of versions 2 and 3 say of themselves, and checks that each chunk decodes to its size.
+"""Reads the metadata of zarr arrays of versions 2 and 3, and checks that each chunk decodes to its size.
 
-Sources: zarr-specs.readthedocs.io, v2 and v3 core, and the sharding-indexed codec. Where the chunks lie, in files of
-their own or in a key-value store, is the caller's affair.
+Sources: zarr-specs.readthedocs.io, v2 and v3 core, and the sharding-indexed codec. The caller finds the chunks, which
+are files of their own or values in a key-value store.
 """
 
 import io
@@ -52,7 +52,7 @@ class Codec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Array:
-    """What an array's metadata say, checked for being possible."""
+    """The metadata of an array, checked for plausibility."""
 
     shape: tuple[int, ...]
     chunk_shape: tuple[int, ...]

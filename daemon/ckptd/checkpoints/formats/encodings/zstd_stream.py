@@ -1,4 +1,4 @@
-"""Decompresses zstd and zlib data of which nothing is believed: never more output at once than asked for."""
+"""Decompresses untrusted zstd and zlib data, never with more output at once than requested."""
 
 import io
 import zlib
