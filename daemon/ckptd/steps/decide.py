@@ -311,7 +311,7 @@ def _bring_up(
     if memory.queued_jobs.queued is not queued:
         memory.queued_jobs = QueuedJobs.sort(queued)
     jobs, writers = memory.queued_jobs.by_run, memory.queued_jobs.by_directory
-    room.get(record.key, ())=free_space_samples=free_space.get(record.key, ()) = state.latest(FreeSpaceSamples).by_run
+    free_space = state.latest(FreeSpaceSamples).by_run
     polled_at = None if queued.slurm_trouble else queued.polled_at  # while Slurm is silent nothing is judged
     return [
         replace(
@@ -322,7 +322,7 @@ def _bring_up(
             ),
             polled_at=polled_at,
             scan=scans[record.key],
-            room.get(record.key, ())=free_space_samples=free_space.get(record.key, ())=room.get(record.key, ())=free_space_samples=free_space.get(record.key, ()).get(record.key, ()),
+            free_space_samples=free_space.get(record.key, ()),
         )
         for _, _, record in sorted(wanted.values(), key=lambda each: each.row_id)
     ]
