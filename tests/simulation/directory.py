@@ -6,7 +6,7 @@ from zlib import crc32
 from ckptd.core.model import Checkpoint, CheckpointState, FileIdentity, Level, Role, RunKey, Scan, Unknown
 from simulation.polls import first_tick, instant
 from simulation.queue import CLUSTER, UID
-from simulation.world import GIGABYTE, MINUTE, Run
+from simulation.run_truth import GIGABYTE, MINUTE, Run
 
 AFTER_BEGIN, AFTER_END = 1, 2  # seconds until the kernel's word of a save brings a look
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from ckptd.core.model import JobState
-from simulation.world import HOUR
+from simulation.run_truth import HOUR
 
 
 @dataclass

@@ -25,7 +25,7 @@ from simulation.directory import AFTER_BEGIN, AFTER_END
 from simulation.ends import Ends
 from simulation.polls import BEGINNING, MAX_AGE, TICK, at_tick, first_tick, instant
 from simulation.record import Record
-from simulation.world import HOUR, Run
+from simulation.run_truth import HOUR, Run
 from support.run_builder import change, make_history
 
 FORECAST_EVERY = 10  # ticks

@@ -9,18 +9,8 @@ from itertools import count
 from random import Random
 
 from ckptd.core.model import JobState, Role
-from simulation.world import (
-    BREAKS,
-    DAY,
-    HOUR,
-    MEAN_BETWEEN_INTERRUPTIONS,
-    MINUTE,
-    Execution,
-    Run,
-    Write,
-    make_world,
-    note_interruptions,
-)
+from simulation.run_truth import DAY, HOUR, MINUTE, Execution, Run, Write
+from simulation.world import BREAKS, MEAN_BETWEEN_INTERRUPTIONS, make_world, note_interruptions
 
 KINDS = {
     "short": (30, 4 * MINUTE, 1.0),  # kind: its share, how long its jobs run in the middle, and how that spreads

@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import ceil
 from random import Random
 
-from simulation.world import HOUR, MINUTE
+from simulation.run_truth import HOUR, MINUTE
 
 BEGINNING = datetime(2026, 1, 5, tzinfo=UTC)
 TICK = 5 * MINUTE

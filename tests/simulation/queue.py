@@ -12,7 +12,7 @@ from ckptd.core import queue
 from ckptd.core.model import Attempt, EndedAttempt, Job, JobState, Maintenance, QueueSnapshot
 from ckptd.core.queue import accounting_merge, maintenance
 from simulation.polls import TICK, Polls, at_tick, first_tick, instant
-from simulation.world import DAY, HOUR, MINUTE, QUEUED_SECONDS, Run
+from simulation.run_truth import DAY, HOUR, MINUTE, QUEUED_SECONDS, Run
 
 CLUSTER = "sim"
 UID = 1000

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, fields
 from ckptd.core.model import JobState, Severity
 from simulation import lost_truth
 from simulation.polls import BEGINNING, TICK
+from simulation.run_truth import DAY, HOUR, MINUTE
 from simulation.truths import MARGIN, TRUTHS, VISIBLE, is_clear, is_visible, list_episodes
-from simulation.world import DAY, HOUR, MINUTE
 
 SLACK = 16 * MINUTE
 EDGE = 0.1  # a loss that is off by less than this share from what is worth telling is neither found, missed nor false

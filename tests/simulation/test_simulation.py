@@ -8,7 +8,8 @@ from simulation import lost_truth, ordinary, score, together
 from simulation.comparison import compare
 from simulation.observer import Watch
 from simulation.ordinary import make_cluster
-from simulation.world import FRESH, HOUR, make_world
+from simulation.run_truth import HOUR
+from simulation.world import FRESH, make_world
 
 
 @pytest.fixture(scope="module")

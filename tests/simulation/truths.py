@@ -6,7 +6,8 @@ from itertools import pairwise
 from ckptd.core.forecast.optimum import daly_optimum
 from ckptd.core.model import JobState
 from simulation.queue import MIN_JOB_AGE
-from simulation.world import HOUR, MINUTE, QUEUED_SECONDS, is_interrupted
+from simulation.run_truth import HOUR, MINUTE, QUEUED_SECONDS
+from simulation.world import is_interrupted
 
 VISIBLE = 21 * MINUTE  # in one piece, for which a truth has to be there to be found
 MARGIN = MINUTE  # a save that was complete less than this before the limit is the rule's own margin

@@ -13,7 +13,8 @@ from pathlib import PurePosixPath
 from ckptd.core.checkpoint_sets import assembly, membership
 from ckptd.core.checkpoint_sets.directories import draft_directories
 from ckptd.core.checkpoint_sets.drafts import SetDraft
-from ckptd.core.checkpoint_sets.joining import draft_files, join
+from ckptd.core.checkpoint_sets.file_groups import draft_files
+from ckptd.core.checkpoint_sets.joining import join
 from ckptd.core.checkpoint_sets.name_families import make_families
 from ckptd.core.checkpoint_sets.pieces import OtherFile, make_pieces
 from ckptd.core.model import Checkpoint
