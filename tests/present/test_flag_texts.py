@@ -80,6 +80,15 @@ DAMAGED = {
     "newest_good_age_seconds": 1200,
     "slurm_job": "1",
 }
+BEHIND = {
+    "directory": "/archive/alice/run",
+    "other_directories": [],
+    "newest_good": f"{DIRECTORY}/step-90.pt",
+    "newest_copy": "/archive/alice/run/step-10.pt",
+    "behind_seconds": 4800,
+    "usual_seconds": 600,
+    "slurm_job": "1",
+}
 INTERRUPTED = {
     "leftovers": [f"{DIRECTORY}/a.tmp", f"{DIRECTORY}/b.tmp"],
     "leftover_count": 2,
@@ -584,6 +593,24 @@ CASES = {
         EXPIRES | {"workspace": "x;rm"},
         "The workspace x;rm (/lustre/ws/alice-train) expires at 2026-04-26 12:00 UTC. The site then removes all files in it, also the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
         "Copy this checkpoint before then to storage that the site does not clean, or extend the workspace (2 extensions left) with `ws_extend`.",
+    ),
+    "copies are behind": Case(
+        "copy-behind",
+        BEHIND,
+        "The copies in /archive/alice/run are 1 h 20 min behind; usually it is 10 min. The newest complete checkpoint is /scratch/alice/run/step-90.pt; the newest complete copy is /archive/alice/run/step-10.pt.",
+        "Check that the command which copies the checkpoints still runs, and that the quota there is not used up. If you do not copy them there any more, remove the directory from the job's comment or .ckptd.toml.",
+    ),
+    "copies are behind, and nobody knows how far is usual": Case(
+        "copy-behind",
+        BEHIND | {"usual_seconds": None, "behind_seconds": 90_000, "other_directories": ["/project/run"]},
+        "The copies in /archive/alice/run are 1 d 1 h behind. The newest complete checkpoint is /scratch/alice/run/step-90.pt; the newest complete copy is /archive/alice/run/step-10.pt. Also behind: /project/run.",
+        "Check that the command which copies the checkpoints still runs, and that the quota there is not used up. If you do not copy them there any more, remove the directory from the job's comment or .ckptd.toml.",
+    ),
+    "no copy": Case(
+        "copy-behind",
+        BEHIND | {"newest_copy": None, "usual_seconds": None},
+        "/archive/alice/run is named as a further location of this job's checkpoints, and ckptd finds no complete copy there. The newest complete checkpoint is /scratch/alice/run/step-90.pt.",
+        "Check that the command which copies the checkpoints still runs, and that the quota there is not used up. If you do not copy them there any more, remove the directory from the job's comment or .ckptd.toml.",
     ),
     "will not finish": Case(
         "will-not-finish",

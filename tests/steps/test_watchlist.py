@@ -157,11 +157,11 @@ def test_the_watched_directories_are_the_same_object_until_a_run_comes_or_goes()
     watchlist = watching()
     known = watchlist.directories
     assert known == {PurePosixPath(RUN.directory)}
-    watchlist.looked(RUN, EMPTY, START)
+    watchlist.record_scan(RUN, EMPTY, START)
     assert watchlist.directories is known
     moved = RUN._replace(directory="/elsewhere")
     watchlist.move(RUN, moved, START)
     assert watchlist.directories == {PurePosixPath("/elsewhere")}
     watchlist.keep([], START)
-    watchlist.looked(moved, EMPTY, START)
+    watchlist.record_scan(moved, EMPTY, START)
     assert watchlist.directories == frozenset()

@@ -47,6 +47,7 @@ _HEADINGS = {
     "fate": "on disk",
     "kind": "type",
     "lost": "work lost",
+    "newest_saved_at": "newest saved (UTC)",
     "opened_at": "opened (UTC)",
     "resolved_at": "resolved (UTC)",
     "restart_count": "restart",
@@ -171,6 +172,7 @@ def _print_run(view: "ShownRunDocument") -> None:
         click.secho(f"{prefix}: {safe(reason)}", fg="yellow")
     for doubt in view["setting_warnings"]:
         click.secho(safe(doubt), fg="yellow")
+    _print_locations(view)
     if view["free_space"]["quota_error"]:
         click.secho(f"the quota is unknown: {safe(view['free_space']['quota_error'])}", fg="yellow")
     names: dict[int | None, object] = {row["job_id"]: name_job(row) for row in view["attempts"]}
@@ -196,6 +198,15 @@ def _print_run(view: "ShownRunDocument") -> None:
     _print_rows(("begun_at", "actor", "action", "checkpoint", "outcome", "why"), actions, "No actions recorded.")
     _print_rhythm(view)
     _print_ahead(view)
+
+
+def _print_locations(view: "ShownRunDocument") -> None:
+    """Print where the newest complete checkpoint is, and each location of a run that has several."""
+    if len(view["locations"]) > 1:
+        rows = [{**row, "location": row["path"]} for row in view["locations"]]
+        _print_rows(("location", "role", "checkpoints", "newest_saved_at", "trouble"), rows, "")
+    if view["newest_complete"] is not None:
+        click.echo(safe(f"newest complete checkpoint: {summaries.tell_newest(view['newest_complete'])}"))
 
 
 def _print_resumes(view: "ShownRunDocument") -> None:

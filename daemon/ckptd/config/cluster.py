@@ -3,11 +3,12 @@
 import re
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from ckptd.config.base import TEMPLATE_VARIABLES, Duration, Pattern, Section
+from ckptd.core.discovery.declared import MAX_LOCATIONS
 from ckptd.core.text.similar_names import nearest
 
 
@@ -126,9 +127,11 @@ def _check_template(template: str) -> None:
 class WatchRule(Section):
     """Checkpoint directory of the jobs that match these shell patterns. The first directory that exists is used."""
 
-    directory: str
+    directory: str | None = None
     """May contain {work_dir} {user} {home} {account} {partition} {cluster} {job_name} {job_id} {array_job_id}
     {array_task_id}."""
+    directories: tuple[str, ...] = Field(default=(), max_length=MAX_LOCATIONS)
+    """Instead of `directory`: the primary location, then directories that checkpoints are copied to."""
     partition: Pattern = "*"
     account: str = "*"
     user: Pattern = "*"
@@ -137,9 +140,24 @@ class WatchRule(Section):
 
     @field_validator("directory")
     @classmethod
-    def _variables_are_known(cls, directory: str) -> str:
-        _check_template(directory)
+    def _variables_are_known(cls, directory: str | None) -> str | None:
+        _check_template(directory or "")
         return directory
+
+    @field_validator("directories")
+    @classmethod
+    def _variables_of_all_are_known(cls, directories: tuple[str, ...]) -> tuple[str, ...]:
+        for each in directories:
+            _check_template(each)
+            if not each:
+                raise ValueError("a directory is empty")
+        return directories
+
+    @model_validator(mode="after")
+    def _one_of_both_is_given(self) -> Self:
+        if bool(self.directory) == bool(self.directories):
+            raise ValueError("give either directory or directories")
+        return self
 
 
 class SitePurgeRule(Section):

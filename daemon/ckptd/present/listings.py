@@ -26,6 +26,7 @@ def job_row(row: JobRow, now: datetime) -> "ListedJobDocument":
         "time_left_seconds": _seconds(row.time_left),
         "directory": row.directory,
         "located_by": row.located_by,
+        "locations": [row.directory, *row.copies] if row.directory else list(row.copies),
         "epoch": row.epoch,
         "step": row.step,
         "newest_checkpoint_at": saved_at,

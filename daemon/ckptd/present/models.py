@@ -13,7 +13,7 @@ from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.history import attempt_of
 from ckptd.core.runs.lost_work import LedgerLine
 from ckptd.core.runs.observations import EndTally
-from ckptd.present import listings, lost_work_parts, resume_texts
+from ckptd.present import listings, location_rows, lost_work_parts, resume_texts
 from ckptd.present.labels import locator_of
 
 if TYPE_CHECKING:  # `ckptd show` starts without pydantic
@@ -77,6 +77,8 @@ def run_view(
         "scanned_at": history.scan.scanned_at if isinstance(history.scan, Scan) else None,
         "scan_problems": _scan_problems(history),
         "setting_warnings": _setting_warnings(history),
+        "locations": location_rows.list_locations(history),
+        "newest_complete": location_rows.newest_complete_row(history),
         "free_space": _free_space_row(history),
         "attempts": [
             _attempt_row(attempt, history.key.directory, lines.get((attempt.job, attempt.restart_count)))

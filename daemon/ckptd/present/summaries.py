@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from ckptd.present.formatting import format_count, format_duration
+from ckptd.core.model import Certainty
+from ckptd.present.formatting import format_count, format_duration, format_instant
 from ckptd.present.lost_work_parts import describe_redone
 
 LEAST_TOLD = 360  # seconds; less than that would round to 0.0 or 0.1 h
@@ -88,3 +89,9 @@ def describe_advice(advice: Mapping[str, Any] | None) -> str:
 
 def _duration(seconds: int) -> str:
     return format_duration(timedelta(seconds=seconds))
+
+
+def tell_newest(newest: Mapping[str, Any]) -> str:
+    """Return where the newest complete checkpoint is, and that another may be newer if a location could not be read."""
+    sure = "" if newest["certainty"] == Certainty.PROVEN else " (not all locations could be read)"
+    return f"{newest['path']}, saved {format_instant(newest['saved_at'])}{sure}"

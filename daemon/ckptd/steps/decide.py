@@ -9,6 +9,7 @@ from typing import Self
 from ckptd.core import health
 from ckptd.core.health import array_folding, flag_changes
 from ckptd.core.model import (
+    CopyLocation,
     Flag,
     Job,
     LimitSignal,
@@ -174,7 +175,9 @@ def _list_scans(state: State, queued: PolledQueue, memory: DecisionSlice) -> dic
     scans: dict[RunKey, Scan | Unknown | None] = {key: ended.get(key) for key in memory.flags.runs}
     scans |= {key: ended.get(key) for key in queued.timed_out}
     scans |= ended
-    scans |= {watched.key: watched.last for watched in state.watchlist.all}
+    copies = state.watchlist.copies
+    only_copies = copies - {known.run for known in queued.tracked.values()} if copies else copies
+    scans |= {watched.key: watched.last for watched in state.watchlist.all if watched.key not in only_copies}
     return scans
 
 
@@ -207,7 +210,7 @@ def _evaluate(
             wanted[key] = revised.records[key]
         elif (each := known.get(key)) is not None:
             wanted[key] = RevisedRecord(each.row_id, each.revision, each.history)
-    current = _bring_up(state, wanted, scans)
+    current = [each for each in _bring_up(parts, state, wanted, scans) if not each.is_only_copy]
     actions = job_action_history.read_actions(parts, state, current, now)
     signals = read_scripts.known_signals(state)
     for record in current:
@@ -301,7 +304,26 @@ def _purge_of(parts: Parts, state: State, key: RunKey) -> SitePurge:
     return SitePurge(rules=parts.purge_rules, workspace=workspace)
 
 
+def _with_last_scan(state: State, key: RunKey, copy: CopyLocation) -> CopyLocation:
+    """Return a further location of a run with its last scan."""
+    watched = state.watchlist.get(key._replace(directory=copy.directory))
+    return replace(copy, scan=watched.last) if watched and not copy.is_absent and watched.last else copy
+
+
+def _read_copies(
+    parts: Parts, state: State, wanted: Mapping[RunKey, RevisedRecord]
+) -> dict[RunKey, tuple[CopyLocation, ...]]:
+    """Return the further locations of runs, with what was last found there."""
+    named = [key for key in wanted if state.watchlist.copies_of(key)]
+    known = state.own(DecisionSlice, DecisionSlice).evaluated.by_run
+    found = {key: known[key].history.copies for key in wanted if key in known and known[key].history.copies}
+    for record in parts.store.histories.read(parts.cluster, named) if named else ():
+        found[record.key] = tuple(_with_last_scan(state, record.key, each) for each in record.copies)
+    return found
+
+
 def _bring_up(
+    parts: Parts,
     state: State,
     wanted: Mapping[RunKey, RevisedRecord],
     scans: Mapping[RunKey, Scan | Unknown | None],
@@ -312,6 +334,7 @@ def _bring_up(
         memory.queued_jobs = QueuedJobs.sort(queued)
     jobs, writers = memory.queued_jobs.by_run, memory.queued_jobs.by_directory
     free_space = state.latest(FreeSpaceSamples).by_run
+    copies = _read_copies(parts, state, wanted)
     polled_at = None if queued.slurm_trouble else queued.polled_at  # while Slurm is silent nothing is judged
     return [
         replace(
@@ -323,6 +346,7 @@ def _bring_up(
             polled_at=polled_at,
             scan=scans[record.key],
             free_space_samples=free_space.get(record.key, ()),
+            copies=copies.get(record.key, record.copies),
         )
         for _, _, record in sorted(wanted.values(), key=lambda each: each.row_id)
     ]

@@ -72,6 +72,7 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
     losses.refresh(parts.store, parts.cluster, now)
     queued, scanned = state.latest(PolledQueue), state.latest(ScanProgress)
     histories, watched = state.latest(RunHistories).by_run, state.watchlist.all
+    copies = state.watchlist.copies - histories.keys()
     ended = state.latest(PurgeFacts).ended
     in_queue = [history for history in histories.values() if history.jobs or history.key not in ended]
     located_by = {key: history.located_by for key, history in histories.items()} | dict(scanned.located_by)
@@ -87,7 +88,9 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
         losses=losses.totals,
         recent_requeues=state.latest(RequeueStarts).count(now),
         runs_by_locator=Counter(
-            located_by.get(each.key) or "unknown" if each.key.is_located else "none" for each in watched
+            located_by.get(each.key) or "unknown" if each.key.is_located else "none"
+            for each in watched
+            if each.key not in copies
         ),
         unknown_directories=sum(each.is_unknown for each in watched),
         unreadable_directory_users=per_user_cap.count_unreadable_directory_users(watched),

@@ -3,22 +3,22 @@
 import functools
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
 
 from ckptd.checkpoints.agent.client import NOT_REACHED, SILENCE
 from ckptd.checkpoints.agent.scan_client import CheckpointLocation, locate_jobs
-from ckptd.checkpoints.scanning.locate import expand_template
 from ckptd.core import retention
-from ckptd.core.discovery import batch_script, declared, nearby_candidates
+from ckptd.core.discovery import batch_script, nearby_candidates
 from ckptd.core.discovery.past_candidates import NearbyJobs
 from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import JobKey, Role, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.model.records import LocationRecord
 from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.user_settings import parse_user_settings, select_user_settings
+from ckptd.steps import declared_locations
 from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
@@ -26,7 +26,6 @@ from ckptd.steps.record_scans import scan_directories
 from ckptd.steps.results import IDLE, StepResult
 from ckptd.steps.snapshots import RunHistories, ScanProgress
 from ckptd.steps.state import State
-from ckptd.steps.watchlist import Watchlist
 from ckptd.store.database_errors import StoreError
 
 MAX_DUE = 100  # directories of one owner in one task, so that their results are recorded soon
@@ -43,7 +42,6 @@ class ScanSlice:
     owner_locks: dict[int, threading.Lock] = field(default_factory=dict)  # by owner: one scan of a directory at once
     saves: dict[RunKey, tuple[nearby_candidates.NumberedSave, ...]] = field(default_factory=dict)  # that searches saw
     searched_at: dict[RunKey, datetime] = field(default_factory=dict)  # for something better than what a search found
-    known_as: dict[JobKey, tuple[str, str]] = field(default_factory=dict)  # a declared path, and where links lead it
     script_places: dict[RunKey, batch_script.Places] = field(default_factory=dict)  # of runs without a directory
 
 
@@ -81,7 +79,7 @@ def _scan_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[W
     try:
         _find_directories(parts, state, [each for each in due if not each.key.is_located], now)
         located = [each for each in due if each.key.is_located]
-        _follow_declarations(parts, state, located, now)
+        declared_locations.follow_declarations(parts, state, located, now)
         _find_better(parts, state, located, now)
         scan_directories(parts, state, [each for each in located if each.key in state.watchlist], now)
         state.change(ScanProgress, lambda progress: replace(progress, scanned_at=now))
@@ -162,38 +160,6 @@ def _find_directories(
         _record_locations(parts, state, answered, around, now, is_recorded=is_recorded)
 
 
-def _follow_declarations(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> None:
-    """Move jobs whose comment names another directory than the one that is watched, once it exists."""
-    keys = {each.key: each for each in due}
-    known_as = state.own(ScanSlice, ScanSlice).known_as
-    asked: list[tuple[TrackedJob, WatchedRun, nearby_candidates.DirectorySearch]] = []
-    for known in state.latest(PolledQueue).tracked.values():
-        watched = keys.get(known.run) if known.run is not None and known.is_open else None
-        path = declared.declared_path(known.job) if watched is not None else None
-        if watched is None or path is None or declared.means(path, known.job, watched.key.directory):
-            continue
-        if known.attempt is None or known_as.get(known.key) == (path, watched.key.directory):
-            continue
-        began_at = known.attempt.started_at
-        sought = nearby_candidates.DirectorySearch(
-            job=known.job, since=began_at, began_at=began_at, is_declared_only=True
-        )
-        asked.append((known, watched, _with_values(parts, sought)))
-    answers = (
-        locate_jobs(parts.agent, [sought for *_, sought in asked], parts.site_rules, parts.limits) if asked else []
-    )
-    moved: list[tuple[WatchedRun, LocationRecord]] = []
-    with state.recording():
-        for (known, watched, sought), found in zip(asked, answers, strict=True):
-            if isinstance(found, Unknown) or found.directory is None:
-                continue
-            if str(found.directory) == watched.key.directory:
-                known_as[known.key] = (declared.declared_path(known.job) or "", watched.key.directory)
-                continue
-            moved.append((watched, _located(parts, sought, found, [known.key])))
-        _record_moves(parts, state, moved, now)
-
-
 def _find_better(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> None:
     """Search again for runs that a search located where no resumable state is: the first one may be saved by now."""
     histories = state.latest(RunHistories).by_run
@@ -215,7 +181,7 @@ def _find_better(parts: Parts, state: State, due: Collection[WatchedRun], now: d
             del searched_at[key]
         searched_at.update({each.key: now for each in wanted})
     planned = [(each, sought) for each in wanted if (sought := around.plan_search(each.key)) is not None]
-    searches = [replace(_with_values(parts, sought), is_role_asked=True) for _, sought in planned]
+    searches = [replace(declared_locations.with_values(parts, sought), is_role_asked=True) for _, sought in planned]
     found = locate_jobs(parts.agent, searches, parts.site_rules, parts.limits) if searches else []
     jobs: dict[RunKey | None, list[JobKey]] = defaultdict(list)
     for known in state.latest(PolledQueue).tracked.values():
@@ -230,8 +196,8 @@ def _find_better(parts: Parts, state: State, due: Collection[WatchedRun], now: d
             if not is_named and not _is_stronger(answer.found, histories[watched.key]):
                 continue
             if str(answer.directory) != watched.key.directory:
-                moved.append((watched, _located(parts, sought, answer, jobs[watched.key])))
-        _record_moves(parts, state, moved, now)
+                moved.append((watched, declared_locations.make_record(parts, sought, answer, jobs[watched.key])))
+        declared_locations.record_moves(parts, state, moved, now)
 
 
 def _is_stronger(found: nearby_candidates.FoundDirectory | None, record: RunRecord) -> bool:
@@ -241,27 +207,6 @@ def _is_stronger(found: nearby_candidates.FoundDirectory | None, record: RunReco
 def _strongest_role(record: RunRecord) -> Role:
     there = (each.checkpoint.role for each in record.checkpoints if each.deleted_at is None)
     return min(there, key=_ROLES.index, default=Role.DATA)
-
-
-def _located(
-    parts: Parts, sought: nearby_candidates.DirectorySearch, found: CheckpointLocation, jobs: Collection[JobKey]
-) -> LocationRecord:
-    return LocationRecord(
-        jobs=tuple(dict.fromkeys(jobs)),
-        run=RunKey(parts.cluster, sought.job.uid, str(found.directory)),
-        user=sought.job.user,
-        located_by=found.located_by,
-        user_settings=found.user_settings,
-        settings_directory=str(sought.job.work_dir or ""),
-    )
-
-
-def _record_moves(
-    parts: Parts, state: State, moved: Collection[tuple[WatchedRun, LocationRecord]], now: datetime
-) -> None:
-    if moved:
-        parts.store.located_runs.record([located for _, located in moved], now)
-        _publish_locations(state, (), moved, now)
 
 
 def _collect_nearby_jobs(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> NearbyJobs:
@@ -280,7 +225,7 @@ def _with_script(
     parts: Parts, state: State, watched: WatchedRun, sought: nearby_candidates.DirectorySearch
 ) -> nearby_candidates.DirectorySearch:
     """Add what the job's batch script names, read once a job where the site allows it and its id is still its own."""
-    sought = _with_values(parts, sought)
+    sought = declared_locations.with_values(parts, sought)
     owner = state.latest(PolledQueue).tracked.get(sought.job.job_id)
     if not parts.reads_batch_scripts or (owner is not None and owner.run != watched.key):
         return sought
@@ -298,12 +243,6 @@ def _with_script(
             naming = frozenset(key for key, places in known.items() if places.paths or places.gaps)
             state.change(ScanProgress, lambda progress: replace(progress, named_by_script=naming))
     return replace(sought, script_paths=found.paths, script_gaps=found.gaps)
-
-
-def _with_values(parts: Parts, sought: nearby_candidates.DirectorySearch) -> nearby_candidates.DirectorySearch:
-    """Add what the site's variables hold for a job."""
-    expanded = {name: expand_template(each, sought.job) for name, each in parts.site_variables.items()}
-    return replace(sought, values={name: value for name, value in expanded.items() if value})
 
 
 def _without_rival(
@@ -357,7 +296,9 @@ def _record_locations(
         settings_directory = str(sought.job.work_dir or "")
         if isinstance(location, Unknown) or location.directory is None:
             absent.append((watched, _absence(location, sought, now)))
-            if isinstance(answer, CheckpointLocation) and _is_news(answer, histories.get(watched.key)):
+            if isinstance(answer, CheckpointLocation) and (
+                _is_news(answer, histories.get(watched.key)) or answer.copies != state.watchlist.copies_of(watched.key)
+            ):
                 told = LocationRecord(
                     jobs=(),
                     run=watched.key,
@@ -365,40 +306,17 @@ def _record_locations(
                     located_by=None,
                     user_settings=answer.user_settings,
                     settings_directory=settings_directory,
+                    copies=answer.copies,
                 )
                 heard.append(told)
             continue
-        located = _located(parts, sought, location, jobs[watched.key])
+        located = declared_locations.make_record(parts, sought, location, jobs[watched.key])
         found.append((watched, located))
     if is_recorded:
         parts.store.checkpoints.record_searches(_find_news(absent))
         parts.store.located_runs.record([*heard, *(located for _, located in found)], now)
-    _publish_locations(state, absent, found, now)
-
-
-def _publish_locations(
-    state: State,
-    absent: Collection[tuple[WatchedRun, Scan | Unknown]],
-    found: Collection[tuple[WatchedRun, LocationRecord]],
-    now: datetime,
-) -> None:
-    for watched, nothing in absent:
-        state.watchlist.record_scan(watched.key, nothing, now)
-    if not found:
-        return
-    runs = {job: located.run for _, located in found for job in located.jobs}
-    state.change(PolledQueue, lambda queued: queued.with_runs(runs))
-    state.change(MissedJobs, lambda missed: missed.with_runs(runs))
-    for watched, located in found:
-        state.watchlist.move(watched.key, located.run, now)
-    located_by = {located.run: located.located_by or "" for _, located in found}
-    state.change(ScanProgress, lambda progress: _with_located(progress, located_by, state.watchlist))
-
-
-def _with_located(progress: ScanProgress, located_by: Mapping[RunKey, str], watchlist: Watchlist) -> ScanProgress:
-    """Note how runs were located; remove those that are no longer watched."""
-    known = {run: how for run, how in progress.located_by.items() if run in watchlist}
-    return replace(progress, located_by={**known, **located_by})
+        declared_locations.publish_copies(state, heard, now)
+    declared_locations.publish_locations(state, absent, found, now)
 
 
 def _find_news(absent: Collection[tuple[WatchedRun, Scan | Unknown]]) -> dict[RunKey, Unknown | None]:

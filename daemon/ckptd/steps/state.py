@@ -89,6 +89,7 @@ class State:
         unscanned = parts.store.lost_work.list_unscanned_runs(parts.cluster, now - RECHECK_AGE)
         waiting = frozenset(each.recipient.address for each in parts.store.outbox.list_unaddressed(parts.cluster))
         mentions = {each.job_id: each for each in parts.store.mentions.read(parts.cluster)}
+        copies = parts.store.located_runs.read_copies(parts.cluster)
         with self.record_lock:
             self.change(PolledQueue, lambda queue: replace(queue, tracked=tracked, timed_out=dict(learned.timed_out)))
             self.publish(EndTallies().with_tallies(learned.ends))
@@ -98,6 +99,8 @@ class State:
             self.publish(missed)
             self.change(MailAddresses, lambda addresses: replace(addresses, unaddressed=waiting))
             self.publish(QueuedMentions(by_job=mentions))
+            for key, named in copies.items():
+                self.watchlist.set_copies(key, named, now)
             self.watchlist.keep_open(tracked.values(), now)
             self.watchlist.visit(unscanned, now)
             self.is_in_doubt = False

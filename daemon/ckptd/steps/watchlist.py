@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from ckptd.core.discovery import scan_schedule
 from ckptd.core.discovery.scan_schedule import WatchedRun
-from ckptd.core.model import RunKey, Scan, Unknown
+from ckptd.core.model import NamedLocation, RunKey, Scan, Unknown
 from ckptd.core.queue import TrackedJob
 
 POSTPONED_GAP = timedelta(seconds=10)  # while the database does not answer
@@ -27,6 +27,7 @@ class Watchlist:
         self._interval = interval
         self._watched: dict[RunKey, WatchedRun] = {}
         self._directories: frozenset[PurePosixPath] | None = None  # None: a run was added or removed since
+        self._copies: dict[RunKey, tuple[NamedLocation, ...]] = {}  # further locations of runs
 
     def __contains__(self, key: RunKey) -> bool:
         return key in self._watched
@@ -34,6 +35,25 @@ class Watchlist:
     def get(self, key: RunKey) -> WatchedRun | None:
         """Return what is known of a run that is watched."""
         return self._watched.get(key)
+
+    def copies_of(self, key: RunKey) -> tuple[NamedLocation, ...]:
+        """Return the further locations of a run, as the last search found them."""
+        return self._copies.get(key, ())
+
+    def set_copies(self, key: RunKey, named: tuple[NamedLocation, ...], now: datetime) -> None:
+        """Note the further locations of a run; those that can be scanned are watched as long as the run is."""
+        with self._lock:
+            self._copies[key] = named
+            if (watched := self._watched.get(key)) is not None:
+                for copy in _list_copies(key, named):
+                    if copy not in self._watched:
+                        self._add(WatchedRun(key=copy, due_at=now, is_last_look=watched.is_last_look))
+
+    @property
+    def copies(self) -> frozenset[RunKey]:
+        """The further locations that are scanned, of all runs; one may be the primary location of another run."""
+        with self._lock:
+            return frozenset(copy for key, named in self._copies.items() for copy in _list_copies(key, named))
 
     @property
     def all(self) -> tuple[WatchedRun, ...]:
@@ -68,8 +88,9 @@ class Watchlist:
 
     def keep(self, keys: Iterable[RunKey], now: datetime) -> None:
         """Watch exactly these runs from now on; one that is no longer among them gets a last look."""
-        wanted = set(keys)
         with self._lock:
+            wanted = self._with_copies(keys)
+            self._copies = {key: named for key, named in self._copies.items() if key in wanted or key in self._watched}
             for key in wanted - self._watched.keys():
                 self._add(WatchedRun(key=key, due_at=now))
             for key in self._watched.keys() - wanted:
@@ -83,9 +104,13 @@ class Watchlist:
     def visit(self, keys: Iterable[RunKey], now: datetime) -> None:
         """Look once at runs whose jobs are over; those that are watched are looked at anyway."""
         with self._lock:
-            for key in keys:
+            for key in self._with_copies(keys):
                 if key not in self._watched:
                     self._add(WatchedRun(key=key, due_at=now, is_last_look=True))
+
+    def _with_copies(self, keys: Iterable[RunKey]) -> set[RunKey]:
+        own = set(keys)
+        return own.union(*(_list_copies(key, self._copies[key]) for key in own & self._copies.keys()))
 
     def postpone(self, keys: Iterable[RunKey], now: datetime) -> None:
         """Look at these runs a little later: what was found could not be recorded."""
@@ -150,6 +175,7 @@ class Watchlist:
         """Watch a run under its new key: its directory became known."""
         with self._lock:
             moved = self._remove(old)
+            self._copies.pop(old, None)
             is_last_look = moved is not None and moved.is_last_look
             known = self._watched.get(new)
             if known is None:
@@ -157,3 +183,7 @@ class Watchlist:
             elif not is_last_look:
                 self._watched[new] = replace(known, is_last_look=False)
             self._hasten([new], now)
+
+
+def _list_copies(key: RunKey, named: Iterable[NamedLocation]) -> list[RunKey]:
+    return [key._replace(directory=each.directory) for each in named if each.is_scanned]

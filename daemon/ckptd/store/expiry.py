@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from ckptd.core.fleet.prune_totals import DONE
 from ckptd.core.model.records import ExpiryCounts
 from ckptd.core.notices.delivery import NoticeState
+from ckptd.store.locations import is_copy_of_any
 from ckptd.store.rows import split
 from ckptd.store.tables import (
     AttemptTable,
@@ -22,6 +23,7 @@ from ckptd.store.tables import (
     CheckpointTable,
     FlagTable,
     JobTable,
+    LocationTable,
     LossTable,
     NoticeTable,
     RunTable,
@@ -86,6 +88,7 @@ def _select_runs(cluster: str, before: datetime) -> sa.Select[Any]:
     return sa.select(RunTable.id).where(
         RunTable.cluster == cluster,
         RunTable.recorded_since < before,
+        ~is_copy_of_any(),
         none(JobTable, ended.is_(None), ended >= before, JobTable.in_queue, attempt_elsewhere),
         none(
             AttemptTable,
@@ -125,7 +128,15 @@ def _find_in_trash(connection: sa.Connection, run_ids: Collection[int]) -> set[i
 def _delete_runs(connection: sa.Connection, run_ids: list[int]) -> None:
     attempts = sa.select(AttemptTable.id).where(AttemptTable.run_id.in_(run_ids))
     connection.execute(sa.delete(LossTable).where(LossTable.attempt_id.in_(attempts)))
-    tables: tuple[Any, ...] = (CheckpointTable, AttemptTable, JobTable, NoticeTable, FlagTable, AuditTable)
+    tables: tuple[Any, ...] = (
+        LocationTable,
+        CheckpointTable,
+        AttemptTable,
+        JobTable,
+        NoticeTable,
+        FlagTable,
+        AuditTable,
+    )
     for table in tables:
         connection.execute(sa.delete(table).where(table.run_id.in_(run_ids)))
     connection.execute(sa.delete(RunTable).where(RunTable.id.in_(run_ids)))

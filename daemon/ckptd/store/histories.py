@@ -5,7 +5,7 @@ the cache is bounded.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
@@ -16,8 +16,10 @@ import sqlalchemy as sa
 from ckptd.core.model import (
     SUSPENDED_STATES,
     CheckpointState,
+    CopyLocation,
     Job,
     JobState,
+    NamedLocation,
     RecordedCheckpoint,
     Role,
     RunKey,
@@ -30,7 +32,7 @@ from ckptd.core.model import (
 from ckptd.core.runs.attempt_progress import SavedProgress, measure_reaches
 from ckptd.core.runs.cadence import with_rhythm
 from ckptd.core.runs.user_settings import parse_user_settings
-from ckptd.store import checkpoints, jobs, restart_state, runs
+from ckptd.store import checkpoints, jobs, locations, restart_state, runs
 from ckptd.store.columns import Json
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
 from ckptd.store.tables import CheckpointTable, ClusterTable, FlagTable, JobTable, RunTable, hash_path
@@ -151,15 +153,33 @@ class HistoryCache:
         """Return the histories of the runs with these keys (None: all of the cluster), in the order of row ids."""
         polled_at = connection.scalar(sa.select(ClusterTable.polled_at).where(ClusterTable.name == cluster))
         wanted = _select_runs(connection, cluster, keys, is_active_only=is_active_only)
-        changed = [each.row_id for each in wanted if not self._is_held(each)]
-        fresh = _load(connection, changed, is_whole=self._is_whole)
+        fresh = self._load_changed(connection, wanted)
         others = _read_other_writers(connection, cluster)
-        result = []
-        for each in wanted:
-            held = fresh.get(each.row_id) or self._held[each.row_id]
-            result.append(_bring_up(held, polled_at, each, others))
-        self._hold(fresh, {each.row_id for each in wanted} if keys is None else None)
-        return result
+        result = [_bring_up(self._find(each, fresh), polled_at, each, others) for each in wanted]
+        named = locations.read_locations(connection, [each.row_id for each in wanted])
+        copied = {
+            key
+            for each, record in zip(wanted, result, strict=True)
+            for key in locations.list_keys(record.key, named.get(each.row_id, ()))
+        }
+        further = _select_runs(connection, cluster, copied, is_active_only=False) if copied else []
+        fresh |= self._load_changed(connection, further)
+        copies = [_bring_up(self._find(each, fresh), polled_at, each, others) for each in further]
+        self._hold(fresh, {each.row_id for each in (*wanted, *further)} if keys is None else None)
+        by_key = {record.key: record for record in copies}
+        return [
+            replace(record, copies=_copies_of(record.key, named[each.row_id], by_key))
+            if each.row_id in named
+            else record
+            for each, record in zip(wanted, result, strict=True)
+        ]
+
+    def _load_changed(self, connection: sa.Connection, wanted: Collection[_Wanted]) -> dict[int, _Held]:
+        changed = [each.row_id for each in wanted if not self._is_held(each)]
+        return _load(connection, changed, is_whole=self._is_whole)
+
+    def _find(self, wanted: _Wanted, fresh: Mapping[int, _Held]) -> _Held:
+        return fresh.get(wanted.row_id) or self._held[wanted.row_id]
 
     def forget_others(self, keys: Collection[RunKey]) -> None:
         """Remove all other runs from the cache."""
@@ -187,6 +207,25 @@ class HistoryCache:
                 break
             kept[row_id] = entry
         self._held = kept
+
+
+def _copies_of(
+    key: RunKey, named: Iterable[NamedLocation], by_key: Mapping[RunKey, RunRecord]
+) -> tuple[CopyLocation, ...]:
+    """Return the further locations of a run, with what the last scan found in each."""
+    found: list[CopyLocation] = []
+    for each in named:
+        record = by_key.get(key._replace(directory=each.directory)) if each.is_scanned else None
+        trouble = None if each.trouble is None else Unknown(what=each.directory, reason=each.trouble)
+        found.append(
+            CopyLocation(
+                directory=each.directory,
+                scan=trouble if record is None else record.scan,
+                checkpoints=() if record is None else record.checkpoints,
+                is_absent=each.is_absent,
+            )
+        )
+    return tuple(found)
 
 
 def _select_runs(

@@ -5,9 +5,10 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from ckptd.core.model import NamedLocation, RunKey
 from ckptd.core.model.records import LocationRecord
-from ckptd.store import checkpoint_writers, lost_work, restart_state, runs
-from ckptd.store.transactions import StorePart, writing_if_any
+from ckptd.store import checkpoint_writers, locations, lost_work, restart_state, runs
+from ckptd.store.transactions import StorePart, reading, writing_if_any
 
 
 class LocatedRunStore(StorePart):
@@ -21,6 +22,7 @@ class LocatedRunStore(StorePart):
         ended in another directory stay there. Flags and notices of a run that was only a name for the job follow it.
         """
         runs.assign_runs(connection, found, now)
+        locations.record_copies(connection, found, now)
         rows = runs.find_runs(connection, {each.run for each in found})
         told = [
             (rows[each.run], each.settings_directory, each.user_settings)
@@ -31,3 +33,8 @@ class LocatedRunStore(StorePart):
         joined = {rows[each.run] for each in found if each.jobs}
         checkpoint_writers.correct_writers(connection, joined)
         lost_work.write_lines(connection, joined)
+
+    @reading
+    def read_copies(self, connection: sa.Connection, cluster: str) -> dict[RunKey, tuple[NamedLocation, ...]]:
+        """Return the further locations of every run of a cluster that has any."""
+        return locations.read_all(connection, cluster)

@@ -69,6 +69,10 @@ FROM (
     GROUP BY c.run_id
 ) saved LEFT JOIN checkpoints newest ON newest.id = saved.newest_id
 """
+_LOCATIONS = """
+SELECT l.run_id, l.directory FROM locations l
+WHERE l.run_id IN (SELECT j.run_id FROM jobs j WHERE {chosen}) ORDER BY l.run_id, l.ordinal
+"""
 _FLAGGED = """
 EXISTS (
     SELECT 1 FROM flags f
@@ -94,7 +98,13 @@ def list_jobs(
     chosen = " AND ".join(conditions)
     saved = {row[0]: row for row in select(_SAVED.format(chosen=chosen), values)}
     rules = _read_rules(select)
-    return tuple(_job(row, saved.get(row[12]), rules, now) for row in select(_JOBS.format(chosen=chosen), values))
+    copies: dict[int, list[str]] = defaultdict(list)
+    for run_id, directory in select(_LOCATIONS.format(chosen=chosen), values):
+        copies[run_id].append(decode_text(directory))
+    return tuple(
+        _job(row, saved.get(row[12]), rules, copies[row[12]], now)
+        for row in select(_JOBS.format(chosen=chosen), values)
+    )
 
 
 def _read_rules(select: Select) -> dict[int, list[tuple[str, int | None]]]:
@@ -108,6 +118,7 @@ def _job(
     row: Sequence[Any],
     saved: Sequence[Any] | None,
     rules: Mapping[int, list[tuple[str, int | None]]],
+    copies: Iterable[str],
     now: datetime,
 ) -> JobRow:
     cluster, job_id, first_seen_at, array_job_id, array_task_id, user, name, partition = row[:8]
@@ -135,6 +146,7 @@ def _job(
         newest_checkpoint_at=instant(completed_at),
         checkpoint_count=checkpoint_count,
         checkpoint_bytes=int(size_bytes),
+        copies=tuple(copies),
         flags=tuple(sorted({rule for rule, of_job in rules.get(run_id, ()) if of_job in {None, job_id}})),
     )
 

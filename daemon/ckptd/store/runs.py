@@ -19,6 +19,7 @@ from ckptd.store.tables import (
     ClusterTable,
     FlagTable,
     JobTable,
+    LocationTable,
     NoticeTable,
     RunTable,
     hash_path,
@@ -186,7 +187,9 @@ def _absorb_empty(connection: sa.Connection, targets: Mapping[int, int]) -> None
         since = sa.bindparam("key_since", type_=table.c.recorded_since.type)
         is_later = (table.c.id == target) & (table.c.recorded_since > since)
         connection.execute(sa.update(table).where(is_later).values(recorded_since=since), values)
-        connection.execute(sa.delete(RunTable).where(RunTable.id.in_([each["key_left"] for each in values])))
+        left = [each["key_left"] for each in values]
+        connection.execute(sa.delete(LocationTable).where(LocationTable.run_id.in_(left)))  # its search names them anew
+        connection.execute(sa.delete(RunTable).where(RunTable.id.in_(left)))
 
 
 def assign_kinds(connection: sa.Connection, run_ids: Collection[int]) -> None:

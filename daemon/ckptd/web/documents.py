@@ -88,6 +88,7 @@ def run_row(run: RatedRun, now: datetime) -> RunRowDocument:
         "user": shared["user"],
         "directory": shared["directory"],
         "located_by": shared["located_by"],
+        "locations": shared["locations"],
         "epoch": shared["epoch"],
         "step": shared["step"],
         "newest_checkpoint_at": shared["newest_checkpoint_at"],

@@ -161,8 +161,9 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-def _is_pair_of_texts(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(_is_text, value))
+def _is_candidate(value: Any) -> bool:
+    """Whether a value is a candidate of a search: where it is named, its primary location, and copies."""
+    return isinstance(value, list) and 2 <= len(value) <= MAX_PLACES and all(map(_is_text, value))
 
 
 def _is_identity(value: Any) -> bool:
@@ -235,7 +236,7 @@ SHAPES: dict[str, dict[str, Check]] = {
     "resubmit_job": {**_job, "number": _is_whole, "mark": _is_text},
     "locate": {
         "work_dir": _or_none(_is_path),
-        "candidates": _list_of(_is_pair_of_texts, MAX_PLACES),
+        "candidates": _list_of(_is_candidate, MAX_PLACES),
         "since_ns": _is_whole,
         "until_ns": _or_none(_is_whole),
         "excluded": _paths,

@@ -10,14 +10,27 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ckptd.checkpoints.agent import scan_json
 from ckptd.checkpoints.agent.client import Answer, Batch
+from ckptd.checkpoints.scanning import copy_locations
 from ckptd.checkpoints.scanning.locate import SiteRule, plan_candidates
 from ckptd.checkpoints.scanning.pointers import decode_link
 from ckptd.checkpoints.scanning.workspaces import decode_workspace
 from ckptd.core.discovery.nearby_candidates import DirectorySearch, FoundDirectory, NumberedSave
-from ckptd.core.model import Checkpoint, Job, Role, RunKey, Scan, SeenLink, Unknown, Workspace, checkpoint_json
+from ckptd.core.model import (
+    Checkpoint,
+    Job,
+    NamedLocation,
+    Role,
+    RunKey,
+    Scan,
+    SeenLink,
+    Unknown,
+    Workspace,
+    checkpoint_json,
+)
 
 Value = TypeVar("Value")
 QUOTA_GAP = timedelta(minutes=5)  # between two questions for one directory, however often it is looked at
+MAX_COPIES = 1000  # names of further locations of one job that are sent: the agent resolves the first few
 MAX_BATCH = 50  # directories that one child looks at before another user's turn
 
 
@@ -43,6 +56,7 @@ class CheckpointLocation:
     user_settings: Mapping[str, Any] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     found: FoundDirectory | None = None  # by a look around
+    copies: tuple[NamedLocation, ...] = ()  # further directories that are named for its checkpoints
 
 
 def locate_jobs(
@@ -184,6 +198,7 @@ def _location(data: dict[str, Any]) -> CheckpointLocation:
         user_settings=data["user_settings"],
         problems=tuple(str(problem) for problem in data["problems"]),
         found=_found(data["found"]) if data["directory"] and data.get("found") else None,
+        copies=copy_locations.decode(data.get("copies", ())),
     )
 
 
@@ -207,10 +222,10 @@ def _search_item(search: DirectorySearch, rules: tuple[SiteRule, ...]) -> dict[s
     job = search.job
     candidates = plan_candidates(job, rules, search.script_paths, search.values)
     if search.is_declared_only:
-        candidates = tuple(each for each in candidates if each.located_by in {"comment", "admin-comment"})
+        candidates = tuple(each for each in candidates if each.located_by not in {"batch-script", "discovery"})
     return {
         "work_dir": str(job.work_dir) if job.work_dir else None,
-        "candidates": [[each.located_by, each.path] for each in candidates],
+        "candidates": [[each.located_by, each.path, *each.copies[:MAX_COPIES]] for each in candidates],
         "since_ns": int(search.since.timestamp() * 1e9),
         "until_ns": None if search.until is None else int(search.until.timestamp() * 1e9),
         "excluded": [str(directory) for directory in search.excluded],

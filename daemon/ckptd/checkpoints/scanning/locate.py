@@ -4,14 +4,10 @@
 All values come from users: paths are only opened as the user and only below the site's allowed roots.
 """
 
-import ctypes
-import errno
 import itertools
 import json
 import os
-import pwd
 import re
-import stat
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -23,14 +19,16 @@ from typing import Any
 from ckptd.checkpoints.agent.limited_child import ChildLimits
 from ckptd.checkpoints.formats.checkpoint_names import parse_name
 from ckptd.checkpoints.formats.interface import Claim
+from ckptd.checkpoints.scanning import copy_locations
 from ckptd.checkpoints.scanning.allowed_roots import OutsideRootsError, is_allowed, open_allowed
 from ckptd.checkpoints.scanning.claiming import claim_in_child
 from ckptd.checkpoints.scanning.examination import examine_in_child
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import list_tree
+from ckptd.checkpoints.scanning.user_paths import expand_home, explain_absence, find_directory, may_write
 from ckptd.core.discovery import batch_script
-from ckptd.core.discovery.declared import is_declared_without, stated_path
-from ckptd.core.model import Job, Level, Role
+from ckptd.core.discovery.declared import is_declared_without, list_directories, split_locations, stated_path
+from ckptd.core.model import Job, Level, NamedLocation, Role
 from ckptd.core.notices import EVERY_RULE
 from ckptd.core.text.job_patterns import JobPatterns
 from ckptd.errors import CkptdError
@@ -48,9 +46,14 @@ DATA_FORMATS = frozenset({"numpy", "pickle", "hdf5", "matlab", "r", "octave", "s
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SiteRule(JobPatterns):
-    """A rule of the site for the checkpoint directory of matching jobs."""
+    """A rule of the site for the checkpoint directories of matching jobs: one, or the primary location and copies."""
 
-    directory: str
+    directory: str | None = None
+    directories: tuple[str, ...] = ()
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        return self.directories or (self.directory or "",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class LocationCandidate:
 
     located_by: str
     path: str
+    copies: tuple[str, ...] = ()  # further locations
 
 
 def plan_candidates(
@@ -74,10 +78,13 @@ def plan_candidates(
     candidates: list[LocationCandidate] = []
     for located_by, text in (("comment", job.comment), ("admin-comment", job.admin_comment)):
         if stated := stated_path(text):
-            candidates.append(LocationCandidate(located_by, batch_script.expand(stated, known) or stated))
+            named = split_locations(batch_script.expand(stated, known) or stated)
+            candidates.append(LocationCandidate(located_by, named[0] if named else stated, named[1:]))
     candidates.append(LocationCandidate("user-file", USER_FILE))
-    named = (expand_template(rule.directory, job) for rule in rules if rule.matches(job))
-    candidates.extend(LocationCandidate("watch", path) for path in named if path)
+    for rule in rules:
+        primary, *copies = [expand_template(each, job) for each in rule.templates] if rule.matches(job) else [None]
+        if primary:
+            candidates.append(LocationCandidate("watch", primary, tuple(path for path in copies if path)))
     candidates.extend(LocationCandidate("batch-script", path) for path in script_paths)
     candidates.append(LocationCandidate("discovery", "."))
     return tuple(candidates)
@@ -108,24 +115,30 @@ def expand_template(template: str, job: Job) -> str | None:
 
 
 def locate(item: dict[str, Any]) -> dict[str, Any]:
-    """Return the real path of the first candidate that exists, and the user settings."""
-    work_dir = item["work_dir"]
+    """Return the real path of the first candidate that exists, its copies, and the user settings.
+
+    Where the primary location does not exist yet, the copies are those that it was declared with.
+    """
+    work_dir, roots = item["work_dir"], item["allowed_roots"]
     problems: list[str] = []
-    user_settings = read_user_file(work_dir, problems, item["allowed_roots"])  # heard however the directory is found
-    for located_by, path in item["candidates"]:
-        if located_by == "user-file":
-            path = str(user_settings.get("directory", ""))  # noqa: PLW2901 - the file only names the real candidate
+    copies: list[NamedLocation] = []
+    user_settings = read_user_file(work_dir, problems, roots)  # heard however the directory is found
+    for located_by, *named in item["candidates"]:
+        path, further = _read_candidate(located_by, named, user_settings, work_dir)
         found = None
         if located_by == "discovery":
-            found = _discover(item, problems)
+            excluded = [*item["excluded"], *(each.directory for each in copies)]
+            found = _discover({**item, "excluded": excluded}, problems)
             directory = found["directory"] if found else None
         else:
-            directory = _real_directory(work_dir, path)
+            directory = find_directory(work_dir, path)
+        if further and not copies:
+            copies = copy_locations.resolve(copy_locations.Place(work_dir, directory or path), further, roots)
         if directory is None:
-            if located_by in _NAMED and path and (reason := _explain_absence(work_dir, path)):
+            if located_by in _NAMED and path and (reason := explain_absence(work_dir, path)):
                 problems.append(reason)
             continue
-        if not is_allowed(directory, item["allowed_roots"]):
+        if not is_allowed(directory, roots):
             problems.append(f"{directory} is outside the site's allowed roots")
             continue
         if not may_write(directory):
@@ -137,8 +150,26 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
             "user_settings": user_settings,
             "problems": problems,
             "found": found,
+            "copies": copy_locations.encode(each for each in copies if each.directory != directory),
         }
-    return {"directory": None, "located_by": None, "user_settings": user_settings, "problems": problems}
+    return {
+        "directory": None,
+        "located_by": None,
+        "user_settings": user_settings,
+        "problems": problems,
+        "copies": copy_locations.encode(copies),
+    }
+
+
+def _read_candidate(
+    located_by: str, named: list[str], user_settings: Mapping[str, Any], work_dir: str | None
+) -> tuple[str, list[str]]:
+    """Return the primary location that a candidate names, and the further ones."""
+    if located_by == "user-file":  # the file only names the real candidate
+        named = list(list_directories(user_settings))
+    if located_by in _STATED and len(named) > 1 and find_directory(work_dir, whole := ":".join(named)):
+        return whole, []  # the name of this directory has a colon
+    return (named[0], named[1:]) if named else ("", [])
 
 
 def read_mutes(item: dict[str, Any]) -> dict[str, Any]:
@@ -150,60 +181,8 @@ def read_mutes(item: dict[str, Any]) -> dict[str, Any]:
     return {"mute": rules, "problems": problems}
 
 
-def _real_directory(work_dir: str | None, path: str) -> str | None:
-    if not path or "\0" in path:
-        return None
-    path = expand_home(path)
-    if work_dir is None and not path.startswith("/"):
-        return None
-    real = os.path.realpath(os.path.join(work_dir or "/", path))
-    try:
-        mode = os.stat(real).st_mode
-    except OSError:
-        return None
-    if stat.S_ISREG(mode):
-        return os.path.dirname(real)
-    return real if stat.S_ISDIR(mode) else None
-
-
-_NAMED = frozenset({"comment", "admin-comment", "user-file", "batch-script"})  # by the job or its owner
-
-
-def _explain_absence(work_dir: str | None, path: str) -> str | None:
-    """Say why a directory that is named and not here may be elsewhere; None where nobody has made it yet.
-
-    That is so where its owner has the directory above it. Else it may be a file system that is not mounted here, or a
-    node's own, as `/tmp` is.
-    """
-    if "\0" in path:
-        return None
-    if "$" in path or "`" in path:
-        return f"{path} has a variable whose value ckptd does not know"
-    here = os.path.realpath(os.path.join(work_dir or "/", expand_home(path)))
-    while here != "/" and not os.path.lexists(here):
-        here = os.path.dirname(here)
-    try:
-        found = os.stat(here)
-    except OSError as error:
-        return f"{path} cannot be seen from here: {error.strerror}"
-    if not stat.S_ISDIR(found.st_mode) or (may_write(here) and not found.st_mode & stat.S_ISVTX):
-        return None
-    return f"{path} does not exist here, and {here} is not the job's: it may be a file system that is not mounted here"
-
-
-def expand_home(path: str) -> str:
-    """Fill in this process's user's home for a leading `~`."""
-    return pwd.getpwuid(os.geteuid()).pw_dir + path[1:] if path == "~" or path.startswith("~/") else path
-
-
-def may_write(directory: str) -> bool:
-    """Whether this process's user may write in a directory, also where ckptd itself sees it read-only.
-
-    Nobody becomes a writer of another's directory by naming it. access(2) asks for the permission first, and only
-    then for the mount, which the service's own name space may have made read-only.
-    """
-    libc = ctypes.CDLL(None, use_errno=True)
-    return libc.access(os.fsencode(directory), os.W_OK) == 0 or ctypes.get_errno() == errno.EROFS
+_STATED = frozenset({"comment", "admin-comment"})
+_NAMED = _STATED | {"user-file", "batch-script"}  # by the job or its owner
 
 
 def read_user_file(work_dir: str | None, problems: list[str], roots: Iterable[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild
-from ckptd.checkpoints.scanning import locate
+from ckptd.checkpoints.scanning import locate, user_paths
 from ckptd.checkpoints.scanning.allowed_roots import is_allowed
 from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Checkpoint, SeenLink
@@ -163,7 +163,7 @@ def _read_user_file(work_dir: str, roots: Sequence[str]) -> Iterator[SeenLink]:
     named = said if isinstance(said, list) else [said]
     for each in named[:MAX_RESUMES]:
         if isinstance(each, str) and 0 < len(each) <= _LONGEST_PATH and "\0" not in each:
-            target = posixpath.normpath(posixpath.join(work_dir, locate.expand_home(each)))
+            target = posixpath.normpath(posixpath.join(work_dir, user_paths.expand_home(each)))
             found = find_real(target)
             yield SeenLink(path, target) if found is None else SeenLink(path, target, *found)
 
@@ -247,7 +247,7 @@ def look_up_paths(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _find(path: str) -> str | bool | None:
-    path = locate.expand_home(path)
+    path = user_paths.expand_home(path)
     found = find_real(path)
     if found is not None:
         return found[0]

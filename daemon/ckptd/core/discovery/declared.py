@@ -2,11 +2,12 @@
 
 import posixpath
 import re
-from collections.abc import Collection, Iterator
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from ckptd.core.model import Job, RunRecord, Scan, Unknown, UserSettings
 
+MAX_LOCATIONS = 8  # directories of one run: its primary location, and copies
 NONE = "none"  # `ckpt=none`: the job does not checkpoint, by design
 _STATED = re.compile(r"""(?:^|[\s,;])ckpt=(?:"([^"]+)"|'([^']+)'|([^\s,;]+))""")
 LONGEST_PATH = 4096
@@ -18,13 +19,25 @@ def stated_path(text: str) -> str | None:
     return found[1] or found[2] or found[3] if found else None
 
 
+def split_locations(stated: str) -> tuple[str, ...]:
+    """Return the directories of `ckpt=A:B`, the primary location first; empty parts are none."""
+    return tuple(part for part in stated.split(":") if part)
+
+
+def list_directories(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the directories that a `.ckptd.toml` names, the primary location first: `directory`, or `directories`."""
+    named = settings.get("directory"), settings.get("directories")
+    found = [named[0], *(named[1] if isinstance(named[1], list) else ())]
+    return tuple(dict.fromkeys(each[:LONGEST_PATH] for each in found if isinstance(each, str) and each))
+
+
 def without_stated(text: str) -> str:
     """Return a comment without its `ckpt=` and value."""
     return _STATED.sub(" ", text) if "ckpt=" in text else text
 
 
 def declared_path(job: Job) -> str | None:
-    """Return the path that a job names for its checkpoints; None if it names none."""
+    """Return what a job names for its checkpoints, one path or several; None if it names none."""
     for text in (job.comment, job.admin_comment):
         if stated := stated_path(text):
             return None if stated == NONE else stated
@@ -74,9 +87,11 @@ def _list_named(user_settings: UserSettings, job: Job) -> Iterator[DeclaredPath]
         _PLACES, (stated_path(job.comment), stated_path(job.admin_comment), user_settings.directory), strict=True
     ):
         if path and path != NONE:
-            yield DeclaredPath(where, path[:LONGEST_PATH])
+            primary = path if where == _PLACES[-1] else next(iter(split_locations(path)), path)
+            yield DeclaredPath(where, primary[:LONGEST_PATH])
 
 
 def means(path: str, job: Job, directory: str) -> bool:
-    """Return whether a path that a job names is a directory, as its text says."""
-    return posixpath.normpath(posixpath.join(str(job.work_dir or "/"), path)) == directory
+    """Return whether a path that a job names, or the first of several, is a directory, as its text says."""
+    named = (path, *split_locations(path)[:1])
+    return any(posixpath.normpath(posixpath.join(str(job.work_dir or "/"), each)) == directory for each in named)

@@ -4,6 +4,7 @@ from ckptd.core.health.at_risk import AtRisk
 from ckptd.core.health.checkpoint_overdue import CheckpointOverdue
 from ckptd.core.health.checkpoints_not_located import CheckpointsNotLocated
 from ckptd.core.health.concurrent_writers import ConcurrentWriters
+from ckptd.core.health.copy_behind import CopyBehind
 from ckptd.core.health.damaged_checkpoint import DamagedCheckpoint
 from ckptd.core.health.evaluation import Evaluation, evaluate, evaluate_until
 from ckptd.core.health.foreign_owner import ForeignOwner
@@ -33,6 +34,7 @@ RULES: dict[str, type[Rule]] = {
     "checkpoint-overdue": CheckpointOverdue,
     "at-risk": AtRisk,
     "damaged-checkpoint": DamagedCheckpoint,
+    "copy-behind": CopyBehind,
     "interrupted-save": InterruptedSave,
     "not-resuming": NotResuming,
     "restart-loop": RestartLoop,

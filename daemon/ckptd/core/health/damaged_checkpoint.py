@@ -19,6 +19,7 @@ from ckptd.core.model import (
     Severity,
     Unknown,
 )
+from ckptd.core.runs import copied_checkpoints
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.rotated_copies import is_previous
 
@@ -51,7 +52,7 @@ class DamagedCheckpoint:
         damaged = newest.checkpoint
         if history.polled_at is not None and _written_at(newest, history.scan) > history.polled_at:
             return Unknown(what=self.name, reason="the queue was not polled since it was written")
-        good = _newest_better(facts.complete_now(history), _needed_for(damaged))
+        good = _newest_anywhere(history, _needed_for(damaged))
         evidence: dict[str, Evidence] = {
             "path": str(damaged.path),
             "reason": damaged.reason,
@@ -121,6 +122,18 @@ def _newest_better(complete: Iterable[RecordedCheckpoint], needed: _Needed) -> R
     there = {str(each.checkpoint.path) for each in usable}
     own = [each for each in usable if not is_previous(str(each.checkpoint.path), there)]
     return max(own, key=lambda each: each.checkpoint.modified_at, default=None)
+
+
+def _newest_anywhere(history: RunHistory, needed: _Needed) -> RecordedCheckpoint | None:
+    """Return the newest that can be resumed from instead of a damaged one, in any location of the run."""
+    found = _newest_better(facts.complete_now(history), needed)
+    saved_at = None if found is None else found.checkpoint.modified_at
+    for copy in history.copies:
+        copies = copied_checkpoints.list_copies(history, copy)
+        better = [each for each in copies if _newest_better([each.record], needed) is not None]
+        if better and (saved_at is None or better[-1].saved_at > saved_at):
+            found, saved_at = better[-1].record, better[-1].saved_at
+    return found
 
 
 def _written_at(record: RecordedCheckpoint, scan: Scan) -> datetime:

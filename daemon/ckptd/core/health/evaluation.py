@@ -27,6 +27,7 @@ ABOUT_CHECKPOINTS = frozenset(
         "no-checkpoint-yet",
         "checkpoint-overdue",
         "at-risk",
+        "copy-behind",
         "damaged-checkpoint",
         "interrupted-save",
         "not-resuming",

@@ -1,13 +1,14 @@
 """Detect an attempt that has run long without a checkpoint: the first of its run, or one after very short ones."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import ClassVar
 
 from ckptd.core.discovery.declared import declared_path, list_unmet
 from ckptd.core.health.interface import FindingBuilder, bounded, not_whole, seconds
 from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, Job, RunHistory, Severity, Unknown
+from ckptd.core.runs import copied_checkpoints
 from ckptd.core.runs import history as facts
 
 
@@ -42,6 +43,10 @@ class NoCheckpointYet:
             run_time, bound = facts.run_time(job, attempt, now), self._bound(job)
             if run_time <= bound or _has_saved(history, attempt):
                 continue
+            if any(_has_saved(replace(history, checkpoints=copy.checkpoints), attempt) for copy in history.copies):
+                continue
+            if unread := copied_checkpoints.list_unread(history):
+                return Unknown(what=self.name, reason=f"{unread[0]} was not read completely")
             unmet = [each.path for each in list_unmet(history, [job])]
             evidence: dict[str, Evidence] = {
                 "run_time_seconds": seconds(run_time),

@@ -10,6 +10,7 @@ from ckptd.core.forecast.projection import MARGIN
 from ckptd.core.health.at_risk import signal_seconds
 from ckptd.core.health.interface import FindingBuilder, not_whole, seconds
 from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, Job, RunHistory, Severity, Unknown
+from ckptd.core.runs import copied_checkpoints
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.resumable import are_only_data
@@ -39,8 +40,10 @@ class RestartedWithoutCheckpoint:
             if are_only_data(history):
                 if not (attempt.resumed_from and attempt.resumed_from.is_fresh):
                     continue  # it may continue from what it wrote
-            elif facts.complete_at(history, attempt.started_at) or facts.saves_since(history, attempt.started_at):
+            elif facts.saves_since(history, attempt.started_at) or _had_complete(history, attempt):
                 continue
+            if unread := copied_checkpoints.list_unread(history):
+                return Unknown(what=self.name, reason=f"{unread[0]} was not read completely")
             if _was_first_scan_late(history, attempt):
                 return Unknown(what=self.name, reason="the run was first seen after this attempt started")
             lost = facts.run_before(history, attempt)
@@ -78,6 +81,12 @@ class RestartedWithoutCheckpoint:
         return FindingBuilder(self.name, history).make_finding(
             job, Severity.CRITICAL if is_known else Severity.WARNING, evidence
         )
+
+
+def _had_complete(history: RunHistory, attempt: Attempt) -> bool:
+    """Return whether any location had a complete checkpoint when an attempt started."""
+    started_at = attempt.started_at
+    return bool(facts.complete_at(history, started_at)) or copied_checkpoints.has_complete_copy(history, started_at)
 
 
 def _was_first_scan_late(history: RunHistory, attempt: Attempt) -> bool:

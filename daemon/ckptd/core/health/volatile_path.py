@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import ClassVar
 
-from ckptd.core.discovery.declared import declared_path
+from ckptd.core.discovery.declared import declared_path, split_locations
 from ckptd.core.health.interface import FindingBuilder
 from ckptd.core.model import Evidence, Finding, Job, RunHistory, Scan, Severity, Unknown
 from ckptd.core.runs import history as facts
@@ -49,4 +49,4 @@ def _directory(history: RunHistory, job: Job) -> str | None:
     if history.key.is_located:
         return history.key.directory
     stated = declared_path(job)
-    return str(PurePosixPath(stated)) if stated is not None and stated.startswith("/") else None
+    return str(PurePosixPath(split_locations(stated)[0])) if stated is not None and stated.startswith("/") else None

@@ -37,6 +37,7 @@ from ckptd.core.model.jobs import (
 )
 from ckptd.core.model.purges import FileClock, PurgeRule, SitePurge, Workspace
 from ckptd.core.model.resumes import Certainty, DeclaredResume, Resume, ResumeCandidate, ResumeReason
+from ckptd.core.model.run_locations import COPY, CopyLocation, NamedLocation
 from ckptd.core.model.runs import (
     Attempt,
     AttemptProgress,
@@ -54,6 +55,7 @@ from ckptd.core.model.runs import (
 from ckptd.core.model.unknown import Unknown
 
 __all__ = [
+    "COPY",
     "ENDED_STATES",
     "RUNNING_STATES",
     "SUSPENDED_STATES",
@@ -62,6 +64,7 @@ __all__ = [
     "Certainty",
     "Checkpoint",
     "CheckpointState",
+    "CopyLocation",
     "DeclaredResume",
     "EndCause",
     "EndedAttempt",
@@ -80,6 +83,7 @@ __all__ = [
     "Level",
     "LimitSignal",
     "Maintenance",
+    "NamedLocation",
     "PastJob",
     "PastJobs",
     "PurgeRule",

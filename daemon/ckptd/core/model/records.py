@@ -12,6 +12,7 @@ from ckptd.core.model import (
     Job,
     JobKey,
     JobState,
+    NamedLocation,
     RunKey,
     RunRecord,
     Scan,
@@ -44,6 +45,7 @@ class JobRow:
     checkpoint_count: int
     checkpoint_bytes: int
     flags: tuple[str, ...]  # the rules that hold for its run or itself now
+    copies: tuple[str, ...] = ()  # the further locations of its run
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +76,7 @@ class LocationRecord:
     located_by: str | None
     user_settings: Mapping[str, Any] | None = None  # None: they were not read
     settings_directory: str = ""  # the directory in which they were written
+    copies: tuple[NamedLocation, ...] | None = None  # further directories; None: nobody has searched for them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

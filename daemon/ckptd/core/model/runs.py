@@ -19,6 +19,7 @@ from ckptd.core.model.jobs import (
 )
 from ckptd.core.model.purges import SitePurge
 from ckptd.core.model.resumes import Resume
+from ckptd.core.model.run_locations import COPY, CopyLocation
 from ckptd.core.model.save_cadence import SaveCadence
 from ckptd.core.model.unknown import Unknown
 
@@ -67,7 +68,7 @@ class UserSettings:
     goal_epoch: float | None = None
     goal_step: int | None = None
     muted: frozenset[str] = frozenset()  # rules that its owner has muted
-    directory: str | None = None  # where it declares that its checkpoints are
+    directory: str | None = None  # where it declares that its checkpoints are, the first of several
     signal: str | None = None  # what it saves on, as declared
     is_resubmitted: bool = False  # resubmit it after its time limit
     max_resubmits: int = 0
@@ -142,7 +143,13 @@ class RunRecord:
     totals: Totals | None = None  # of all checkpoints on disk; None: to be summed over `checkpoints`
     # progress of each attempt by all its checkpoints; None: to be measured over `checkpoints`
     reaches: tuple[AttemptProgress, ...] | None = None
+    copies: tuple[CopyLocation, ...] = ()  # its further locations, as they were declared
     rhythm: SaveCadence | None = None  # of these attempts and checkpoints; None: to be measured where it is asked for
+
+    @property
+    def is_only_copy(self) -> bool:
+        """Whether this is only a further location of other runs: no job has it as its primary location."""
+        return self.located_by == COPY
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,5 +1,6 @@
 """Questions that rules and forecasts ask of one run's history."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from ckptd.core.model import (
@@ -129,9 +130,14 @@ def recorded_at(record: RecordedCheckpoint, instant: datetime) -> bool:
 
 def complete_at(history: RunRecord, instant: datetime) -> tuple[RecordedCheckpoint, ...]:
     """The complete checkpoints that were on disk at that instant, oldest first."""
+    return complete_among(history.checkpoints, instant)
+
+
+def complete_among(recorded: Iterable[RecordedCheckpoint], instant: datetime) -> tuple[RecordedCheckpoint, ...]:
+    """Those of some checkpoints that were complete and on disk at that instant, in their order."""
     return tuple(
         record
-        for record in history.checkpoints
+        for record in recorded
         if record.checkpoint.state is CheckpointState.COMPLETE
         and (record.completed_at or record.checkpoint.modified_at) <= instant
         and recorded_at(record, instant)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from ckptd.core.discovery.declared import LONGEST_PATH
+from ckptd.core.discovery.declared import LONGEST_PATH, MAX_LOCATIONS, list_directories
 from ckptd.core.model import UserSettings
 from ckptd.core.text.similar_names import nearest
 
@@ -64,7 +64,7 @@ def parse_user_settings(table: Mapping[str, Any]) -> UserSettings:
     muted = table.get("mute")
     steps = _positive(table.get("steps"))
     return UserSettings(
-        directory=table["directory"][:LONGEST_PATH] if isinstance(table.get("directory"), str) else None,
+        directory=next(iter(list_directories(table)), None),
         is_saving=table.get("checkpoints") is not False,
         saves_on_signal=isinstance(table.get("signal"), str) and bool(table["signal"]),
         goal_epoch=_positive(table.get("epochs")),
@@ -98,6 +98,10 @@ _BOOLEAN: _Meant = ("true or false", lambda value: isinstance(value, bool))
 _COUNT: _Meant = ("a number above 0", lambda value: _positive(value) is not None)
 _MEANT: Mapping[str, _Meant] = {  # the keys of `.ckptd.toml` for rules and acts
     "directory": ("a path", lambda value: isinstance(value, str) and bool(value)),
+    "directories": (
+        f"a list of at most {MAX_LOCATIONS} paths",
+        lambda value: isinstance(value, list) and 0 < len(value) <= MAX_LOCATIONS and all(map(_is_path, value)),
+    ),
     "resume_from": (  # read where the file is: `checkpoints.pointers`
         "a path or a list of paths",
         lambda value: _is_path(value) or (isinstance(value, list) and all(_is_path(each) for each in value)),

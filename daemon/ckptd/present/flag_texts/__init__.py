@@ -11,6 +11,7 @@ from typing import Protocol
 
 from ckptd.core.model import Evidence
 from ckptd.present.flag_texts import (
+    copy_texts,
     interval_texts,
     mail_texts,
     purge_texts,
@@ -29,6 +30,7 @@ TEXTS: dict[str, Callable[[EvidenceReader, FlagContext], FlagText]] = {
     "checkpoint-overdue": interval_texts.checkpoint_overdue,
     "at-risk": time_limit_texts.at_risk,
     "damaged-checkpoint": storage_texts.damaged_checkpoint,
+    "copy-behind": copy_texts.copy_behind,
     "interrupted-save": storage_texts.interrupted_save,
     "not-resuming": restart_texts.not_resuming,
     "restart-loop": restart_texts.restart_loop,

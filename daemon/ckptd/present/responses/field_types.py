@@ -1,7 +1,7 @@
 """Field types that several documents share."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -17,6 +17,7 @@ JobId = Annotated[int, Field(description="Slurm's job id.")]
 RestartCount = Annotated[Count, Field(description="How many times Slurm restarted the job.")]
 ArrayJobId = Annotated[int | None, Field(description="Job id of the array; null if the job is not an array task.")]
 ArrayTaskId = Annotated[int | None, Field(description="Index in the array; null if the job is not an array task.")]
+LocationRole = Literal["primary", "copy"]
 LocatedBy = Annotated[str | None, Field(description="How ckptd found the checkpoint directory; null if it is unknown.")]
 Epoch = Annotated[float | None, Field(description="Epoch of the checkpoint; null if it is unknown.")]
 Step = Annotated[int | None, Field(description="Step of the checkpoint; null if it is unknown.")]

@@ -40,6 +40,7 @@ class _SavedFields(TypedDict):
 
     directory: Annotated[str | None, Field(description="The checkpoint directory; null if it is unknown.")]
     located_by: LocatedBy
+    locations: Annotated[list[str], Field(description="Its directories: the primary location, then the copies.")]
     epoch: NewestEpoch
     step: NewestStep
     newest_checkpoint_at: NewestCheckpointAt

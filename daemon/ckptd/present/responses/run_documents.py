@@ -17,6 +17,7 @@ from ckptd.present.responses.field_types import (
     Epoch,
     JobId,
     LocatedBy,
+    LocationRole,
     NewestCheckpointAt,
     NewestEpoch,
     NewestStep,
@@ -234,6 +235,35 @@ class AdviceDocument(TypedDict):
     node_count: Annotated[Count, Field(description="Number of nodes of such jobs.")]
 
 
+class LocationDocument(TypedDict):
+    """One directory where a run keeps checkpoints."""
+
+    path: Annotated[str, Field(description="The directory; as it was named if ckptd cannot use it.")]
+    role: Annotated[LocationRole, Field(description="The primary location, or a copy.")]
+    trouble: Annotated[
+        str | None, Field(description="Why it is not known what is there, or not completely; null if it is.")
+    ]
+    scanned_at: Annotated[datetime | None, Field(description="Time of the last scan.")]
+    checkpoints: Annotated[Count, Field(description="Number of complete checkpoints there.")]
+    newest_complete: Annotated[str | None, Field(description="The newest complete checkpoint there.")]
+    newest_saved_at: Annotated[
+        datetime | None, Field(description="When its state was saved: of a copy, when its original was written.")
+    ]
+
+
+class NewestCompleteDocument(TypedDict):
+    """The newest complete checkpoint in any location of a run."""
+
+    path: Annotated[str, Field(description="The checkpoint.")]
+    location: Annotated[str, Field(description="The location that it is in.")]
+    saved_at: Annotated[datetime, Field(description="When its state was saved.")]
+    epoch: Epoch
+    step: Step
+    certainty: Annotated[
+        Certainty, Field(description="`proven` if every location was read completely, otherwise `inferred`.")
+    ]
+
+
 class RunViewDocument(TypedDict):
     """A run whole: what `ckptd show` and the API share."""
 
@@ -249,6 +279,11 @@ class RunViewDocument(TypedDict):
     setting_warnings: Annotated[
         list[str],
         Field(description="Settings in a comment or .ckptd.toml that have no effect or that the site limits."),
+    ]
+    locations: Annotated[list[LocationDocument], Field(description="The primary location first; empty if unknown.")]
+    newest_complete: Annotated[
+        NewestCompleteDocument | None,
+        Field(description="The newest complete checkpoint in any location; null if none is known."),
     ]
     free_space: Annotated[FreeSpaceDocument, Field(description="The space that is left for checkpoints.")]
     attempts: Annotated[list[AttemptDocument], Field(description="The latest 500, oldest first.")]

@@ -1,0 +1,68 @@
+"""Rows about the locations of a run: where its checkpoints are, and which of them is the newest complete one."""
+
+from typing import TYPE_CHECKING
+
+from ckptd.core.model import Certainty, CheckpointState, CopyLocation, RunRecord, Scan, Unknown
+from ckptd.core.runs import copied_checkpoints
+from ckptd.core.runs import history as facts
+
+if TYPE_CHECKING:  # `ckptd show` starts without pydantic
+    from ckptd.present.responses.run_documents import LocationDocument, NewestCompleteDocument
+
+
+def list_locations(history: RunRecord) -> "list[LocationDocument]":
+    """Return a run's primary location, where it is known, and its copies in the order of their declaration."""
+    own = facts.newest_good(history)
+    rows: list[LocationDocument] = []
+    if history.key.is_located:
+        rows.append(
+            {
+                "path": history.key.directory,
+                "role": "primary",
+                "trouble": _trouble(history.scan),
+                "scanned_at": history.scan.scanned_at if isinstance(history.scan, Scan) else None,
+                "checkpoints": len(facts.complete_now(history)),
+                "newest_complete": str(own.checkpoint.path) if own else None,
+                "newest_saved_at": own.checkpoint.modified_at if own else None,
+            }
+        )
+    return rows + [_copy_row(history, copy) for copy in history.copies]
+
+
+def _copy_row(history: RunRecord, copy: CopyLocation) -> "LocationDocument":
+    copies = copied_checkpoints.list_copies(history, copy)
+    newest = copies[-1] if copies else None
+    there = [each.checkpoint for each in copy.checkpoints if each.deleted_at is None]
+    return {
+        "path": copy.directory,
+        "role": "copy",
+        "trouble": "it does not exist" if copy.is_absent else _trouble(copy.scan),
+        "scanned_at": copy.scan.scanned_at if isinstance(copy.scan, Scan) else None,
+        "checkpoints": sum(each.state is CheckpointState.COMPLETE for each in there),
+        "newest_complete": str(newest.record.checkpoint.path) if newest else None,
+        "newest_saved_at": newest.saved_at if newest else None,
+    }
+
+
+def _trouble(scan: Scan | Unknown | None) -> str | None:
+    if isinstance(scan, Unknown):
+        return scan.reason
+    if scan is None:
+        return "it was not scanned yet"
+    return "; ".join(f"{problem.what}: {problem.reason}" for problem in scan.problems) or None
+
+
+def newest_complete_row(history: RunRecord) -> "NewestCompleteDocument | None":
+    """Return the newest complete checkpoint in any location of a run, as far as the locations could be read."""
+    newest = copied_checkpoints.find_newest(history)
+    if newest is None:
+        return None
+    is_sure = facts.was_read_whole(history) and not copied_checkpoints.list_unread(history)
+    return {
+        "path": str(newest.record.checkpoint.path),
+        "location": newest.directory,
+        "saved_at": newest.saved_at,
+        "epoch": newest.record.checkpoint.epoch,
+        "step": newest.record.checkpoint.step,
+        "certainty": Certainty.PROVEN if is_sure else Certainty.INFERRED,
+    }

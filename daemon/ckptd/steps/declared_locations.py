@@ -1,0 +1,148 @@
+"""Records the locations of runs: the primary one, and further ones that jobs, their owners or the site name."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from ckptd.checkpoints.agent.scan_client import CheckpointLocation, locate_jobs
+from ckptd.checkpoints.scanning.locate import expand_template
+from ckptd.core.discovery import declared, nearby_candidates
+from ckptd.core.discovery.scan_schedule import WatchedRun
+from ckptd.core.model import JobKey, RunKey, Scan, Unknown
+from ckptd.core.model.records import LocationRecord
+from ckptd.core.queue import TrackedJob
+from ckptd.steps.missed_jobs import MissedJobs
+from ckptd.steps.parts import Parts
+from ckptd.steps.polled_queue import PolledQueue
+from ckptd.steps.snapshots import ScanProgress
+from ckptd.steps.state import State
+from ckptd.steps.watchlist import Watchlist
+
+COPY_GAP = timedelta(minutes=5)  # between two searches for a further location that is not there yet
+_BY_JOB = frozenset({"comment", "admin-comment"})  # where a job itself names its checkpoints
+
+
+@dataclass(slots=True)
+class LocationSlice:
+    """State of this module alone."""
+
+    known_as: dict[JobKey, tuple[str, str]] = field(default_factory=dict)  # a declared path, and where links lead it
+    asked_at: dict[RunKey, datetime] = field(default_factory=dict)  # for further locations that are not there yet
+
+    def forget_others(self, state: State) -> None:
+        """Remove what is known of jobs that have ended and of runs that are no longer watched."""
+        open_jobs = {known.key for known in state.latest(PolledQueue).tracked.values()}
+        self.known_as = {job: known for job, known in self.known_as.items() if job in open_jobs}
+        self.asked_at = {run: at for run, at in self.asked_at.items() if run in state.watchlist}
+
+
+def follow_declarations(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> None:
+    """Ask again for jobs that name other directories than those that are watched, and for copies that are not there.
+
+    A job moves to another run only where its own comment names another primary location, and once that exists.
+    """
+    keys = {each.key: each for each in due}
+    memory = state.own(LocationSlice, LocationSlice)
+    asked: list[tuple[TrackedJob, WatchedRun, nearby_candidates.DirectorySearch]] = []
+    for known in state.latest(PolledQueue).tracked.values():
+        watched = keys.get(known.run) if known.run is not None and known.is_open else None
+        if watched is None or known.attempt is None or not _is_to_ask(state, memory, known, watched.key, now):
+            continue
+        began_at = known.attempt.started_at
+        sought = nearby_candidates.DirectorySearch(
+            job=known.job, since=began_at, began_at=began_at, is_declared_only=True
+        )
+        asked.append((known, watched, with_values(parts, sought)))
+    if not asked:
+        return
+    answers = locate_jobs(parts.agent, [sought for *_, sought in asked], parts.site_rules, parts.limits)
+    changed: list[tuple[WatchedRun, LocationRecord]] = []
+    with state.recording():
+        memory.forget_others(state)
+        for (known, watched, sought), found in zip(asked, answers, strict=True):
+            memory.asked_at[watched.key] = now
+            if isinstance(found, Unknown) or found.directory is None:
+                continue
+            if str(found.directory) == watched.key.directory:
+                memory.known_as[known.key] = (declared.declared_path(known.job) or "", watched.key.directory)
+                if found.copies != state.watchlist.copies_of(watched.key):
+                    changed.append((watched, make_record(parts, sought, found, ())))
+            elif found.located_by in _BY_JOB:
+                changed.append((watched, make_record(parts, sought, found, [known.key])))
+        record_moves(parts, state, changed, now)
+
+
+def _is_to_ask(state: State, memory: LocationSlice, known: TrackedJob, run: RunKey, now: datetime) -> bool:
+    """Whether what a job names may differ from the locations that are watched for it."""
+    path, copies = declared.declared_path(known.job), state.watchlist.copies_of(run)
+    if path is not None and memory.known_as.get(known.key) != (path, run.directory):
+        is_other = not declared.means(path, known.job, run.directory)
+        if is_other or copies or len(declared.split_locations(path)) > 1:
+            return True
+    asked_at = memory.asked_at.get(run)
+    return any(not each.is_scanned for each in copies) and (asked_at is None or abs(now - asked_at) >= COPY_GAP)
+
+
+def make_record(
+    parts: Parts, sought: nearby_candidates.DirectorySearch, found: CheckpointLocation, jobs: Collection[JobKey]
+) -> LocationRecord:
+    """Return what is recorded of a search that found a directory."""
+    return LocationRecord(
+        jobs=tuple(dict.fromkeys(jobs)),
+        run=RunKey(parts.cluster, sought.job.uid, str(found.directory)),
+        user=sought.job.user,
+        located_by=found.located_by,
+        user_settings=found.user_settings,
+        settings_directory=str(sought.job.work_dir or ""),
+        copies=found.copies,
+    )
+
+
+def record_moves(
+    parts: Parts, state: State, moved: Collection[tuple[WatchedRun, LocationRecord]], now: datetime
+) -> None:
+    """Record directories that were found, and watch them."""
+    if moved:
+        parts.store.located_runs.record([located for _, located in moved], now)
+        publish_locations(state, (), moved, now)
+
+
+def with_values(parts: Parts, sought: nearby_candidates.DirectorySearch) -> nearby_candidates.DirectorySearch:
+    """Add what the site's variables hold for a job."""
+    expanded = {name: expand_template(each, sought.job) for name, each in parts.site_variables.items()}
+    return replace(sought, values={name: value for name, value in expanded.items() if value})
+
+
+def publish_locations(
+    state: State,
+    absent: Collection[tuple[WatchedRun, Scan | Unknown]],
+    found: Collection[tuple[WatchedRun, LocationRecord]],
+    now: datetime,
+) -> None:
+    """Take recorded results of searches into the watchlist and the snapshots."""
+    for watched, nothing in absent:
+        state.watchlist.record_scan(watched.key, nothing, now)
+    if not found:
+        return
+    runs = {job: located.run for _, located in found for job in located.jobs}
+    state.change(PolledQueue, lambda queued: queued.with_runs(runs))
+    state.change(MissedJobs, lambda missed: missed.with_runs(runs))
+    for watched, located in found:
+        if watched.key != located.run:
+            state.watchlist.move(watched.key, located.run, now)
+    publish_copies(state, (located for _, located in found), now)
+    located_by = {located.run: located.located_by or "" for _, located in found}
+    state.change(ScanProgress, lambda progress: _with_located(progress, located_by, state.watchlist))
+
+
+def publish_copies(state: State, records: Iterable[LocationRecord], now: datetime) -> None:
+    """Watch the further locations that were recorded."""
+    for each in records:
+        if each.copies is not None:
+            state.watchlist.set_copies(each.run, each.copies, now)
+
+
+def _with_located(progress: ScanProgress, located_by: Mapping[RunKey, str], watchlist: Watchlist) -> ScanProgress:
+    """Record how runs were located; remove those that are no longer watched."""
+    known = {run: how for run, how in progress.located_by.items() if run in watchlist}
+    return replace(progress, located_by={**known, **located_by})
