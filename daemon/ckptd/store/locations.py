@@ -71,6 +71,29 @@ def read_all(connection: sa.Connection, cluster: str) -> dict[RunKey, tuple[Name
     return {key: tuple(locations) for key, locations in found.items()}
 
 
+def read_primaries(
+    connection: sa.Connection, cluster: str, keys: Collection[RunKey]
+) -> dict[RunKey, tuple[RunKey, ...]]:
+    """Return the runs of which each of these directories is a further location; only directories that are any."""
+    found: dict[RunKey, list[RunKey]] = defaultdict(list)
+    wanted = set(keys)
+    is_scanned = LocationTable.trouble.is_(None) & LocationTable.is_absent.is_not(True)
+    for chunk in split(wanted):
+        rows = connection.execute(
+            sa.select(*RUN_KEY_COLUMNS, LocationTable.directory)
+            .join(RunTable, RunTable.id == LocationTable.run_id)
+            .where(RunTable.cluster == cluster, is_scanned)
+            .where(LocationTable.directory_hash.in_([hash_path(key.directory) for key in chunk]))
+            .order_by(RunTable.id)
+        )
+        for row in rows:
+            primary = run_key(row)
+            copy = primary._replace(directory=str(row[-1]))
+            if copy in wanted:
+                found[copy].append(primary)
+    return {key: tuple(primaries) for key, primaries in found.items()}
+
+
 def list_keys(run: RunKey, named: Iterable[NamedLocation]) -> tuple[RunKey, ...]:
     """Return the keys under which the copies of a run are recorded."""
     return tuple(run._replace(directory=each.directory) for each in named if each.is_scanned)

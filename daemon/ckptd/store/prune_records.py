@@ -1,6 +1,7 @@
 """Data of pruning beside the histories: what selects a run's policy, user settings, and moved checkpoints."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -9,7 +10,7 @@ import sqlalchemy as sa
 from ckptd.core import retention
 from ckptd.core.model import Job, RunKey, RunRecord
 from ckptd.core.model.records import AuditEntry, PrunableRun
-from ckptd.store import audit, runs
+from ckptd.store import audit, locations, runs
 from ckptd.store.histories import HistoryCache
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split
 from ckptd.store.tables import CheckpointTable, JobTable, RunTable, hash_path
@@ -32,7 +33,18 @@ class PruneRecordStore(StorePart):
         """Return pruning's data of these runs; with `keys` None, of all runs with at least two checkpoints."""
         wanted = _list_plural(connection, cluster) if keys is None else keys
         found = self._histories.read(connection, cluster, wanted, is_active_only=False)
-        return _add_facts(connection, cluster, found)
+        primaries = locations.read_primaries(connection, cluster, [each.key for each in found])
+        found = [replace(each, primaries=primaries.get(each.key, ())) for each in found]
+        owners = {each.key: each.primaries[0] for each in found if each.is_only_copy and each.primaries}
+        copied = self._histories.read(connection, cluster, owners.values(), is_active_only=False) if owners else []
+        by_key = {each.key: each for each in copied}
+        found = [
+            retention.plan_as_copy(each, by_key[owners[each.key]])
+            if each.is_only_copy and len(each.primaries) == 1
+            else each
+            for each in found
+        ]
+        return _add_facts(connection, cluster, found, owners)
 
     @writing
     def finish(self, connection: sa.Connection, entry: AuditEntry, first_seen_at: datetime, *, is_pruned: bool) -> None:
@@ -58,9 +70,12 @@ def _list_plural(connection: sa.Connection, cluster: str) -> list[RunKey]:
     return [run_key(row) for row in rows]
 
 
-def _add_facts(connection: sa.Connection, cluster: str, histories: Collection[RunRecord]) -> list[PrunableRun]:
-    """Add the latest job and the user settings to each history."""
-    numbers = runs.find_runs(connection, [history.key for history in histories])
+def _add_facts(
+    connection: sa.Connection, cluster: str, histories: Collection[RunRecord], owners: Mapping[RunKey, RunKey]
+) -> list[PrunableRun]:
+    """Add the latest job and the user settings to each history; to that of a copy, those of its run in `owners`."""
+    found_runs = runs.find_runs(connection, [owners.get(history.key, history.key) for history in histories])
+    numbers = {history.key: found_runs[owners.get(history.key, history.key)] for history in histories}
     jobs: dict[int, Job] = {}
     settings: dict[int, Mapping[str, Mapping[str, Any]]] = {}
     for chunk in split(numbers.values()):

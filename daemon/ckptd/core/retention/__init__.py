@@ -4,6 +4,7 @@ Everything that must not be lost to a mistake in a policy, in the record or in t
 its reason; the code that moves files trusts nothing of it and looks at every file again.
 """
 
+from ckptd.core.retention.copied_runs import plan_as_copy
 from ckptd.core.retention.file_patterns import parse_patterns
 from ckptd.core.retention.floor import NEWEST
 from ckptd.core.retention.parse_rules import (
@@ -82,6 +83,7 @@ __all__ = [
     "parse_patterns",
     "parse_rules",
     "plan",
+    "plan_as_copy",
     "plan_run",
     "sort_retention_settings",
 ]

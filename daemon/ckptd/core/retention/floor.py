@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ckptd.core.model import Certainty, RunRecord
-from ckptd.core.retention import marked_best, references, resume_candidates, run_guards
+from ckptd.core.retention import copied_runs, marked_best, references, resume_candidates, run_guards
 from ckptd.core.retention.checkpoint_order import CheckpointOrder, Ranks
 from ckptd.core.retention.policy import Policy
 from ckptd.core.retention.references import Reference
 from ckptd.core.retention.rules import Ranked, SeriesKey
+from ckptd.core.runs.copied_checkpoints import identify_by_name
 
 NEWEST = "the newest complete one"
 RESUMED = {
@@ -52,6 +53,7 @@ def list_floor(run: JudgedRun) -> Iterator[tuple[int, str]]:
     if run.references:
         yield from references.match(run.references, [_list_paths(each) for each in sets])
     yield from _list_linked(run)
+    yield from _list_copies(run)
     yield from _list_young(run)
 
 
@@ -136,6 +138,14 @@ def _list_linked(run: JudgedRun) -> Iterator[tuple[int, str]]:
     for indexes in named.values():
         if len(indexes) > 1:
             yield from ((index, "the same file has another name there (hard link)") for index in indexes)
+
+
+def _list_copies(run: JudgedRun) -> Iterator[tuple[int, str]]:
+    """Keep the last complete copy of what another location of the run relies on."""
+    needed = dict(copied_runs.list_needed(run.history, _list_resumed(run.history))) if run.history.copies else {}
+    for index, each in enumerate(run.sets):
+        if each.is_complete and (reason := needed.get(identify_by_name(each.record.checkpoint))):
+            yield index, reason
 
 
 def _list_young(run: JudgedRun) -> Iterator[tuple[int, str]]:

@@ -15,6 +15,7 @@ from ckptd.core.model import (
     Scan,
     Unknown,
 )
+from ckptd.core.retention import copied_runs
 from ckptd.core.retention.policy import Guards, Policy, PolicyMode
 from ckptd.core.retention.rules import Placed
 
@@ -43,6 +44,8 @@ def check_run(history: RunRecord, policy: Policy | None, now: datetime) -> str |
         return f"its policy {policy.name!r} is off"
     if not history.key.is_located:
         return "no checkpoint directory is known"
+    if reason := copied_runs.find_reason_to_skip(history):
+        return reason
     if not history.attempts:
         return "no job of it was ever seen"
     return _check_looks(history, policy.guards, now) or _check_jobs(history, policy.guards, now)

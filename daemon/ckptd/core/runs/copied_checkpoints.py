@@ -31,12 +31,12 @@ class SavedCopy(NamedTuple):
 def identify(found: Checkpoint) -> CopyIdentity:
     """Return what a checkpoint has in common with its copies, and with nothing else of its run."""
     sizes = tuple(sorted(zip(found.files, (each.size_bytes for each in found.identities), strict=False)))
-    return (*identify_by_name(found), found.step, found.epoch, sizes)
+    return found.format, found.path.name, found.step, found.epoch, sizes
 
 
 def identify_by_name(found: Checkpoint) -> CopyIdentity:
     """Return what a checkpoint has in common with its copies, also where one of them is damaged."""
-    return found.format, found.path.name, found.name_step, found.name_epoch, tuple(sorted(found.files))
+    return found.path.name, tuple(sorted(found.files))
 
 
 class OriginalDates:

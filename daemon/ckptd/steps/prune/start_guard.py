@@ -20,6 +20,7 @@ class StartGuard:
     observer: Observer
     grace: timedelta  # for which a job may be loading
     _work_dirs: Mapping[RunKey, PurePosixPath | None] = field(default_factory=dict)
+    _primaries: Mapping[RunKey, tuple[RunKey, ...]] = field(default_factory=dict)  # of runs whose copies these are
     _found: list[StartingJob] = field(default_factory=list)
     _found_at: datetime | None = None
 
@@ -33,6 +34,7 @@ class StartGuard:
     def set_facts(self, facts: PlanFacts) -> None:
         """Note the data that the plan was made from."""
         self._work_dirs = {each.history.key: each.job.work_dir for each in facts.runs if each.job}
+        self._primaries = {each.history.key: each.history.primaries for each in facts.runs}
         self._found_at = None
 
     def find_reason(self, run: RunKey, now: datetime) -> str | None:
@@ -41,7 +43,11 @@ class StartGuard:
             return trouble
         if self._found_at != self.observer.state.latest(PolledQueue).polled_at:
             self._refresh(now)
-        found = starting_jobs.find_loader(self._found, run, self._work_dirs.get(run))
+        loaders = (
+            starting_jobs.find_loader(self._found, key, self._work_dirs.get(run))
+            for key in (run, *self._primaries.get(run, ()))
+        )
+        found = next((job for job in loaders if job is not None), None)
         return f"job {found.job_id} has just started and may be loading any of its checkpoints" if found else None
 
     def _find_trouble(self) -> str | None:
