@@ -97,6 +97,7 @@ def test_jobs_gives_the_documented_keys(state):
         "time_left_seconds",
         "directory",
         "located_by",
+        "locations",
         "epoch",
         "step",
         "newest_checkpoint_at",

@@ -271,6 +271,20 @@ CASES = {
         "This job restarted without a checkpoint: /scratch/alice/ck, which it names for its checkpoints, does not exist, so 34 min of earlier work is lost.",
         "Check the path, and whether the job creates the directory and saves a first checkpoint there within a few minutes of the start.",
     ),
+    "a copy cannot be read": Case(
+        "checkpoints-not-located",
+        {
+            "reason": "/archive/alice/run",
+            "directory": DIRECTORY,
+            "restart_count": 1,
+            "kind": "requeue",
+            "started_at": "2026-03-01T13:02:00+00:00",
+            "searched": None,
+            "slurm_job": "1",
+        },
+        "This job restarted, and ckptd cannot tell whether it resumed: /scratch/alice/run had no complete checkpoint, and /archive/alice/run could not be read.",
+        "`ckptd show JOB` says why that location could not be read. If you do not keep checkpoints there, remove it from the job's comment or .ckptd.toml.",
+    ),
     "not located": Case(
         "checkpoints-not-located",
         {

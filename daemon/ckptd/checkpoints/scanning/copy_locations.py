@@ -1,7 +1,7 @@
 """Resolves the further directories that are named for a job's checkpoints: runs in the agent's child as the job's user.
 
-They are opened only as the user, below the site's allowed roots, and where the user may write. One that is inside
-another is none of its own: the scan of that one reads it.
+They are opened only as the user, below the site's allowed roots, and where the user may write. One inside another is
+none of its own, because the scan of that one reads it.
 """
 
 import os
@@ -31,10 +31,16 @@ def resolve(place: Place, named: Sequence[str], roots: Iterable[str]) -> list[Na
         if (find_directory(place.work_dir, path) or _real_path(place.work_dir, path)) in known:
             continue
         location = _resolve_one(place.work_dir, path[:LONGEST_PATH], roots)
-        if location.trouble is None and (other := _find_nested(location.directory, known)):
-            location = location._replace(trouble=f"{other}: a location must not be inside another", is_absent=False)
-        else:
-            known.append(location.directory)
+        if location.trouble is None:
+            path_of = PurePosixPath(location.directory)
+            if any(path_of.is_relative_to(each) for each in known):
+                continue  # the scan of that one reads it
+            if outer := next((each for each in known if PurePosixPath(each).is_relative_to(path_of)), None):
+                location = location._replace(
+                    trouble=f"{outer} is inside it: name a directory beside it", is_absent=False
+                )
+            else:
+                known.append(location.directory)
         found.append(location)
     if len(named) > MAX_LOCATIONS - 1:
         trouble = f"{len(named) + 1} locations are named, and ckptd uses the first {MAX_LOCATIONS} only"
@@ -80,14 +86,3 @@ def _real_path(work_dir: str | None, path: str) -> str | None:
     if not path or (work_dir is None and not path.startswith("/")):
         return None
     return os.path.realpath(os.path.join(work_dir or "/", path))
-
-
-def _find_nested(directory: str, known: Iterable[str]) -> str | None:
-    """Return how a directory is nested with one of those that are known already."""
-    path = PurePosixPath(directory)
-    for each in known:
-        if path.is_relative_to(each):
-            return f"it is inside {each}"
-        if PurePosixPath(each).is_relative_to(path):
-            return f"{each} is inside it"
-    return None

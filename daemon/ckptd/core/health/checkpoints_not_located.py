@@ -6,14 +6,17 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from ckptd.core.discovery.nearby_candidates import summarize_doubt
-from ckptd.core.health.interface import FindingBuilder
+from ckptd.core.health.interface import FindingBuilder, not_whole
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
+from ckptd.core.runs import copied_checkpoints
 from ckptd.core.runs import history as facts
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsNotLocated:
     """Flag a restart whose checkpoint directory ckptd cannot resolve or read; it makes no claim about lost work.
+
+    So it is where the directory has no complete checkpoint, and one of its further locations cannot be read.
 
     A run that had run for less than `min_loss` before is skipped, as in `restarted-without-checkpoint`.
     """
@@ -23,26 +26,42 @@ class CheckpointsNotLocated:
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
         if history.key.is_located:
-            return ()
+            return self._judge_copies(history)
         if history.scan is None:
             return Unknown(what=self.name, reason="the directory was not searched for yet")
         doubt = summarize_doubt(history.scan)
-        if doubt is None:
+        return () if doubt is None else self._list_restarts(history, doubt.reason)
+
+    def _judge_copies(self, history: RunHistory) -> Iterable[Finding] | Unknown:
+        """Return the restarts without a checkpoint in the locations that could be read, if others could not."""
+        unread = copied_checkpoints.list_unread(history)
+        if not unread:
             return ()
+        if not facts.was_read_whole(history):
+            return not_whole(self.name)
+        return self._list_restarts(history, unread[0], is_located=True)
+
+    def _list_restarts(self, history: RunHistory, reason: str, *, is_located: bool = False) -> list[Finding]:
         findings: list[Finding] = []
         for job in facts.running_jobs(history):
             attempt = facts.attempt_of(history, job)
             if attempt is None or not facts.is_restart(attempt):
                 continue
+            if is_located and (
+                facts.saves_since(history, attempt.started_at)
+                or copied_checkpoints.had_complete(history, attempt.started_at)
+            ):
+                continue
             before = facts.run_before(history, attempt)
             if before is not None and before < self.min_loss:
                 continue
             evidence: dict[str, Evidence] = {
-                "reason": doubt.reason,
+                "reason": reason,
+                "directory": history.key.directory if is_located else None,
                 "restart_count": attempt.restart_count,
                 "kind": attempt.kind.value if attempt.kind else None,
                 "started_at": attempt.started_at.isoformat(),
-                "searched": str(job.work_dir) if job.work_dir is not None else None,
+                "searched": str(job.work_dir) if job.work_dir is not None and not is_located else None,
             }
             findings.append(FindingBuilder(self.name, history).make_finding(job, Severity.INFO, evidence))
         return findings

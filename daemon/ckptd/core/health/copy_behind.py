@@ -1,6 +1,6 @@
 """Detect that the copies of a run's checkpoints fall behind: the command that makes them may have failed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -49,7 +49,10 @@ class CopyBehind:
         answers = [self._judge(history, copy, now, is_open=is_open) for copy in history.copies]
         late = [each for each in answers if isinstance(each, _Delay)]
         if not late:
-            return next((each for each in answers if isinstance(each, Unknown)), ())
+            told = history.context.open_evidence.get((self.name, job.job_id), {})
+            known = zip(history.copies, answers, strict=True)
+            unknown = {copy.directory: each for copy, each in known if isinstance(each, Unknown)}
+            return next((unknown[each] for each in _list_flagged(told) if each in unknown), ())
         worst = max(late, key=lambda each: each.lag)
         evidence: dict[str, Evidence] = {
             "directory": worst.copy.directory,
@@ -95,6 +98,12 @@ class CopyBehind:
         if lag <= (bound / 2 if is_open else bound):
             return None
         return _Delay(copy, lag, usual, original, newest)
+
+
+def _list_flagged(told: Mapping[str, object]) -> list[str]:
+    """Return the locations that an open flag is about."""
+    others = told.get("other_directories")
+    return [str(told.get("directory")), *(map(str, others) if isinstance(others, list) else ())]
 
 
 class _Delay(NamedTuple):

@@ -40,7 +40,9 @@ class RestartedWithoutCheckpoint:
             if are_only_data(history):
                 if not (attempt.resumed_from and attempt.resumed_from.is_fresh):
                     continue  # it may continue from what it wrote
-            elif facts.saves_since(history, attempt.started_at) or _had_complete(history, attempt):
+            elif facts.saves_since(history, attempt.started_at) or copied_checkpoints.had_complete(
+                history, attempt.started_at
+            ):
                 continue
             if unread := copied_checkpoints.list_unread(history):
                 return Unknown(what=self.name, reason=f"{unread[0]} was not read completely")
@@ -81,12 +83,6 @@ class RestartedWithoutCheckpoint:
         return FindingBuilder(self.name, history).make_finding(
             job, Severity.CRITICAL if is_known else Severity.WARNING, evidence
         )
-
-
-def _had_complete(history: RunHistory, attempt: Attempt) -> bool:
-    """Return whether any location had a complete checkpoint when an attempt started."""
-    started_at = attempt.started_at
-    return bool(facts.complete_at(history, started_at)) or copied_checkpoints.has_complete_copy(history, started_at)
 
 
 def _was_first_scan_late(history: RunHistory, attempt: Attempt) -> bool:

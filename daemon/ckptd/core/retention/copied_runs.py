@@ -83,13 +83,13 @@ def list_needed(history: RunRecord, resumed: Mapping[str, str]) -> Iterator[tupl
         complete = {
             identify_by_name(each.checkpoint)
             for each in location.checkpoints
-            if each.gone_at is None and each.checkpoint.state is CheckpointState.COMPLETE
+            if each.deleted_at is None and each.checkpoint.state is CheckpointState.COMPLETE
         }
         for each in location.checkpoints:
             name = identify_by_name(each.checkpoint)
             if name in complete:
                 continue
-            if each.gone_at is None:
+            if each.deleted_at is None:
                 yield name, f"{each.checkpoint.path} is {each.checkpoint.state.value}, and this may be its last copy"
             elif str(each.checkpoint.path) in resumed:
                 yield name, f"{resumed[str(each.checkpoint.path)]} ({each.checkpoint.path}, which is deleted)"

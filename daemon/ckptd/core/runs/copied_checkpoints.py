@@ -88,9 +88,10 @@ def find_newest(history: RunRecord) -> SavedCopy | None:
     return max(found, key=lambda each: each.saved_at, default=None)
 
 
-def has_complete_copy(history: RunRecord, instant: datetime) -> bool:
-    """Whether a further location had a complete checkpoint at that instant."""
-    return any(facts.complete_among(copy.checkpoints, instant) for copy in history.copies)
+def had_complete(history: RunRecord, instant: datetime) -> bool:
+    """Whether any location of a run had a complete checkpoint at that instant."""
+    copies = any(facts.complete_among(copy.checkpoints, instant) for copy in history.copies)
+    return copies or bool(facts.complete_at(history, instant))
 
 
 def list_unread(history: RunRecord) -> list[str]:

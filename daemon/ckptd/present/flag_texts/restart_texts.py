@@ -75,6 +75,18 @@ def restarted_without_checkpoint(evidence: EvidenceReader, context: FlagContext)
 
 
 def checkpoints_not_located(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    if not evidence.has("searched") and evidence.has("directory"):
+        return FlagText(
+            title=context.title,
+            statement=(
+                f"This job restarted, and ckptd cannot tell whether it resumed: {evidence.text('directory')} had no "
+                f"complete checkpoint, and {evidence.text('reason')} could not be read."
+            ),
+            advice=(
+                "`ckptd show JOB` says why that location could not be read. If you do not keep checkpoints there, "
+                "remove it from the job's comment or .ckptd.toml."
+            ),
+        )
     return FlagText(
         title=context.title,
         statement=(
