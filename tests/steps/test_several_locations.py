@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ckptd.checkpoints.scanning.locate import SiteRule
-from ckptd.core.model import RunKey
+from ckptd.core.model import JobState, RunKey
 from ckptd.present import flag_texts, models
 from steps.replayed_fleet import UID, minute
 
@@ -312,3 +312,33 @@ def test_the_newest_complete_copy_is_shown(fleet, archive):
     ]
     assert view["newest_complete"]["path"] == f"{archive}/step_3.safetensors"
     assert view["newest_complete"]["location"] == str(archive)
+
+
+def test_a_restart_that_finds_its_checkpoint_in_a_copy_only_resumed_from_that(fleet, archive):
+    comment = f"ckpt=ck:{archive}"
+    job = fleet.job(comment=comment)
+    save_and_copy(fleet, job, archive, range(1, 4))
+    shutil.rmtree(fleet.work_dir / "ck")
+    make_directory(fleet.work_dir / "ck")
+    fleet.run(38, job)
+    again = fleet.job(start=41, restart_count=1, submitted_at=minute(40), comment=comment)
+    fleet.run(43, again)
+    fleet.save("ck/step_4.safetensors", 52)
+    fleet.run(54, again)
+    resumed = read(fleet).attempts[-1].resumed_from
+    assert not resumed.is_fresh
+    assert {each.path for each in resumed.candidates} >= {f"{archive}/step_3.safetensors"}
+
+
+def test_work_that_only_a_copy_still_has_is_not_lost(fleet, archive):
+    comment = f"ckpt=ck:{archive}"
+    job = fleet.job(comment=comment)
+    save_and_copy(fleet, job, archive, range(1, 4))
+    shutil.rmtree(fleet.work_dir / "ck")
+    make_directory(fleet.work_dir / "ck")
+    fleet.run(35, job)
+    fleet.run(41, replace(job, state=JobState.FAILED, ends_at=minute(40)))
+    fleet.run(43)
+    [line] = fleet.parts.store.lost_work.list_lines(read(fleet).key)
+    assert line.loss.lost.total_seconds() == 600
+    assert line.loss.saved_at == minute(30)

@@ -12,7 +12,7 @@ from ckptd.core.model import JobKey, RecordedCheckpoint, RunKey, Scan, Unknown
 from ckptd.core.model.records import ScanRecord
 from ckptd.core.runs.ownership import PreviousScan
 from ckptd.core.runs.progress import CheckpointChanges
-from ckptd.store import jobs, lost_work, restart_state, resumed_from, runs
+from ckptd.store import jobs, lost_work, restart_state, resumed_from, runs, saved_states
 from ckptd.store.rows import (
     CHECKPOINT_COLUMNS,
     RECORD_COLUMNS,
@@ -76,6 +76,7 @@ class CheckpointStore(StorePart):
         _record_changes(connection, {row_id: look.changes for row_id, look in rows.items()})
         resumed_from.record_resumes(connection, {*resumed_from.list_unasked(connection, scans), *told})
         lost_work.write_lines(connection, scans)
+        _note_copies(connection, {row_id: look.changes for row_id, look in rows.items()})
         for cluster in {look.run.cluster for look in rows.values()}:
             found = [scan.scanned_at for row_id, scan in scans.items() if rows[row_id].run.cluster == cluster]
             if found:
@@ -203,6 +204,17 @@ def _record_changes(
     _forget_gone(connection, [row_id for row_id, changes in touched.items() if changes.gone])
     runs.touch_runs(connection, touched)
     resumed_from.record_resumes(connection, touched)
+
+
+def _note_copies(connection: sa.Connection, by_row: Mapping[int, CheckpointChanges]) -> None:
+    """Ask again what the runs lost and resumed from whose copies these are."""
+    appeared = {row_id: changes.appeared for row_id, changes in by_row.items() if changes.appeared}
+    primaries = saved_states.find_primary_rows(connection, appeared)
+    if primaries:
+        since = min(each.checkpoint.modified_at for changes in appeared.values() for each in changes)
+        lost_work.reopen_since(connection, primaries, since)
+        lost_work.write_lines(connection, primaries)
+        resumed_from.note_resumes(connection, primaries)
 
 
 def _without_present(connection: sa.Connection, values: Collection[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ accounting can still change it, and is final once its run's directory was read c
 """
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -16,7 +16,8 @@ from ckptd.core.queue import GUESSED_CAUSES
 from ckptd.core.runs import lost_work
 from ckptd.core.runs.lost_work import AttemptLoss, LedgerLine, LossKey, LossTotal, SavedWork
 from ckptd.core.runs.redone_work import NONE, UNKNOWN, RedoneWork, measure_redone
-from ckptd.store import runs
+from ckptd.core.runs.saved_state import SavedState
+from ckptd.store import runs, saved_states
 from ckptd.store.rows import ATTEMPT_COLUMNS, RUN_KEY_COLUMNS, attempt_from_row, run_key, split, table_of
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LossTable, RunTable
 from ckptd.store.transactions import StorePart, reading
@@ -49,6 +50,13 @@ def reopen_lines(connection: sa.Connection, attempt_ids: Collection[int]) -> Non
         connection.execute(sa.update(LossTable).where(LossTable.attempt_id.in_(chunk)).values(is_final=False))
 
 
+def reopen_since(connection: sa.Connection, run_ids: Collection[int], instant: datetime) -> None:
+    """Mark the rows of these runs' attempts that ended at an instant or later as not final."""
+    for chunk in split(run_ids):
+        ended = sa.select(AttemptTable.id).where(AttemptTable.run_id.in_(chunk), AttemptTable.ended_at >= instant)
+        connection.execute(sa.update(LossTable).where(LossTable.attempt_id.in_(ended)).values(is_final=False))
+
+
 def write_lines_of_jobs(connection: sa.Connection, job_rows: Collection[int]) -> None:
     """Write the rows of these jobs' runs; delete the rows of attempts that are open again."""
     run_ids: set[int] = set()
@@ -62,12 +70,13 @@ def write_lines_of_jobs(connection: sa.Connection, job_rows: Collection[int]) ->
 
 def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
     rows = connection.execute(_select_open(run_ids)).all()
+    copied = _read_copied_saves(connection, {row[1] for row in rows})
     fresh: list[dict[str, Any]] = []
     stale: list[dict[str, Any]] = []
     for row in rows:
         attempt_id, run_id, is_recorded, is_located, is_looked, is_followed, user, account, partition, *rest = row
         attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
-        saves = _read_saves(connection, run_id, attempt_id, attempt)
+        saves = [*_read_saves(connection, run_id, attempt_id, attempt), *_list_there(copied.get(run_id, ()), attempt)]
         loss = lost_work.measure_loss(attempt, saves, is_located=bool(is_located), is_followed=bool(is_followed))
         values = _line_values(attempt, loss)
         values |= {"user": user, "account": account, "partition": attempt.partition or partition}
@@ -221,6 +230,23 @@ def _read_saves(connection: sa.Connection, run_id: int, attempt_id: int, attempt
         SavedWork(completed_at, deleted_at, None if count is None else (JobKey(*key), count))
         for completed_at, deleted_at, count, *key in connection.execute(_LATEST_SAVE, asked | instants)
     ]
+
+
+def _read_copied_saves(connection: sa.Connection, run_ids: Collection[int]) -> dict[int, list[SavedState]]:
+    """Return the states that only further locations of these runs have any more; only of runs that have any."""
+    found: dict[int, list[SavedState]] = {}
+    for run_id, copies in saved_states.find_copy_rows(connection, run_ids).items():
+        own = saved_states.read_saved_states(connection, run_id)
+        found[run_id] = saved_states.read_copied_states(connection, copies, own)
+    return found
+
+
+def _list_there(states: Iterable[SavedState], attempt: Attempt) -> Iterator[SavedWork]:
+    """Yield the copies that were there when an attempt ended."""
+    assert attempt.ended_at is not None
+    for each in states:
+        if (each.appeared_at or each.completed_at) <= attempt.ended_at:
+            yield SavedWork(each.completed_at, each.deleted_at, each.attempt, each.is_state)
 
 
 def _line_values(attempt: Attempt, loss: AttemptLoss) -> dict[str, Any]:

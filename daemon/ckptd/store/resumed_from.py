@@ -10,18 +10,17 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from ckptd.core.model import Attempt, DeclaredResume, JobKey, ResumeReason, Role
+from ckptd.core.model import Attempt, DeclaredResume, JobKey, ResumeReason
 from ckptd.core.runs.declared_resume import find_of_attempt
 from ckptd.core.runs.resumed_from import SURE_COUNT, find_resume, list_own_states
 from ckptd.core.runs.rotated_copies import date_by_original
 from ckptd.core.runs.saved_state import SavedState
-from ckptd.store import lost_work, runs
+from ckptd.store import lost_work, runs, saved_states
 from ckptd.store.rows import ATTEMPT_COLUMNS, attempt_from_row, resume_to_row, split, table_of
-from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, RunTable
+from ckptd.store.tables import AttemptTable, JobTable, RunTable
 
 PENDING_COUNT = 20  # latest attempts of one run that are asked about at once
 ATTEMPT_COUNT = 100  # latest ones of a run, and
-STATE_COUNT = 1000  # latest checkpoints, which tell how fast it gets on
 
 
 class _RecordedAttempt(NamedTuple):
@@ -97,7 +96,10 @@ def record_declared(connection: sa.Connection, by_run: Mapping[int, Sequence[Dec
 def _record_run(connection: sa.Connection, run_id: int, directory: _DirectoryScan) -> bool:
     known = _read_attempts(connection, run_id)
     attempts = [each.attempt for each in known]
-    states = _read_states(connection, run_id)
+    saved = saved_states.read_saved_states(connection, run_id)
+    copies = saved_states.find_copy_rows(connection, [run_id]).get(run_id, [])
+    states = date_by_original([*saved, *saved_states.read_copied_states(connection, copies, saved)])
+    directory = _with_copies(connection, directory, copies)
     values: list[dict[str, Any]] = []
     is_changed = False
     for row_id, attempt, _, declared in [each for each in known if not each.is_final][:PENDING_COUNT]:
@@ -114,6 +116,17 @@ def _record_run(connection: sa.Connection, run_id: int, directory: _DirectorySca
         table = table_of(AttemptTable)
         connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), values)
     return is_changed
+
+
+def _with_copies(connection: sa.Connection, directory: _DirectoryScan, copies: Collection[int]) -> _DirectoryScan:
+    """Return since when a run's locations are known: that of which the least is known counts."""
+    is_whole = RunTable.unknown_what.is_(None) & RunTable.problems.is_(None)
+    rows = connection.execute(sa.select(RunTable.scanned_at, is_whole).where(RunTable.id.in_(copies))) if copies else ()
+    for scanned_at, whole in rows:
+        known = [at for at in (directory.scanned_at, scanned_at) if at is not None]
+        oldest = min(known) if len(known) > 1 else None
+        directory = _DirectoryScan(oldest, directory.is_whole and bool(whole))
+    return directory
 
 
 def _is_final(
@@ -151,43 +164,3 @@ def _read_attempts(connection: sa.Connection, run_id: int) -> list[_RecordedAtte
         _RecordedAttempt(row_id, attempt_from_row(JobKey(*rest[:3]), rest[3:]), bool(is_final), declared)
         for row_id, is_final, declared, *rest in rows
     ]
-
-
-def _read_states(connection: sa.Connection, run_id: int) -> list[SavedState]:
-    rows = connection.execute(
-        sa.select(
-            CheckpointTable.path,
-            CheckpointTable.completed_at,
-            CheckpointTable.deleted_at,
-            CheckpointTable.step,
-            CheckpointTable.epoch,
-            CheckpointTable.role,
-            CheckpointTable.continued_count,
-            CheckpointTable.computation,
-            AttemptTable.restart_count,
-            JobTable.cluster,
-            JobTable.job_id,
-            JobTable.first_seen_at,
-        )
-        .outerjoin(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
-        .outerjoin(JobTable, AttemptTable.job_row == JobTable.id)
-        .where(CheckpointTable.run_id == run_id, CheckpointTable.completed_at.is_not(None))
-        .order_by(CheckpointTable.completed_at.desc(), CheckpointTable.id)
-        .limit(STATE_COUNT)
-    )
-    states = [
-        SavedState(
-            path=path,
-            completed_at=completed_at,
-            deleted_at=deleted_at,
-            step=step,
-            epoch=epoch,
-            attempt=None if count is None else (JobKey(*key), count),
-            is_state=role is Role.STATE,
-            continued_count=continued_count,
-            computation=computation,
-        )
-        for path, completed_at, deleted_at, step, epoch, role, continued_count, computation, count, *key in rows
-        if completed_at is not None
-    ]
-    return date_by_original(states)

@@ -1,0 +1,143 @@
+"""Reads the states of a run: of its primary location, and those that only a further location has any more.
+
+A copy whose original is still there is the same state, and says nothing new.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from ckptd.core.model import CheckpointState, JobKey, Role
+from ckptd.core.runs.saved_state import SavedState
+from ckptd.store.rows import split
+from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LocationTable, RunTable
+
+STATE_COUNT = 1000  # latest checkpoints of one run, which tell how fast it gets on
+MAX_COPIES = 1000  # latest ones in its further locations
+ROUNDING = timedelta(seconds=2)  # of times of modification on other file systems
+
+_OWN, _COPY = sa.orm.aliased(RunTable), sa.orm.aliased(RunTable)
+_PAIRS = (
+    sa.select(LocationTable.run_id, _COPY.id)
+    .join(_OWN, _OWN.id == LocationTable.run_id)
+    .join(
+        _COPY,
+        (_COPY.directory_hash == LocationTable.directory_hash)
+        & (_COPY.cluster == _OWN.cluster)
+        & (_COPY.uid == _OWN.uid),
+    )
+    .where(LocationTable.trouble.is_(None), LocationTable.is_absent.is_not(True))
+)
+
+
+def find_primary_rows(connection: sa.Connection, row_ids: Collection[int]) -> list[int]:
+    """Return the row ids of the runs that have one of these as a further location."""
+    found: dict[int, None] = {}
+    for chunk in split(row_ids):
+        found.update(dict.fromkeys(run_id for run_id, _ in connection.execute(_PAIRS.where(_COPY.id.in_(chunk)))))
+    return list(found)
+
+
+def find_copy_rows(connection: sa.Connection, row_ids: Collection[int]) -> dict[int, list[int]]:
+    """Return the row ids of the further locations of these runs, by that of the run; only of runs that have any."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for chunk in split(row_ids):
+        for run_id, copy_id in connection.execute(_PAIRS.where(LocationTable.run_id.in_(chunk))):
+            found[run_id].append(copy_id)
+    return found
+
+
+def read_saved_states(connection: sa.Connection, run_id: int) -> list[SavedState]:
+    """Return the latest states that were complete once in a run's primary location, in any order."""
+    rows = connection.execute(
+        sa.select(
+            CheckpointTable.path,
+            CheckpointTable.completed_at,
+            CheckpointTable.deleted_at,
+            CheckpointTable.step,
+            CheckpointTable.epoch,
+            CheckpointTable.role,
+            CheckpointTable.continued_count,
+            CheckpointTable.computation,
+            AttemptTable.restart_count,
+            JobTable.cluster,
+            JobTable.job_id,
+            JobTable.first_seen_at,
+        )
+        .outerjoin(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
+        .outerjoin(JobTable, AttemptTable.job_row == JobTable.id)
+        .where(CheckpointTable.run_id == run_id, CheckpointTable.completed_at.is_not(None))
+        .order_by(CheckpointTable.completed_at.desc(), CheckpointTable.id)
+        .limit(STATE_COUNT)
+    )
+    return [
+        SavedState(
+            path=path,
+            completed_at=completed_at,
+            deleted_at=deleted_at,
+            step=step,
+            epoch=epoch,
+            attempt=None if count is None else (JobKey(*key), count),
+            is_state=role is Role.STATE,
+            continued_count=continued_count,
+            computation=computation,
+        )
+        for path, completed_at, deleted_at, step, epoch, role, continued_count, computation, count, *key in rows
+        if completed_at is not None
+    ]
+
+
+def read_copied_states(
+    connection: sa.Connection, copy_rows: Sequence[int], own: Iterable[SavedState]
+) -> list[SavedState]:
+    """Return the states in a run's further locations that its primary one, with the states `own`, has no longer."""
+    if not copy_rows:
+        return []
+    rows = connection.execute(
+        sa.select(
+            CheckpointTable.path,
+            CheckpointTable.completed_at,
+            CheckpointTable.deleted_at,
+            CheckpointTable.step,
+            CheckpointTable.epoch,
+            CheckpointTable.role,
+            CheckpointTable.first_seen_at,
+        )
+        .where(CheckpointTable.run_id.in_(copy_rows), CheckpointTable.completed_at.is_not(None))
+        .where(CheckpointTable.state == CheckpointState.COMPLETE)
+        .order_by(CheckpointTable.completed_at.desc(), CheckpointTable.id)
+        .limit(MAX_COPIES)
+    ).all()
+    originals: dict[tuple[str, float | None, float | None], list[SavedState]] = defaultdict(list)
+    for each in own if rows else ():
+        originals[_name(each)].append(each)
+    found = []
+    for path, completed_at, deleted_at, step, epoch, role, first_seen_at in rows:
+        assert completed_at is not None
+        copy = SavedState(path, completed_at, deleted_at, step, epoch, is_state=role is Role.STATE)
+        state = _without_original(copy, first_seen_at, originals.get(_name(copy), []))
+        found += [] if state is None else [state]
+    return found
+
+
+def _name(state: SavedState) -> tuple[str, float | None, float | None]:
+    return state.path.rpartition("/")[2], state.step, state.epoch
+
+
+def _without_original(copy: SavedState, seen_at: datetime, originals: Iterable[SavedState]) -> SavedState | None:
+    """Return a copy from when its original was gone, dated and credited as that; None while the original is there."""
+    earlier = [each for each in originals if each.completed_at <= copy.completed_at + ROUNDING]
+    original = max(earlier, key=lambda each: each.completed_at, default=None)
+    if original is None:
+        return copy
+    if original.deleted_at is None or (copy.deleted_at is not None and copy.deleted_at <= original.deleted_at):
+        return None
+    return replace(
+        copy,
+        completed_at=original.completed_at,
+        attempt=original.attempt,
+        appeared_at=max(original.deleted_at, seen_at),
+    )
