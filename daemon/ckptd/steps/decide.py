@@ -9,6 +9,7 @@ from typing import Self
 from ckptd.core import health
 from ckptd.core.health import array_folding, flag_changes
 from ckptd.core.model import (
+    SUSPENDED_STATES,
     CopyLocation,
     Flag,
     Job,
@@ -25,6 +26,7 @@ from ckptd.steps import job_action_history, plan_notices, read_scripts
 from ckptd.steps.evaluated_runs import EvaluatedRun, EvaluatedRuns, has_damaged
 from ckptd.steps.job_action_history import RunActions
 from ckptd.steps.open_flags import OpenFlags
+from ckptd.steps.packed_checkpoints import is_packed, pack, unpack
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.results import IDLE, StepResult, error, warning
@@ -222,9 +224,10 @@ def _evaluate(
 
 
 def _evaluate_run(parts: Parts, memory: DecisionSlice, read: RevisedRecord, history: RunHistory, now: datetime) -> None:
+    opened = unpack(history)
     timed = health.evaluate_until(
-        history,
-        health.choose_rules(history, parts.rules, parts.overrides),
+        opened,
+        health.choose_rules(opened, parts.rules, parts.overrides),
         now,
         max_age=parts.max_poll_age,
         max_scan_age=parts.scan_interval * MISSED_SCANS,
@@ -238,11 +241,11 @@ def _evaluate_run(parts: Parts, memory: DecisionSlice, read: RevisedRecord, hist
         EvaluatedRun(
             row_id=read.row_id,
             revision=read.revision,
-            history=history,
+            history=history if is_packed(history) else pack(history),
             evaluation=timed.evaluation,
             until=timed.until,
             is_acted_on=bool(context.signalled or context.resubmitted or context.standing) or not history.jobs,
-            is_damaged=has_damaged(history),
+            is_damaged=has_damaged(opened),
         )
     )
 
@@ -340,6 +343,7 @@ def _bring_up(
         replace(
             record,
             jobs=tuple(jobs.get(record.key, ())),
+            suspended_until=_bring_up_suspensions(record, jobs.get(record.key, ()), queued.polled_at),
             other_writers=tuple(
                 (job, job.user) for run, job in writers.get(record.key.directory, ()) if run != record.key
             ),
@@ -350,3 +354,11 @@ def _bring_up(
         )
         for _, _, record in sorted(wanted.values(), key=lambda each: each.row_id)
     ]
+
+
+def _bring_up_suspensions(record: RunRecord, jobs: Iterable[Job], polled_at: datetime | None) -> Mapping[int, datetime]:
+    """Return when each job was last suspended; for a job that is suspended, the time of the last poll."""
+    now = [job.job_id for job in jobs if job.state in SUSPENDED_STATES]
+    if not now or polled_at is None:
+        return record.suspended_until
+    return {**record.suspended_until, **dict.fromkeys(now, polled_at)}

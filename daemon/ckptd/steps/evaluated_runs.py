@@ -49,6 +49,7 @@ class EvaluatedRun:
             or mine.other_writers != history.other_writers
             or mine.free_space_samples != history.free_space_samples
             or mine.copies != history.copies
+            or mine.suspended_until != history.suspended_until
             or any(getattr(mine.context, name) != getattr(history.context, name) for name in _CONTEXT)
         )
 

@@ -214,7 +214,7 @@ def _note_copies(connection: sa.Connection, by_row: Mapping[int, CheckpointChang
         since = min(each.checkpoint.modified_at for changes in appeared.values() for each in changes)
         lost_work.reopen_since(connection, primaries, since)
         lost_work.write_lines(connection, primaries)
-        resumed_from.note_resumes(connection, primaries)
+        resumed_from.record_resumes(connection, primaries)
 
 
 def _without_present(connection: sa.Connection, values: Collection[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -2,11 +2,11 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from ckptd.core.fleet.histogram import Distribution
-from ckptd.core.model import CheckpointState, Job, RecordedCheckpoint, RunKey, RunRecord, Scan
+from ckptd.core.model import CheckpointState, Job, RecordedCheckpoint, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.runs.history import attempt_of, complete_now, present, running_jobs
 
 AGE_BOUNDS = (300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0, 86400.0, 172800.0, 604800.0)
@@ -73,12 +73,27 @@ class FleetCounter:
         """Return what `sum_up` does, for histories of different runs."""
         known = self._measured
         self._measured = {
-            history.key: found
-            if (found := known.get(history.key)) is not None and found[0] is history
-            else (history, measure(history))
-            for history in histories
+            history.key: (history, _measure_again(history, known.get(history.key))) for history in histories
         }
         return add_up((share for _, share in self._measured.values()), now)
+
+
+def _measure_again(history: RunRecord, known: tuple[RunRecord, RunShare] | None) -> RunShare:
+    """Return what a run adds; read its checkpoints only if these, or its jobs or attempts, were replaced."""
+    if known is None:
+        return measure(history)
+    before, share = known
+    if before is history:
+        return share
+    is_same = before.checkpoints is history.checkpoints and before.attempts is history.attempts
+    if is_same and before.jobs == history.jobs and _is_whole(before.scan) is _is_whole(history.scan):
+        return replace(share, space=_space_of(history))
+    return measure(history)
+
+
+def _is_whole(scan: Scan | Unknown | None) -> bool | None:
+    """Whether a scan read the whole directory; None if there was none, or it failed."""
+    return scan.is_whole if isinstance(scan, Scan) else None
 
 
 def sum_up(histories: Iterable[RunRecord], now: datetime) -> FleetTotals:
@@ -88,6 +103,7 @@ def sum_up(histories: Iterable[RunRecord], now: datetime) -> FleetTotals:
 
 def measure(history: RunRecord) -> RunShare:
     """Return what a run adds to the totals."""
+    history = replace(history, checkpoints=tuple(history.checkpoints))  # unpacked once, if they are packed
     there = present(history)
     checkpoints: Counter[tuple[str, str]] = Counter()
     sizes: Counter[str] = Counter()

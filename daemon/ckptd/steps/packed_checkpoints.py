@@ -1,0 +1,67 @@
+"""The checkpoints of a history in a tenth of the memory, for runs that do not change.
+
+They are unpacked each time that somebody reads them, and packed again by nobody.
+"""
+
+import pickle
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import cast, overload
+
+from ckptd.core.model import RecordedCheckpoint, RunHistory
+
+_LEVEL = 1  # zlib's fastest: the columns of one run are alike
+
+
+class PackedCheckpoints(Sequence[RecordedCheckpoint]):
+    """The recorded checkpoints of one run, oldest first."""
+
+    __slots__ = ("_content", "_count")
+
+    def __init__(self, checkpoints: Sequence[RecordedCheckpoint]) -> None:
+        self._count = len(checkpoints)
+        self._content = zlib.compress(pickle.dumps(tuple(checkpoints), pickle.HIGHEST_PROTOCOL), _LEVEL)
+
+    def unpack(self) -> tuple[RecordedCheckpoint, ...]:
+        """Return the checkpoints; each call makes new ones."""
+        content = pickle.loads(zlib.decompress(self._content))  # noqa: S301 - this process packed it
+        return cast("tuple[RecordedCheckpoint, ...]", content)
+
+    @property
+    def size_bytes(self) -> int:
+        """The memory that they take."""
+        return len(self._content)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[RecordedCheckpoint]:
+        return iter(self.unpack())
+
+    @overload
+    def __getitem__(self, index: int) -> RecordedCheckpoint: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[RecordedCheckpoint, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> RecordedCheckpoint | tuple[RecordedCheckpoint, ...]:
+        return self.unpack()[index]
+
+
+def is_packed(history: RunHistory) -> bool:
+    """Whether a history's checkpoints are packed."""
+    found: object = history.checkpoints
+    return isinstance(found, PackedCheckpoints)
+
+
+def pack(history: RunHistory) -> RunHistory:
+    """Return a history that takes little memory; its checkpoints are a sequence that reads as the tuple did."""
+    packed = cast("tuple[RecordedCheckpoint, ...]", PackedCheckpoints(history.checkpoints))
+    return replace(history, checkpoints=packed)
+
+
+def unpack(history: RunHistory) -> RunHistory:
+    """Return a history with its checkpoints as a tuple, for those who read them more than once."""
+    found: object = history.checkpoints
+    return replace(history, checkpoints=found.unpack()) if isinstance(found, PackedCheckpoints) else history
