@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from ckptd.core import queue
 from ckptd.core.discovery.declared import is_declared_without
@@ -53,6 +54,26 @@ class PollSlice:
     lock: threading.Lock = field(default_factory=threading.Lock)  # so that polls are recorded in their order
     suspect_count: int = 0  # polls in a row that showed most running jobs vanished
     maintenance_asked_at: datetime | None = None
+    compared: "_Comparison | None" = (
+        None  # of the last snapshot: what is asked of accounting and recorded follows from it
+    )
+
+
+class _Comparison(NamedTuple):
+    """The changes between tracked jobs and a snapshot."""
+
+    tracked: Mapping[int, TrackedJob]
+    snapshot: QueueSnapshot
+    changes: JobChanges
+
+
+def _compare(state: State, tracked: Mapping[int, TrackedJob], snapshot: QueueSnapshot) -> JobChanges:
+    """Compare the queue with the same tracked jobs only once."""
+    memory = state.own(PollSlice, PollSlice)
+    known = memory.compared
+    if known is None or known.tracked is not tracked or known.snapshot is not snapshot:
+        known = memory.compared = _Comparison(tracked, snapshot, queue.compare(tracked, snapshot))
+    return known.changes
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
@@ -107,7 +128,7 @@ def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnaps
         return snapshot, nothing
     jobs = heterogeneous.join_parts(federation.without_guesses(snapshot.jobs))
     snapshot = replace(snapshot, jobs=jobs)
-    changes = queue.compare(state.latest(PolledQueue).tracked, snapshot)
+    changes = _compare(state, state.latest(PolledQueue).tracked, snapshot)
     unconfirmed = state.latest(UnconfirmedEnds).list_due(now)
     asked = changes.asks_accounting.union(attempt.job.job_id for attempt in unconfirmed)
     if not asked:
@@ -146,7 +167,8 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
             return
         _confirm_ends(parts, state, ended, now)
         known = state.latest(PolledQueue)
-        seen = queue.compare(known.tracked, snapshot)
+        seen = _compare(state, known.tracked, snapshot)
+        state.own(PollSlice, PollSlice).compared = None  # nobody compares these again
         changes = accounting_merge.merge_accounting(seen, ended, now)
         changes = maintenance.excuse(changes, known.tracked, known.maintenance)
         parts.store.jobs.record(changes)

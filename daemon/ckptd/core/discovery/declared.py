@@ -15,7 +15,7 @@ LONGEST_PATH = 4096
 
 def stated_path(text: str) -> str | None:
     """Return the value of `ckpt=` in a comment, quoted or up to the next space, comma or semicolon."""
-    found = _STATED.search(text)
+    found = _STATED.search(text) if "ckpt=" in text else None
     return found[1] or found[2] or found[3] if found else None
 
 
@@ -46,6 +46,8 @@ def declared_path(job: Job) -> str | None:
 
 def is_declared_without(job: Job) -> bool:
     """Whether a job declares that it does not checkpoint."""
+    if not job.comment and not job.admin_comment:
+        return False
     stated = next((found for text in (job.comment, job.admin_comment) if (found := stated_path(text))), None)
     return stated == NONE
 
