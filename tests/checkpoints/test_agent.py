@@ -52,6 +52,7 @@ def scan_item(directory):
         "work_dirs": [],
         "resuming_jobs": [],
         "known": [],
+        "fingerprint": None,
     }
 
 

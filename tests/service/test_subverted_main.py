@@ -197,7 +197,7 @@ class Place:
 
     def scan_item(self, directory=None, **changes):
         item = {"directory": str(directory or self.run), "now": time.time(), "asks_quota": True}
-        return {**item, "work_dirs": [], "resuming_jobs": [], "known": [], **changes}
+        return {**item, "work_dirs": [], "resuming_jobs": [], "known": [], "fingerprint": None, **changes}
 
 
 @pytest.fixture(scope="module")
@@ -330,6 +330,8 @@ def test_a_malformed_request_is_refused(site, attacker, changes):
         {"work_dirs": [{}]},
         {"known": [3]},
         {"asks_quota": 1},
+        {"fingerprint": 1},
+        {"fingerprint": "f" * 100_000},
         {"resuming_jobs": ["7"]},
         {"resuming_jobs": [0]},
         {"resuming_jobs": [7] * 1000},

@@ -1,10 +1,11 @@
 """Scans directories and records the results."""
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ckptd.checkpoints.agent.client import NOT_REACHED
-from ckptd.checkpoints.agent.scan_client import scan_runs
+from ckptd.checkpoints.agent.scan_client import JobPlaces, rescan_runs, scan_runs
 from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import Checkpoint, RecordedCheckpoint, RunKey, Scan, Unknown
 from ckptd.core.model.records import ScanRecord
@@ -16,6 +17,39 @@ from ckptd.steps.state import State
 LONGEST_LOOK = timedelta(minutes=10)
 
 
+@dataclass(slots=True)
+class FinalScans:
+    """The revision at which a run's record agreed with a scan that only a change on disk makes different."""
+
+    revisions: dict[RunKey, int] = field(default_factory=dict)
+
+
+def rescan_directories(parts: Parts, state: State, due: list[WatchedRun], now: datetime) -> list[Scan | Unknown]:
+    """Scan directories again; of those in which nothing changed, neither list nor compare the checkpoints.
+
+    The result of an unchanged directory has no checkpoints: the record has them.
+    """
+    keys = [each.key for each in due]
+    final = state.own(FinalScans, FinalScans).revisions
+    with state.record_lock:
+        revisions = parts.store.runs.read_revisions_of([key for key in keys if key in final])
+    asked = [
+        (each.key, each.last)
+        for each in due
+        if isinstance(each.last, Scan) and each.last.fingerprint and final.get(each.key, -1) == revisions.get(each.key)
+    ]
+    rescanned: dict[RunKey, Scan | Unknown] = {}
+    if asked:
+        places = _read_places(parts, state, [key for key, _ in asked])
+        answers = rescan_runs(parts.agent, asked, parts.limits, now, places)
+        rescanned = {key: scan for (key, _), scan in zip(asked, answers, strict=True) if scan is not None}
+        with state.recording():
+            _record_rescans(parts, state, rescanned, now)
+    others = [each for each in due if each.key not in rescanned]
+    scanned = dict(zip((each.key for each in others), scan_directories(parts, state, others, now), strict=True))
+    return [(rescanned | scanned)[key] for key in keys]
+
+
 def scan_directories(
     parts: Parts, state: State, due: list[WatchedRun], now: datetime, reread: Collection[str] = ()
 ) -> list[Scan | Unknown]:
@@ -24,15 +58,38 @@ def scan_directories(
         return []
     keys = [each.key for each in due]
     with state.record_lock:
+        revisions = parts.store.runs.read_revisions_of(keys)  # first: a later change makes them outdated
         recorded = parts.store.checkpoints.read_many(keys)
-        work_dirs = parts.store.runs.read_work_dirs(keys)
-        resuming_jobs = parts.store.runs.read_resuming_jobs(keys)
+    places = _read_places(parts, state, keys)
     asked = [(each.key, _present_checkpoints(recorded.get(each.key, ()), reread), each.last) for each in due]
-    found = scan_runs(parts.agent, asked, parts.limits, now, work_dirs, resuming_jobs)
+    found = scan_runs(parts.agent, asked, parts.limits, now, places)
     with state.recording():
         answered = [pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED]
-        _record_scans(parts, state, answered, recorded, now)
+        agreeing = _record_scans(parts, state, answered, recorded, now)
+        final = state.own(FinalScans, FinalScans).revisions
+        for key in keys:
+            final.pop(key, None)
+        final.update({key: revisions[key] for key in agreeing if key in revisions and key in state.watchlist})
     return found
+
+
+def _read_places(parts: Parts, state: State, keys: list[RunKey]) -> JobPlaces:
+    with state.record_lock:
+        work_dirs = parts.store.runs.read_work_dirs(keys)
+        return JobPlaces(work_dirs=work_dirs, resuming_jobs=parts.store.runs.read_resuming_jobs(keys))
+
+
+def _record_rescans(parts: Parts, state: State, rescanned: Mapping[RunKey, Scan | Unknown], now: datetime) -> None:
+    """Record scans that found no checkpoint changed."""
+    answered = {key: scan for key, scan in rescanned.items() if scan is not NOT_REACHED}
+    free_space = state.latest(FreeSpaceSamples)
+    looks = [
+        ScanRecord(
+            run=key, scan=scan, free_space_samples=free_space.sample(key, scan) if isinstance(scan, Scan) else None
+        )
+        for key, scan in answered.items()
+    ]
+    _publish_looks(parts, state, looks, now)
 
 
 def _present_checkpoints(recorded: Iterable[RecordedCheckpoint], reread: Collection[str]) -> list[Checkpoint]:
@@ -49,8 +106,11 @@ def _record_scans(
     scanned: Collection[tuple[WatchedRun, Scan | Unknown]],
     recorded: Mapping[RunKey, tuple[RecordedCheckpoint, ...]],
     now: datetime,
-) -> None:
-    """Record the results of scans in one transaction, then publish them; if recording fails, the scans are repeated."""
+) -> list[RunKey]:
+    """Record the results of scans in one transaction, then publish them; if recording fails, the scans are repeated.
+
+    Return the runs whose record was as the scan found the directory.
+    """
     known = parts.store.checkpoints.read_last_scans(parts.cluster, [watched.key for watched, _ in scanned])
     looks: list[ScanRecord] = []
     free_space = state.latest(FreeSpaceSamples)
@@ -62,12 +122,24 @@ def _record_scans(
         writers = ownership.find_writers(key, known.get(key, ownership.PreviousScan()), watched.looked_at, now)
         changes = progress.merge_scan(recorded.get(key, ()), scan, writers, _over_at(scan, now))
         looks.append(ScanRecord(run=key, scan=scan, changes=changes, free_space_samples=free_space.sample(key, scan)))
+    _publish_looks(parts, state, looks, now)
+    for look in looks:
+        state.events.count_checkpoints(recorded.get(look.run, ()), look.changes)
+    return [
+        look.run for look in looks if isinstance(look.scan, Scan) and look.scan.fingerprint and look.changes.is_empty
+    ]
+
+
+def _publish_looks(parts: Parts, state: State, looks: Collection[ScanRecord], now: datetime) -> None:
+    """Record the results of scans in one transaction, then publish them."""
     parts.store.checkpoints.record_scans(looks)
     sampled = {look.run: look.free_space_samples for look in looks if look.free_space_samples is not None}
     state.change(FreeSpaceSamples, lambda samples: samples.with_samples(sampled))
+    final = state.own(FinalScans, FinalScans).revisions
     for look in looks:
-        state.events.count_checkpoints(recorded.get(look.run, ()), look.changes)
         state.watchlist.record_scan(look.run, look.scan, now)
+        if look.run not in state.watchlist:
+            final.pop(look.run, None)
 
 
 def _over_at(scan: Scan, now: datetime) -> datetime:

@@ -22,7 +22,7 @@ from ckptd.steps import declared_locations
 from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
-from ckptd.steps.record_scans import scan_directories
+from ckptd.steps.record_scans import rescan_directories, scan_directories
 from ckptd.steps.results import IDLE, StepResult
 from ckptd.steps.snapshots import RunHistories, ScanProgress
 from ckptd.steps.state import State
@@ -81,7 +81,7 @@ def _scan_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[W
         located = [each for each in due if each.key.is_located]
         declared_locations.follow_declarations(parts, state, located, now)
         _find_better(parts, state, located, now)
-        scan_directories(parts, state, [each for each in located if each.key in state.watchlist], now)
+        rescan_directories(parts, state, [each for each in located if each.key in state.watchlist], now)
         state.change(ScanProgress, lambda progress: replace(progress, scanned_at=now))
         state.decision_due.set()
     except StoreError:

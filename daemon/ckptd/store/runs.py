@@ -250,6 +250,16 @@ class RunStore(StorePart):
         return {run_key(row): row[-1] for row in rows}
 
     @reading
+    def read_revisions_of(self, connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, int]:
+        """Return the revision of each recorded run, which rises whenever its record changes."""
+        numbers = {row_id: key for key, row_id in find_runs(connection, keys).items()}
+        found: dict[RunKey, int] = {}
+        for chunk in split(numbers):
+            statement = sa.select(RunTable.id, RunTable.revision).where(RunTable.id.in_(chunk))
+            found.update((numbers[row_id], revision) for row_id, revision in connection.execute(statement))
+        return found
+
+    @reading
     def read_work_dirs(self, connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, tuple[str, ...]]:
         """Return the working directories of each run's jobs, the newest job's first."""
         found: dict[RunKey, dict[str, None]] = {}

@@ -253,6 +253,7 @@ SHAPES: dict[str, dict[str, Check]] = {
         "work_dirs": _paths,
         "resuming_jobs": _list_of(_is_job_id, MAX_RESUMING_JOBS),
         "known": _list_of(_is_object, MAX_NAMES),
+        "fingerprint": _or_none(_is_name),
     },
     "find_workspaces": {"directory": _is_path},
     "verify": {"directory": _is_path, "only": _names, "now": _is_number},

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
-from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ckptd.checkpoints.agent import scan_json
@@ -13,6 +12,7 @@ from ckptd.checkpoints.agent.client import Answer, Batch
 from ckptd.checkpoints.scanning import copy_locations
 from ckptd.checkpoints.scanning.locate import SiteRule, plan_candidates
 from ckptd.checkpoints.scanning.pointers import decode_link
+from ckptd.checkpoints.scanning.tree_fingerprint import CHANGED
 from ckptd.checkpoints.scanning.workspaces import decode_workspace
 from ckptd.core.discovery.nearby_candidates import DirectorySearch, FoundDirectory, NumberedSave
 from ckptd.core.model import (
@@ -68,32 +68,74 @@ def locate_jobs(
     return [decode_answer(answer, _location) for answer in run_items(agent, "locate", items, limits.deadline)]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobPlaces:
+    """What scans ask about the jobs of runs besides their directories.
+
+    `work_dirs` are those of the runs' jobs, newest first: links in them may lead to checkpoints. `resuming_jobs` are
+    the ids of jobs whose `.ckptd/resumed` is read.
+    """
+
+    work_dirs: Mapping[RunKey, Sequence[str]] = field(default_factory=dict)
+    resuming_jobs: Mapping[RunKey, Sequence[int]] = field(default_factory=dict)
+
+
 def scan_runs(
     agent: BatchRunner,
     runs: Sequence[tuple[RunKey, Sequence[Checkpoint], Scan | Unknown | None]],
     limits: ScanLimits,
     now: datetime,
-    work_dirs: Mapping[RunKey, Sequence[str]] = MappingProxyType({}),
-    resuming_jobs: Mapping[RunKey, Sequence[int]] = MappingProxyType({}),
+    places: JobPlaces = JobPlaces(),
 ) -> list[Scan | Unknown]:
     """Scan the directory of each run, given its known checkpoints and last scan; results are in the given order.
 
     Known checkpoints that did not change are not read again, and the quota is read at most once per QUOTA_GAP.
-    `work_dirs` are those of the runs' jobs, newest first: links in them may lead to checkpoints. `resuming_jobs` are
-    the ids of jobs whose `.ckptd/resumed` is read.
     """
-    fresh = [last if isinstance(last, Scan) and _has_fresh_quota(last, now) else None for _, _, last in runs]
+    fresh = [_fresh_quota(last, now) for _, _, last in runs]
     items = [
-        (
-            key.uid,
-            _scan_item(key, known, now, work_dirs.get(key, ()), resuming_jobs.get(key, ()), asks_quota=quota is None),
-        )
+        (key.uid, _scan_item(key, now, places, known=known, asks_quota=quota is None))
         for (key, known, _), quota in zip(runs, fresh, strict=True)
     ]
     found = [
         decode_answer(answer, scan_json.decode_scan) for answer in run_items(agent, "scan", items, limits.deadline)
     ]
     return [_with_quota(scan, quota) for scan, quota in zip(found, fresh, strict=True)]
+
+
+def rescan_runs(
+    agent: BatchRunner,
+    runs: Sequence[tuple[RunKey, Scan]],
+    limits: ScanLimits,
+    now: datetime,
+    places: JobPlaces = JobPlaces(),
+) -> list[Scan | Unknown | None]:
+    """Scan directories again, given the last scan of each, with its fingerprint; None if anything changed there.
+
+    No checkpoint is sent in either direction: those of an unchanged directory are the same as before, and the result
+    has none.
+    """
+    fresh = [_fresh_quota(last, now) for _, last in runs]
+    items = [
+        (key.uid, _scan_item(key, now, places, fingerprint=last.fingerprint, asks_quota=quota is None))
+        for (key, last), quota in zip(runs, fresh, strict=True)
+    ]
+    answers = run_items(agent, "scan", items, limits.deadline)
+    found: list[Scan | Unknown | None] = []
+    for answer, (_, last), quota in zip(answers, runs, fresh, strict=True):
+        scan = decode_answer(answer, _decode_rescan)
+        if isinstance(scan, Scan):
+            scan = _with_quota(replace(scan, markers=last.markers), quota)
+        found.append(scan)
+    return found
+
+
+def _decode_rescan(data: dict[str, Any]) -> Scan | None:
+    if data["answer"] == CHANGED:
+        return None
+    scan = scan_json.decode_scan(data)
+    if scan.checkpoints or scan.fingerprint is None:
+        raise ValueError("a directory that did not change was listed")
+    return scan
 
 
 def read_mutes(
@@ -176,8 +218,11 @@ def decode_answer(answer: Answer, decode: Callable[[dict[str, Any]], Value]) -> 
         return Unknown(what="answer", reason=f"the child's answer is malformed: {error}")
 
 
-def _has_fresh_quota(last: Scan, now: datetime) -> bool:
-    return last.quota_read_at is not None and now - last.quota_read_at < QUOTA_GAP
+def _fresh_quota(last: Scan | Unknown | None, now: datetime) -> Scan | None:
+    """Return the last scan if its quota is recent enough."""
+    if not isinstance(last, Scan) or last.quota_read_at is None or now - last.quota_read_at >= QUOTA_GAP:
+        return None
+    return last
 
 
 def _with_quota(scan: Scan | Unknown, last: Scan | None) -> Scan | Unknown:
@@ -248,18 +293,19 @@ def _list_names(job: Job) -> list[str]:
 
 def _scan_item(
     key: RunKey,
-    known: Sequence[Checkpoint],
     now: datetime,
-    work_dirs: Sequence[str],
-    resuming_jobs: Sequence[int],
+    places: JobPlaces,
     *,
+    known: Sequence[Checkpoint] = (),
+    fingerprint: str | None = None,
     asks_quota: bool,
 ) -> dict[str, Any]:
     return {
         "directory": key.directory,
         "now": now.timestamp(),
         "asks_quota": asks_quota,
-        "work_dirs": list(work_dirs),
-        "resuming_jobs": list(resuming_jobs),
+        "work_dirs": list(places.work_dirs.get(key, ())),
+        "resuming_jobs": list(places.resuming_jobs.get(key, ())),
         "known": [checkpoint_json.encode_checkpoint(checkpoint) for checkpoint in known],
+        "fingerprint": fingerprint,
     }

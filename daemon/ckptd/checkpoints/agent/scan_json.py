@@ -29,6 +29,7 @@ def encode_scan(scan: Scan) -> dict[str, Any]:
         "markers": list(scan.markers),
         "links": [list(link) for link in scan.links],
         "declared": [declared_resume.encode_resume(said) for said in scan.declared],
+        "fingerprint": scan.fingerprint,
     }
 
 
@@ -60,6 +61,7 @@ def decode_scan(data: dict[str, Any]) -> Scan:
         finished_at=None if data["finished_at"] is None else datetime.fromtimestamp(float(data["finished_at"]), UTC),
         links=tuple(decode_link(link) for link in data["links"]),
         declared=declarations.decode(data["declared"]),
+        fingerprint=_text(data["fingerprint"]),
     )
 
 

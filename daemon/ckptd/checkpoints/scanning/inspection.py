@@ -18,6 +18,7 @@ from ckptd.checkpoints.scanning.pointers import LinkText, list_links
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.recognition import WRITE_GRACE, assemble
 from ckptd.checkpoints.scanning.tree import Directory, File, list_tree
+from ckptd.checkpoints.scanning.tree_fingerprint import is_final, make_fingerprint, newest_change_ns
 from ckptd.core.checkpoint_sets import OtherFile, group
 from ckptd.core.model import Checkpoint, Level, Unknown
 
@@ -34,6 +35,7 @@ class Inspection:
     markers: tuple[str, ...]  # files that several checkpoints share
     problems: tuple[Unknown, ...]  # not empty: the tree was not read whole
     link_texts: tuple[LinkText, ...] = ()  # those that may lead to a checkpoint, here or elsewhere
+    fingerprint: str | None = None  # a tree with the same one has the same checkpoints; None: it may change by itself
 
 
 MAX_LEFTOVERS = 1000  # the newest: a directory may hold any number, and each look is recorded with them
@@ -72,6 +74,10 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     with _collector_paused():
         opened = root if descriptor is None else descriptor
         tree = list_tree(opened, max_depth=max_depth, max_entries=max_entries, entry=entry)
+        unchanged_since_ns = int((now - write_grace).timestamp() * 1e9)
+        fingerprint = make_fingerprint(tree, (max_depth, max_entries, write_grace))
+        if fingerprint is not None and newest_change_ns(tree) >= unchanged_since_ns:
+            fingerprint = None
         with Reader(opened) as reader:
             earlier = EarlierCheckpoints((part for each in known for part in each.parts or (each,)), root, level)
             settled = earlier.drop_unchanged(tree) if entry is None and only is None else []
@@ -84,23 +90,30 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
             examinations = [kept.get(claim.path) or next(fresh) for claim in claims]
         found = assemble(claims, examinations, root=root, level=level, now=now, write_grace=write_grace)
         pieces = (*settled, *found)
-        unchanged_since_ns = int((now - write_grace).timestamp() * 1e9)
         others = [OtherFile(file.path, file.identity, file.uid) for file in left]
         checkpoints = (
             pieces if only is not None else group(pieces, others, root=root, unchanged_since_ns=unchanged_since_ns)
         )
         links = tuple(find_links(tree, checkpoints, str(root)))
         link_texts = tuple(list_links(tree, checkpoints, str(root)))
+    leftovers = _list_leftovers(claims)
     return Inspection(
         root=root,
         checkpoints=checkpoints,
         links=links,
         unrecognised=() if entry in tree.files else _list_unrecognised(left, checkpoints, root),
-        leftovers=_list_leftovers(claims),
+        leftovers=leftovers,
         markers=tuple(sorted({file.path for claim in claims for file in claim.markers})),
         problems=tuple(tree.walk_problems()),
         link_texts=link_texts,
+        fingerprint=fingerprint if not leftovers and is_final(checkpoints) else None,
     )
+
+
+def read_fingerprint(descriptor: int, *, max_depth: int, max_entries: int, write_grace: timedelta) -> str | None:
+    """List a tree; return the fingerprint that `inspect_tree` with these bounds would find, without reading a file."""
+    tree = list_tree(descriptor, max_depth=max_depth, max_entries=max_entries)
+    return make_fingerprint(tree, (max_depth, max_entries, write_grace))
 
 
 def _list_unrecognised(left: Iterable[File], checkpoints: Iterable[Checkpoint], root: PurePosixPath) -> tuple[str, ...]:

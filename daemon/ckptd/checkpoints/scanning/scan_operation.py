@@ -8,9 +8,10 @@ from typing import Any
 from ckptd.checkpoints.agent import scan_json
 from ckptd.checkpoints.scanning import declarations, pointers
 from ckptd.checkpoints.scanning.allowed_roots import open_allowed
-from ckptd.checkpoints.scanning.inspection import inspect_tree
+from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree, read_fingerprint
 from ckptd.checkpoints.scanning.mounts import find_mount, read_mounts
 from ckptd.checkpoints.scanning.quota import read_quota_left
+from ckptd.checkpoints.scanning.tree_fingerprint import CHANGED, UNCHANGED
 from ckptd.core.model import Scan, Unknown, checkpoint_json
 
 MAX_PROBLEMS = 20  # that are told one by one: a user may have any number of unreadable files
@@ -19,27 +20,55 @@ MAX_PROBLEMS = 20  # that are told one by one: a user may have any number of unr
 def scan(item: dict[str, Any]) -> dict[str, Any]:
     """Scan `item["directory"]` at `item["now"]` and return the encoded scan.
 
+    With a fingerprint of an earlier scan, the checkpoints are left out if nothing changed since; if anything did, only
+    that is returned, and the caller asks again with the checkpoints that it knows.
+
     Raises:
         OutsideRootsError: the directory is not below an allowed root.
         OSError: the directory itself cannot be opened.
 
     """
     with open_allowed(item["directory"], item["allowed_roots"]) as descriptor:
-        return _scan(item, descriptor)
+        if item["fingerprint"] is None:
+            return _scan(item, descriptor)
+        found = read_fingerprint(
+            descriptor,
+            max_depth=item["max_depth"],
+            max_entries=item["max_entries"],
+            write_grace=timedelta(seconds=item["write_grace_seconds"]),
+        )
+        if found != item["fingerprint"]:
+            return {"answer": CHANGED}
+        same = Inspection(
+            root=PurePosixPath(item["directory"]),
+            checkpoints=(),
+            links=(),
+            unrecognised=(),
+            leftovers=(),
+            markers=(),
+            problems=(),
+            fingerprint=found,
+        )
+        return _look_around(item, descriptor, same) | {"answer": UNCHANGED}
 
 
 def _scan(item: dict[str, Any], descriptor: int) -> dict[str, Any]:
-    directory = PurePosixPath(item["directory"])
-    now = datetime.fromtimestamp(item["now"], UTC)
     found = inspect_tree(
-        directory,
+        PurePosixPath(item["directory"]),
         descriptor=descriptor,
-        now=now,
+        now=datetime.fromtimestamp(item["now"], UTC),
         known=[checkpoint_json.decode_checkpoint(known) for known in item["known"]],
         max_depth=item["max_depth"],
         max_entries=item["max_entries"],
         write_grace=timedelta(seconds=item["write_grace_seconds"]),
     )
+    return _look_around(item, descriptor, found)
+
+
+def _look_around(item: dict[str, Any], descriptor: int, found: Inspection) -> dict[str, Any]:
+    """Return the encoded scan, with what changes while the tree stays as it is: free space, quota, what jobs say."""
+    directory = PurePosixPath(item["directory"])
+    now = datetime.fromtimestamp(item["now"], UTC)
     work_dirs, roots = item["work_dirs"], item["allowed_roots"]
     links = pointers.gather(found.link_texts, work_dirs, roots, str(directory))
     declared = declarations.collect([str(directory), *work_dirs], roots, item["resuming_jobs"])
@@ -65,6 +94,7 @@ def _scan(item: dict[str, Any], descriptor: int) -> dict[str, Any]:
             finished_at=finished_at,
             links=tuple(links),
             declared=declared,
+            fingerprint=found.fingerprint,
         )
     )
 

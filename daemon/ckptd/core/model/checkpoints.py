@@ -141,6 +141,7 @@ class Scan:
     finished_at: datetime | None = None  # when the scan ended, if known: it may include what was written until then
     links: tuple[SeenLink, ...] = ()  # its owner's, there and in the working directories of its jobs
     declared: tuple[DeclaredResume, ...] = ()  # what jobs declared in these directories that they loaded, oldest first
+    fingerprint: str | None = None  # of the tree, if the same one always leads to the same checkpoints
 
     @property
     def is_whole(self) -> bool:

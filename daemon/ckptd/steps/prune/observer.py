@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
-from ckptd.checkpoints.agent.scan_client import scan_runs
+from ckptd.checkpoints.agent.scan_client import JobPlaces, scan_runs
 from ckptd.core.model import RunKey
 from ckptd.core.retention import ReferenceSources, RunPlan
 from ckptd.steps.parts import Parts, Scans
@@ -96,7 +96,7 @@ class CommandObserver:
             for run, reread in runs.items()
         ]
         work_dirs = self.parts.store.runs.read_work_dirs(tuple(runs))
-        found = scan_runs(self.parts.agent, asked, self.parts.limits, now, work_dirs)
+        found = scan_runs(self.parts.agent, asked, self.parts.limits, now, JobPlaces(work_dirs=work_dirs))
         return dict(zip(runs, found, strict=True))
 
     def read_names(self, plans: Collection[RunPlan], named: ReferenceSources, now: datetime) -> None:  # noqa: ARG002

@@ -1,0 +1,113 @@
+"""A scan of a directory in which nothing changed sends, reads and compares no checkpoint."""
+
+import json
+import os
+import time
+from collections import Counter
+
+import pytest
+
+from steps.replayed_fleet import Fleet
+from support.checkpoint_bytes import npz
+from support.shared_agent import get_agent
+
+FILE_COUNT = 40
+
+
+class CountingAgent:
+    """The agent, and how many characters of known and found checkpoints went through its pipe."""
+
+    def __init__(self, agent):
+        self._agent = agent
+        self.sent = Counter()
+
+    def run(self, batches):
+        answers = self._agent.run(batches)
+        for batch, found in zip(batches, answers, strict=True):
+            if batch.operation == "scan":
+                self.sent["items"] += len(batch.items)
+                self.sent["known"] += sum(len(item["known"]) for item in batch.items)
+                self.sent["found"] += sum(len(answer.get("checkpoints", ())) for answer in found)
+                self.sent["characters"] += len(json.dumps([batch.items, found]))
+        return answers
+
+
+@pytest.fixture
+def scanned(tmp_path, monkeypatch, work_dir):
+    agent = CountingAgent(get_agent())
+    fleet = Fleet(agent, f"sqlite:///{tmp_path}/record.db", work_dir)
+    for number in range(FILE_COUNT):
+        fleet.save(f"ck/epoch_{number}.npz", number, npz(weights=[1.0], epoch=[number]))
+    settle(fleet)
+    for minutes in (100, 102):  # found, and then found the same
+        fleet.run(minutes, fleet.job(comment="ckpt=ck"))
+    agent.sent.clear()
+    rows = Counter()
+    read = type(fleet.parts.store.checkpoints).read_many
+    monkeypatch.setattr(
+        type(fleet.parts.store.checkpoints),
+        "read_many",
+        lambda store, keys: rows.update(read=len(keys)) or read(store, keys),
+    )
+    yield fleet, agent, rows
+    fleet.parts.store.close()
+
+
+def settle(fleet):
+    """Let the directory be as old as its files."""
+    os.utime(fleet.work_dir / "ck", (time.time() - 5000,) * 2)
+
+
+def list_present(fleet):
+    [key] = {each.key for each in fleet.state.watchlist.all}
+    return {each.checkpoint.path.name for each in fleet.parts.store.checkpoints.read(key) if each.deleted_at is None}
+
+
+def test_nothing_is_sent_of_checkpoints_that_did_not_change(scanned):
+    fleet, agent, rows = scanned
+    before = fleet.state.watchlist.all[0].looked_at
+    fleet.run(104)
+    assert agent.sent["items"] >= 1
+    assert (agent.sent["known"], agent.sent["found"], rows["read"]) == (0, 0, 0)
+    assert agent.sent["characters"] < 2500 * agent.sent["items"]
+    assert fleet.state.watchlist.all[0].looked_at > before
+    assert len(list_present(fleet)) == FILE_COUNT
+
+
+def test_a_new_checkpoint_is_found_and_the_others_are_read_again_only_then(scanned):
+    fleet, agent, _ = scanned
+    fleet.run(104)
+    fleet.save("ck/epoch_90.npz", 103, npz(weights=[1.0], epoch=[90]))
+    fleet.run(106)
+    assert agent.sent["found"] == FILE_COUNT + 1
+    assert "epoch_90.npz" in list_present(fleet)
+
+
+def test_a_checkpoint_that_is_overwritten_in_place_is_found(scanned):
+    fleet, agent, _ = scanned
+    path = fleet.work_dir / "ck/epoch_7.npz"
+    status = path.stat()
+    with path.open("r+b") as file:
+        file.write(b"broken")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    fleet.run(104)
+    assert agent.sent["found"] >= FILE_COUNT
+
+
+def test_a_removed_checkpoint_is_gone(scanned):
+    fleet, _, _ = scanned
+    (fleet.work_dir / "ck/epoch_7.npz").unlink()
+    fleet.run(104)
+    assert "epoch_7.npz" not in list_present(fleet)
+
+
+def test_a_record_that_somebody_changed_is_compared_again(scanned):
+    fleet, agent, _ = scanned
+    [key] = {each.key for each in fleet.state.watchlist.all}
+    path = str(fleet.work_dir / "ck/epoch_7.npz")
+    assert fleet.parts.store.checkpoints.set_pinned(key, path, is_pinned=True) == 1
+    fleet.run(104)
+    assert agent.sent["known"] == FILE_COUNT
+    agent.sent.clear()
+    fleet.run(106)
+    assert agent.sent["known"] == 0
