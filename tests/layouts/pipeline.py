@@ -10,13 +10,14 @@ from pathlib import PurePosixPath
 
 from ckptd.checkpoints.formats.interface import Claim, Shape
 from ckptd.checkpoints.scanning.claiming import claim_tree
-from ckptd.checkpoints.scanning.recognition import WRITE_GRACE, assemble, examine_claim
+from ckptd.checkpoints.scanning.recognition import WRITE_GRACE, examine_claim
 from ckptd.core import checkpoint_sets, retention
 from ckptd.core.model import Attempt, JobKey, JobState, Level, RestartKind, RunKey, Scan
 from ckptd.core.runs import ownership, progress
 from layouts import truth
 from layouts.disk import UID, Disk, write_world
 from layouts.trainings import BEGAN_AT
+from support.closed_files import assemble
 from support.run_builder import make_record
 
 BEGAN = datetime.fromtimestamp(BEGAN_AT, UTC)
@@ -69,7 +70,7 @@ class Observer:
         """Return the sets that are there, and the markers."""
         claims, left = claim_tree(self.disk.list(), self.disk)
         examinations = [self._examine(claim) for claim in claims]
-        found = tuple(assemble(claims, examinations, root=self.root, level=Level.STRUCTURE, now=now))
+        found = assemble(claims, examinations, root=self.root, level=Level.STRUCTURE, now=now)
         others = [checkpoint_sets.OtherFile(file.path, file.identity, file.uid) for file in left]
         unchanged_since_ns = int((now - WRITE_GRACE).timestamp() * 10**9)
         sets = checkpoint_sets.group(found, others, root=self.root, unchanged_since_ns=unchanged_since_ns)

@@ -11,6 +11,7 @@ from ckptd.core import checkpoint_sets, retention
 from ckptd.core.model import Attempt, Job, JobKey, JobState, Level, RunKey, Scan
 from ckptd.core.runs import progress
 from ckptd.core.runs.ownership import Writers
+from support.closed_files import assemble
 from support.run_builder import make_record
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -86,7 +87,7 @@ def _look(root, now):
     with Reader(root) as reader:
         claims, left = claiming.claim_tree(tree, reader)
         examinations = [recognition.examine_claim(claim, reader, Level.STRUCTURE) for claim in claims]
-    pieces = tuple(recognition.assemble(claims, examinations, root=root, level=Level.STRUCTURE, now=now))
+    pieces = assemble(claims, examinations, root=root, level=Level.STRUCTURE, now=now)
     others = [checkpoint_sets.OtherFile(file.path, file.identity, file.uid) for file in left]
     unchanged_since_ns = int((now - recognition.WRITE_GRACE).timestamp() * 1e9)
     found = checkpoint_sets.group(pieces, others, root=root, unchanged_since_ns=unchanged_since_ns)
