@@ -1,6 +1,5 @@
 """An outbox and a real relay: dead for an hour, or with its sender killed at any moment."""
 
-import multiprocessing
 import random
 import time
 from datetime import timedelta
@@ -10,6 +9,7 @@ import pytest
 from core.histories import at
 from demo.patience import allow
 from service.outbox_facts import record
+from support.forked_processes import FORKS
 from support.mail_server import PASSWORD, MailServer, SilentServer, wait_until
 from support.outbox_sender import let_the_next_try_come, make_channel, make_sender, now, send_until_killed
 
@@ -69,7 +69,7 @@ def test_a_message_whose_acceptance_was_not_heard_is_sent_again_under_the_same_n
 
 def start_sending(url, port, server, password_file):
     arguments = (url, port, str(server.certificate), str(password_file))
-    process = multiprocessing.get_context("spawn").Process(target=send_until_killed, args=arguments)
+    process = FORKS.Process(target=send_until_killed, args=arguments)
     process.start()
     return process
 

@@ -1,6 +1,5 @@
 """A record as several processes use it: killed writers, waiting writers, and whatever text there is."""
 
-import multiprocessing
 import os
 import signal
 from concurrent import futures
@@ -18,6 +17,7 @@ from ckptd.store.tables import ClusterTable
 from demo.patience import allow
 from store import record_writer
 from store.observing import history_of, poll, scan
+from support.forked_processes import FORKS
 from support.queue_facts import CLUSTER, NOON, RUN, at, make_checkpoint, make_job
 from support.recorded import locate
 
@@ -62,9 +62,8 @@ def test_encoded_text_holds_nothing_that_a_database_refuses(text):
 
 @pytest.mark.parametrize("extra_writes", range(3))
 def test_a_killed_writer_leaves_whole_steps(store, database_url, extra_writes):
-    context = multiprocessing.get_context("spawn")
-    ready = context.Event()
-    writer = context.Process(target=record_writer.write_until_killed, args=(database_url, ready), daemon=True)
+    ready = FORKS.Event()
+    writer = FORKS.Process(target=record_writer.write_until_killed, args=(database_url, ready), daemon=True)
     writer.start()
     assert ready.wait(allow(60))
     reached = len(store.jobs.read_tracked(CLUSTER)) + extra_writes
