@@ -1,4 +1,4 @@
-"""The privileged agents of a test process, one for each configuration: to start one costs half a second of CPU time.
+"""The privileged agents of a test process, one for each configuration, as `forked_agent` starts them.
 
 An agent keeps nothing between two requests. A test that ends, stops or replaces an agent starts its own, and so does a
 child that a test forks: the thread that hears the answers stays in the parent.
@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from ckptd.service.agent_start import start_agent
+from support import forked_agent
 
 QUICK = {"write_grace": "1s", "max_depth": 4, "max_entries": 1000, "discovery_depth": 2, "discovery_entries": 1000}
 _agents = {}  # by the process that started each, and its settings
@@ -24,7 +25,7 @@ def get_agent(**scan):
     text = write_settings({**QUICK, **scan})
     key = os.getpid(), text
     if key not in _agents or _agents[key].is_gone:
-        _agents[key] = start_with(text, is_person=True)
+        _agents[key] = start_with(text, start=forked_agent.start_agent, is_person=True)
     return _agents[key]
 
 
@@ -32,12 +33,12 @@ def write_settings(scan):
     return "[scan]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in scan.items())
 
 
-def start_with(text, **options):
+def start_with(text, *, start=start_agent, **options):
     """Start an agent with a configuration."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "config.toml")
         path.write_text(text)
-        agent = start_agent(path, **options)
+        agent = start(path, **options)
         agent.wait_until_ready()
     return agent
 
