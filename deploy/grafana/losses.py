@@ -21,28 +21,28 @@ def _lost(unit: str, by: str) -> str:
 LOST_WORK = Board(
     name="lost-work",
     title="restarts and lost work",
-    about="Work after the newest usable checkpoint of attempts that ended, in hours of nodes, CPUs and GPUs.",
+    about="Unsaved work of ended attempts, since their newest usable checkpoint; and saved work that is computed again.",
     panels=(
         number(
-            "Lost GPU hours",
-            "Over the time shown.",
+            "Unsaved GPU hours lost",
+            "Over the time shown: at least.",
             "sum(increase(ckptd_lost_gpu_seconds_total{DAEMON}[$__range])) / 3600",
             "suffix: GPU-hours",
             width=3,
             steps=[(None, GREEN), (100, YELLOW), (1000, RED)],
         ),
         number(
-            "Lost node hours",
-            "Over the time shown.",
+            "Unsaved node hours lost",
+            "Over the time shown: at least.",
             "sum(increase(ckptd_lost_node_seconds_total{DAEMON}[$__range])) / 3600",
             "suffix: node-hours",
             width=3,
         ),
         number(
-            "Lost CPU hours",
-            "Over the time shown.",
-            "sum(increase(ckptd_lost_cpu_seconds_total{DAEMON}[$__range])) / 3600",
-            "suffix: CPU-hours",
+            "Unsaved node hours lost, at most",
+            "Beside the lower bound; the difference is work of which nobody knows whether it was saved.",
+            "sum(increase(ckptd_lost_high_node_seconds_total{DAEMON}[$__range])) / 3600",
+            "suffix: node-hours",
             width=3,
         ),
         number(
@@ -70,11 +70,15 @@ LOST_WORK = Board(
             link="risk",
         ),
         bars(
-            "Lost GPU hours by cause", "Over the time shown.", _lost("gpu", "cause"), "{{cause}}", "suffix: GPU-hours"
+            "Unsaved GPU hours lost by cause",
+            "Over the time shown: at least.",
+            _lost("gpu", "cause"),
+            "{{cause}}",
+            "suffix: GPU-hours",
         ),
         bars(
-            "Lost GPU hours by partition",
-            "Over the time shown.",
+            "Unsaved GPU hours lost by partition",
+            "Over the time shown: at least.",
             _lost("gpu", "partition"),
             "{{partition}}",
             "suffix: GPU-hours",
@@ -101,14 +105,43 @@ LOST_WORK = Board(
             width=24,
             is_stacked=True,
         ),
+        bars(
+            "Unsaved node hours lost by account",
+            "Over the time shown: at least, for the accounts with the most lost work.",
+            "sum by (account) (increase(ckptd_account_lost_node_seconds_total{DAEMON}[$__range])) / 3600",
+            "{{account}}",
+            "suffix: node-hours",
+        ),
+        bars(
+            "Redone node hours by account",
+            "Over the time shown: at least, for the accounts with the most lost work.",
+            "sum by (account) (increase(ckptd_account_redone_node_seconds_total{DAEMON}[$__range])) / 3600",
+            "{{account}}",
+            "suffix: node-hours",
+        ),
         rows(
             "Users with the most lost work",
-            "In the last 30 days.",
+            "In the last 30 days: unsaved and redone work, at least and at most. Nothing is known of the redone work "
+            "of the attempts in the last column.",
             """SELECT losses."user" AS "User", losses.account AS "Account", count(*) AS "Attempts",
-                   sum(losses.gpu_seconds) / 3600 AS "GPU hours", sum(losses.node_seconds) / 3600 AS "Node hours"
-                   FROM losses WHERE losses.cluster = ${cluster:sqlstring}
-                   AND losses.day >= current_date - 30 GROUP BY 1, 2 ORDER BY 4 DESC, 5 DESC LIMIT 20""",
-            units={"GPU hours": "suffix: GPU-hours", "Node hours": "suffix: node-hours"},
+                   sum(losses.gpu_seconds) / 3600 AS "Unsaved GPU hours",
+                   sum(losses.node_seconds) / 3600 AS "Unsaved node hours",
+                   sum(coalesce(losses.lost_high_seconds, losses.lost_seconds) * attempts.node_count) / 3600
+                   AS "Unsaved node hours, at most",
+                   coalesce(sum(losses.redone_low_seconds * attempts.node_count), 0) / 3600 AS "Redone node hours",
+                   coalesce(sum(losses.redone_high_seconds * attempts.node_count), 0) / 3600
+                   AS "Redone node hours, at most",
+                   count(*) - count(losses.redone_low_seconds) AS "Attempts unknown"
+                   FROM losses JOIN attempts ON attempts.id = losses.attempt_id
+                   WHERE losses.cluster = ${cluster:sqlstring} AND losses.day >= current_date - 30
+                   GROUP BY 1, 2 ORDER BY 4 DESC, 5 DESC, 7 DESC LIMIT 20""",
+            units={
+                "Unsaved GPU hours": "suffix: GPU-hours",
+                "Unsaved node hours": "suffix: node-hours",
+                "Unsaved node hours, at most": "suffix: node-hours",
+                "Redone node hours": "suffix: node-hours",
+                "Redone node hours, at most": "suffix: node-hours",
+            },
         ),
     ),
     variables=[*prometheus_variables(), *database_variables()],

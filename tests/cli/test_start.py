@@ -36,6 +36,7 @@ MAY_IMPORT = {
     "pin": RECORD,
     "plan": RECORD,
     "prune": HEAVY - {"alembic", "apprise", "h5py", "numpy", "psycopg", "rich"},
+    "report": {"sqlalchemy"},
     "run": HEAVY - {"alembic", "apprise", "h5py", "numpy", "psycopg", "rich"},
     "show": {"sqlalchemy"},
     "trash": RECORD | {"yaml"},  # the agent that it starts reads databases of workspaces, too

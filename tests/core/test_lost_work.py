@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from ckptd.core.model import CheckpointState, EndCause, Role
 from ckptd.core.runs import lost_work
-from ckptd.core.runs.lost_work import LossTotal, SavedWork
+from ckptd.core.runs.lost_work import SavedWork
+from ckptd.core.runs.lost_work_totals import LossTotal
 from core.histories import at, attempt, saved
 
 OWN = (attempt().job, 0)

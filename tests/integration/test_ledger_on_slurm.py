@@ -342,7 +342,8 @@ def test_the_days_sum_is_that_of_the_lines(watch):
         for history in watch.parts.store.histories.read("ledger")
         for line in watch.parts.store.lost_work.list_lines(history.key)
     ]
-    total = sum(t.seconds for day in watch.parts.store.lost_work.sum_by_day("ledger").values() for t in day.values())
+    days = watch.parts.store.lost_work_sums.sum_by_day("ledger")
+    total = sum(each.seconds for day in days.values() for each in day.values())
     assert total == pytest.approx(sum(line.loss.lost.total_seconds() for line in lines))
     assert lines
 
@@ -353,7 +354,7 @@ def test_the_metric_of_lost_gpu_time_is_what_accounting_says_of_the_jobs_with_gp
     summed.refresh(watch.parts.store, "ledger", now() + LOSS_FINAL_AGE)
     told = {
         sample.labels["cause"]: sample.value
-        for metric in collect_losses(summed.totals, BoundedNames(1))
+        for metric in collect_losses(summed.totals, BoundedNames(1), BoundedNames(1))
         for sample in metric.samples
         if sample.name == "ckptd_lost_gpu_seconds_total" and sample.value
     }

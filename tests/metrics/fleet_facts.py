@@ -30,7 +30,7 @@ from ckptd.core.model import (
 )
 from ckptd.core.notices.delivery import Outbox
 from ckptd.core.queue import JobChanges
-from ckptd.core.runs.lost_work import LossKey, LossTotal
+from ckptd.core.runs.lost_work_totals import LossKey, LossTotal
 from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.steps.event_counter import EventCounter
 from support.checkpoints import make_checkpoint

@@ -11,7 +11,7 @@ from ckptd.core.fleet.fleet_totals import FleetTotals, ResourceShare
 from ckptd.core.fleet.prune_totals import FailureCause
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.model import EndCause, Finding, Flag, RunKey, Severity
-from ckptd.core.runs.lost_work import LossKey, LossTotal
+from ckptd.core.runs.lost_work_totals import LossKey, LossTotal
 from ckptd.metrics.bounded_names import BoundedNames
 from ckptd.metrics.collector import ReportCollector
 from ckptd.metrics.lost_work_metrics import collect_losses
@@ -93,7 +93,11 @@ def test_whatever_names_a_cluster_has_there_are_fewer_than_two_thousand_series()
         report,
         fleet=fleet,
         runs_by_locator={f"way {number}": 1 for number in range(1000)},
-        losses={LossKey(cause, name): LossTotal(gpu_seconds=1) for cause in EndCause for name in shares},
+        losses={
+            LossKey(cause, name, f"account-{name}"): LossTotal(seconds=1, gpu_seconds=1)
+            for cause in EndCause
+            for name in shares
+        },
         open_flags=tuple(make_flag(number, NOW) for number in range(1000)),
     )
     found = samples(scrape(report, flagged_limit=300))
@@ -104,6 +108,8 @@ def test_whatever_names_a_cluster_has_there_are_fewer_than_two_thousand_series()
     lost = {labels: number for (name, labels), number in found.items() if name == "ckptd_lost_gpu_seconds_total"}
     assert sum(lost.values()) == 5000 * len(EndCause)
     assert {dict(labels)["cause"] for labels in lost} == set(EndCause)
+    by_account = [number for (name, _), number in found.items() if name == "ckptd_account_lost_gpu_seconds_total"]
+    assert sum(by_account) == 5000 * len(EndCause)
 
 
 def test_the_partitions_that_lost_most_are_named_and_no_counter_falls_when_another_outgrows_them():
@@ -113,7 +119,7 @@ def test_the_partitions_that_lost_most_are_named_and_no_counter_falls_when_anoth
     places = BoundedNames(2)
 
     def named(seconds):
-        (_, nodes, *_) = collect_losses(lost(seconds), places)
+        (_, nodes, *_) = collect_losses(lost(seconds), places, BoundedNames(1))
         return {sample.labels["partition"]: sample.value for sample in nodes.samples}
 
     assert named({"a": 1, "b": 9, "c": 5}) == {"b": 9, "c": 5, "other": 1}
@@ -126,6 +132,35 @@ def test_saved_work_that_is_computed_again_has_counters_of_its_own():
     text = scrape(replace(make_report(NOW), losses=losses))
     assert value(text, "ckptd_redone_seconds_total", cause="failure") == 120
     assert value(text, "ckptd_redone_gpu_seconds_total", cause="failure") == 480
+
+
+def test_upper_bounds_and_attempts_of_which_nothing_is_known_stand_beside_the_lower_bounds():
+    total = LossTotal(
+        seconds=60,
+        high_seconds=90,
+        high_cpu_seconds=720,
+        unknown_count=1,
+        redone_seconds=5,
+        redone_high_seconds=7,
+        redone_unknown_count=3,
+    )
+    losses = {LossKey(EndCause.FAILURE, name, "lab"): total for name in ("a", "b")}
+    text = scrape(replace(make_report(NOW), losses=losses))
+    assert value(text, "ckptd_lost_high_seconds_total", cause="failure") == 180
+    assert value(text, "ckptd_lost_high_cpu_seconds_total", cause="failure") == 1440
+    assert value(text, "ckptd_lost_unknown_attempts_total", cause="failure") == 2
+    assert value(text, "ckptd_redone_high_seconds_total", cause="failure") == 14
+    assert value(text, "ckptd_redone_unknown_attempts_total", cause="failure") == 6
+
+
+def test_accounts_have_counters_by_cause_and_the_rest_of_them_is_one():
+    losses = {
+        LossKey(EndCause.FAILURE, "a", f"lab{number}"): LossTotal(seconds=1, node_seconds=number, redone_seconds=1)
+        for number in range(1, 9)
+    }
+    text = scrape(replace(make_report(NOW), losses=losses))
+    assert value(text, "ckptd_account_lost_node_seconds_total", account="lab8", cause="failure") == 8
+    assert value(text, "ckptd_account_lost_node_seconds_total", account="other", cause="failure") == 1 + 2
 
 
 def test_the_numbers_are_those_of_the_report():

@@ -6,7 +6,7 @@ import pytest
 
 from ckptd.core.model import EndCause, PastJobs, Unknown
 from ckptd.core.model.records import LocationRecord
-from ckptd.core.runs.lost_work import LossKey
+from ckptd.core.runs.lost_work_totals import LossKey
 from ckptd.steps import poll, publish
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.state import begin

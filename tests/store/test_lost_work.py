@@ -8,7 +8,7 @@ import pytest
 from ckptd.core.model import Certainty, EndCause, FileIdentity, Role, RunKey, Unknown
 from ckptd.core.model.records import ScanRecord
 from ckptd.core.queue import accounting_merge
-from ckptd.core.runs.lost_work import LossKey, LossTotal
+from ckptd.core.runs.lost_work_totals import LossKey, LossTotal
 from ckptd.store import histories, lost_work
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_row, make_scan
 from support.recorded import locate, note_run, poll, scan
@@ -185,12 +185,12 @@ def test_completed_work_has_a_line_that_lost_nothing(store):
     assert minutes_lost(store) == [0]
 
 
-def test_sums_are_by_day_cause_and_partition(store):
+def test_sums_are_by_day_cause_partition_and_account(store):
     first, second, third = (run_job(store, number) for number in (1, 2, 3))
     last = replace(third, state=STATES.NODE_FAIL, ends_at=at(24 * 60))
     poll(store, 24 * 60 + 1, timed_out(first), timed_out(second, 30), last)
-    days = store.lost_work.sum_by_day(CLUSTER)
-    limit, failed = LossKey(EndCause.TIME_LIMIT, "main"), LossKey(EndCause.NODE_FAILURE, "main")
+    days = store.lost_work_sums.sum_by_day(CLUSTER)
+    limit, failed = (LossKey(cause, "main", "lab") for cause in (EndCause.TIME_LIMIT, EndCause.NODE_FAILURE))
     assert list(days) == [at(0).date(), at(24 * 60).date()]
     seconds = (21 + 31) * 60
     assert days[at(0).date()] == {
@@ -200,20 +200,24 @@ def test_sums_are_by_day_cause_and_partition(store):
             node_seconds=2 * seconds,
             cpu_seconds=8 * seconds,
             gpu_seconds=seconds,
+            high_seconds=seconds,
+            high_node_seconds=2 * seconds,
+            high_cpu_seconds=8 * seconds,
+            high_gpu_seconds=seconds,
         )
     }
     assert set(days[at(24 * 60).date()]) == {failed}
-    assert store.lost_work.sum_by_day(CLUSTER, last=at(0).date()).keys() == {at(0).date()}
-    assert store.lost_work.sum_by_day("other") == {}
+    assert store.lost_work_sums.sum_by_day(CLUSTER, last=at(0).date()).keys() == {at(0).date()}
+    assert store.lost_work_sums.sum_by_day("other") == {}
 
 
 def test_final_sums_leave_out_what_may_still_be_bettered(store):
     job = run_job(store)
     poll(store, 21, timed_out(job))
-    assert store.lost_work.sum_by_day(CLUSTER, final_before=at(0)) == {}
-    assert len(store.lost_work.sum_by_day(CLUSTER, final_before=at(60))) == 1
+    assert store.lost_work_sums.sum_by_day(CLUSTER, final_before=at(0)) == {}
+    assert len(store.lost_work_sums.sum_by_day(CLUSTER, final_before=at(60))) == 1
     scan(store, 22)
-    assert len(store.lost_work.sum_by_day(CLUSTER, final_before=at(0))) == 1
+    assert len(store.lost_work_sums.sum_by_day(CLUSTER, final_before=at(0))) == 1
 
 
 def steps_of(store, *saved, minute, looked):
@@ -243,16 +247,20 @@ def redone_of(store):
 def test_until_a_restart_has_saved_nobody_claims_that_work_is_computed_again(store):
     restart_from_nothing(store)
     assert (redone_of(store).low, redone_of(store).certainty) == (None, Certainty.UNKNOWN)
+    (total,) = store.lost_work_sums.sum_by_day(CLUSTER)[at(0).date()].values()
+    assert (total.redone_unknown_count, total.redone_high_seconds) == (1, 0)
 
 
 def test_a_restart_that_did_not_resume_computes_saved_work_again(store):
     restart_from_nothing(store)
     steps_of(store, (1, 24), (2, 8), (3, 12), (4, 16), minute=25, looked=21)
     assert (redone_of(store).low, redone_of(store).high) == (timedelta(minutes=16), timedelta(minutes=16))
-    (total,) = store.lost_work.sum_by_day(CLUSTER)[at(0).date()].values()
+    (total,) = store.lost_work_sums.sum_by_day(CLUSTER)[at(0).date()].values()
     seconds = 16 * 60
     assert (total.redone_seconds, total.redone_node_seconds) == (seconds, 2 * seconds)
     assert (total.redone_cpu_seconds, total.redone_gpu_seconds) == (8 * seconds, seconds)
+    assert (total.redone_high_seconds, total.redone_high_node_seconds) == (seconds, 2 * seconds)
+    assert (total.redone_high_cpu_seconds, total.redone_high_gpu_seconds) == (8 * seconds, seconds)
     assert minutes_lost(store) == [2], "what was not saved is told apart"
 
 

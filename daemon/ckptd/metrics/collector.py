@@ -16,7 +16,7 @@ from ckptd.metrics.exposition import Exposition
 from ckptd.metrics.flagged_jobs import collect_flagged
 from ckptd.metrics.fleet_metrics import collect_fleet
 from ckptd.metrics.job_actions import collect_job_actions
-from ckptd.metrics.lost_work_metrics import NAMED_PARTITIONS, collect_losses
+from ckptd.metrics.lost_work_metrics import NAMED_ACCOUNTS, NAMED_PARTITIONS, collect_losses
 from ckptd.metrics.message_metrics import collect_messages
 from ckptd.metrics.metric_families import counters, gauge, gauges, histograms
 from ckptd.metrics.outbox_metrics import collect_outbox
@@ -40,6 +40,7 @@ class ReportCollector(Collector):
         self._unrecorded: set[str] = set()  # steps to which the database gave no answer
         self._config_read_at = started_at
         self._loss_places = BoundedNames(NAMED_PARTITIONS)
+        self._loss_accounts = BoundedNames(NAMED_ACCOUNTS)
         self.exposition = Exposition(self, _OperatorMetrics(self))
         self.exposition.write()
 
@@ -80,7 +81,7 @@ class ReportCollector(Collector):
             yield from _collect_sources(report)
             yield from collect_fleet(report)
             yield from collect_totals(report.totals)
-            yield from collect_losses(report.losses, self._loss_places)
+            yield from collect_losses(report.losses, self._loss_places, self._loss_accounts)
             yield from collect_pruned(report.pruned)
             yield from collect_job_actions(report.job_actions, report.deferred_job_actions)
             channels = {channel for channel, _ in report.messages_by_result}

@@ -1,43 +1,89 @@
 """Metrics of lost work: sums over the database, which do not reset when the daemon restarts."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.core import Metric
 
-from ckptd.core.runs.lost_work import LossKey, LossTotal
+from ckptd.core.runs.lost_work_totals import LossKey, LossTotal
 from ckptd.metrics.bounded_names import BoundedNames
 from ckptd.metrics.metric_families import OTHER, Labels, counters
 
 NAMED_PARTITIONS = 12  # times the causes times the units: they alone would be thousands of series on some clusters
+NAMED_ACCOUNTS = 6  # `ckptd report --by account` has all
+LATE = "A requeue counts up to an hour after the end, because accounting may correct its cause until then."
 
 _UNITS = {
-    "seconds": "Work lost by ended attempts: time since their newest usable checkpoint or start, at least",
-    "node_seconds": "Lost time, at least, multiplied by the nodes of the attempt",
-    "cpu_seconds": "Lost time, at least, multiplied by the CPUs of the attempt",
-    "gpu_seconds": "Lost time, at least, multiplied by the GPUs of the attempt",
+    "seconds": "",
+    "node_seconds": ", multiplied by the nodes of the attempt",
+    "cpu_seconds": ", multiplied by the CPUs of the attempt",
+    "gpu_seconds": ", multiplied by the GPUs of the attempt",
 }
-_REDONE_UNITS = {
-    "seconds": "Saved work that is computed again because later attempts did not resume from it: at least",
-    "node_seconds": "Saved time that is computed again, multiplied by the nodes of the attempt: at least",
-    "cpu_seconds": "Saved time that is computed again, multiplied by the CPUs of the attempt: at least",
-    "gpu_seconds": "Saved time that is computed again, multiplied by the GPUs of the attempt: at least",
-}
+_UNSAVED = "Unsaved work of ended attempts, since their newest usable checkpoint or start"
+_REDONE = "Saved work that is computed again because later attempts did not resume from it"
+_KNOWN = "for the attempts of which it is known"
+Split = Callable[[LossKey], Labels]
 
 
-def collect_losses(losses: Mapping[LossKey, LossTotal], places: BoundedNames) -> Iterator[Metric]:
-    """Yield the lost work since the first record, by cause and partition; completed attempts lose none."""
+def collect_losses(
+    losses: Mapping[LossKey, LossTotal], places: BoundedNames, accounts: BoundedNames
+) -> Iterator[Metric]:
+    """Yield the lost work since the first record; completed attempts lose none.
+
+    The lower bounds of unsaved work are by cause and partition, those of both parts by account and cause, and all else
+    by cause.
+    """
+    partitions = places.assign(_weigh(losses, lambda key: key.partition))
+
+    def by_cause(key: LossKey) -> Labels:
+        return (key.cause.value,)
+
+    def by_partition(key: LossKey) -> Labels:
+        return (key.cause.value, key.partition if key.partition in partitions else OTHER)
+
+    for unit, factor in _UNITS.items():
+        told = f"{_UNSAVED}{factor}: at least, by cause and partition. {LATE}"
+        yield counters(f"ckptd_lost_{unit}", told, ("cause", "partition"), _sum(losses, unit, by_partition))
+    for unit, factor in _UNITS.items():
+        told = f"{_UNSAVED}{factor}: at most, by cause. {LATE}"
+        yield counters(f"ckptd_lost_high_{unit}", told, ("cause",), _sum(losses, f"high_{unit}", by_cause))
+    for unit, factor in _UNITS.items():
+        told = f"{_REDONE}{factor}: at least, by cause of its end. {LATE}"
+        yield counters(f"ckptd_redone_{unit}", told, ("cause",), _sum(losses, f"redone_{unit}", by_cause))
+    for unit, factor in _UNITS.items():
+        told = f"{_REDONE}{factor}: at most, {_KNOWN}, by cause of its end. {LATE}"
+        yield counters(f"ckptd_redone_high_{unit}", told, ("cause",), _sum(losses, f"redone_high_{unit}", by_cause))
+    told = f"Ended attempts of whose unsaved work nothing is known, by cause. {LATE}"
+    yield counters("ckptd_lost_unknown_attempts", told, ("cause",), _sum(losses, "unknown_count", by_cause))
+    told = f"Ended attempts of which it was unknown whether their saved work is computed again, by cause. {LATE}"
+    yield counters("ckptd_redone_unknown_attempts", told, ("cause",), _sum(losses, "redone_unknown_count", by_cause))
+    yield from _collect_accounts(losses, accounts)
+
+
+def _collect_accounts(losses: Mapping[LossKey, LossTotal], accounts: BoundedNames) -> Iterator[Metric]:
+    named = accounts.assign(_weigh(losses, lambda key: key.account))
+    lossy = {key: each for key, each in losses.items() if each.seconds or each.redone_seconds}
+
+    def by_account(key: LossKey) -> Labels:
+        return (key.account if key.account in named else OTHER, key.cause.value)
+
+    for part, meaning in (("lost", _UNSAVED), ("redone", _REDONE)):
+        for unit in ("node_seconds", "gpu_seconds"):
+            field = unit if part == "lost" else f"redone_{unit}"
+            told = f"{meaning}{_UNITS[unit]}: at least, by account and cause. {LATE}"
+            name = f"ckptd_account_{part}_{unit}"
+            yield counters(name, told, ("account", "cause"), _sum(lossy, field, by_account))
+
+
+def _weigh(losses: Mapping[LossKey, LossTotal], name: Callable[[LossKey], str]) -> Mapping[str, float]:
     weights: defaultdict[str, float] = defaultdict(float)
-    for (_, partition), total in losses.items():
-        weights[partition] += total.node_seconds
-    named = places.assign(weights)
-    for unit, meaning in _UNITS.items():
-        values: defaultdict[Labels, float] = defaultdict(float)
-        for (cause, partition), total in losses.items():
-            values[cause.value, partition if partition in named else OTHER] += getattr(total, unit)
-        yield counters(f"ckptd_lost_{unit}", f"{meaning}, by cause and partition.", ("cause", "partition"), values)
-    for unit, meaning in _REDONE_UNITS.items():
-        redone: defaultdict[Labels, float] = defaultdict(float)
-        for (cause, _), total in losses.items():
-            redone[(cause.value,)] += getattr(total, f"redone_{unit}")
-        yield counters(f"ckptd_redone_{unit}", f"{meaning}, by cause of its end.", ("cause",), redone)
+    for key, total in losses.items():
+        weights[name(key)] += total.node_seconds + total.redone_node_seconds
+    return weights
+
+
+def _sum(losses: Mapping[LossKey, LossTotal], field: str, split: Split) -> Mapping[Labels, float]:
+    values: defaultdict[Labels, float] = defaultdict(float)
+    for key, total in losses.items():
+        values[split(key)] += getattr(total, field)
+    return values

@@ -9,8 +9,8 @@ from ckptd.core.fleet.fleet_totals import FleetCounter
 from ckptd.core.fleet.prune_totals import PruneTotals
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.notices.delivery import Outbox
-from ckptd.core.runs import lost_work
-from ckptd.core.runs.lost_work import LossKey, LossTotal
+from ckptd.core.runs import lost_work_totals
+from ckptd.core.runs.lost_work_totals import LossKey, LossTotal
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.requeue_counts import RequeueStarts
@@ -38,11 +38,12 @@ class LostWorkTotals:
             return
         until = (now - timedelta(days=2)).date()
         if until != self._old_until:
-            self._old = lost_work.add_up(store.lost_work.sum_by_day(cluster, last=until).values())
+            self._old = lost_work_totals.add_up(store.lost_work_sums.sum_by_day(cluster, last=until).values())
             self._old_until = until
-        recent = store.lost_work.sum_by_day(cluster, first=until + timedelta(days=1), final_before=now - LOSS_FINAL_AGE)
-        found = lost_work.add_up([self._old, *recent.values()])
-        self.totals = lost_work.never_less(self.totals, found)
+        sums, first = store.lost_work_sums, until + timedelta(days=1)
+        recent = sums.sum_by_day(cluster, first=first, final_before=now - LOSS_FINAL_AGE)
+        found = lost_work_totals.add_up([self._old, *recent.values()])
+        self.totals = lost_work_totals.never_less(self.totals, found)
         self._summed_at = now
 
 

@@ -4,17 +4,15 @@ A row is written in the transaction that ends its attempt. It is updated as long
 accounting can still change it, and is final once its run's directory was read completely after the end.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from ckptd.core.model import Attempt, Certainty, CheckpointState, JobKey, Role, RunKey
-from ckptd.core.queue import GUESSED_CAUSES
 from ckptd.core.runs import lost_work
-from ckptd.core.runs.lost_work import AttemptLoss, LedgerLine, LossKey, LossTotal, SavedWork
+from ckptd.core.runs.lost_work import AttemptLoss, LedgerLine, SavedWork
 from ckptd.core.runs.redone_work import NONE, UNKNOWN, RedoneWork, measure_redone
 from ckptd.core.runs.saved_state import SavedState
 from ckptd.store import runs, saved_states
@@ -25,17 +23,6 @@ from ckptd.store.transactions import StorePart, reading
 REDONE_COUNT = 100  # latest attempts of one run whose redone work is measured again
 UNSETTLED_COUNT = 500  # rows of one run without a final value that are measured again with one scan
 _KEY_COLUMNS: list[Any] = [JobTable.cluster, JobTable.job_id, JobTable.first_seen_at]
-_SUMS: list[sa.ColumnElement[Any]] = [
-    sa.func.count(),
-    sa.func.sum(sa.type_coerce(LossTable.lost, sa.Double())),
-    sa.func.sum(LossTable.node_seconds),
-    sa.func.sum(LossTable.cpu_seconds),
-    sa.func.sum(LossTable.gpu_seconds),
-]
-_REDONE_SUMS: list[sa.ColumnElement[Any]] = [
-    sa.func.coalesce(sa.func.sum(sa.type_coerce(LossTable.redone_low, sa.Double()) * factor), 0.0)
-    for factor in (sa.literal(1), AttemptTable.node_count, AttemptTable.cpu_count, AttemptTable.gpu_count)
-]
 
 
 def write_lines(connection: sa.Connection, run_ids: Collection[int]) -> None:
@@ -314,42 +301,6 @@ class LostWorkStore(StorePart):
             .order_by(LossTable.ended_at, LossTable.attempt_id)
         )
         return tuple(_line_from_row(row) for row in rows)
-
-    @reading
-    def sum_by_day(
-        self,
-        connection: sa.Connection,
-        cluster: str,
-        *,
-        first: date | None = None,
-        last: date | None = None,
-        final_before: datetime | None = None,
-    ) -> dict[date, dict[LossKey, LossTotal]]:
-        """Return each day's sums by cause and partition.
-
-        With `final_before`, only sum rows that are unlikely to change: attempts that ended before then, and final rows
-        whose cause is certain.
-        """
-        statement = (
-            sa.select(LossTable.day, LossTable.cause, LossTable.partition, *_SUMS, *_REDONE_SUMS)
-            .join(AttemptTable, LossTable.attempt_id == AttemptTable.id)
-            .where(LossTable.cluster == cluster)
-            .group_by(LossTable.day, LossTable.cause, LossTable.partition)
-            .order_by(LossTable.day)
-        )
-        if first is not None:
-            statement = statement.where(LossTable.day >= first)
-        if last is not None:
-            statement = statement.where(LossTable.day <= last)
-        if final_before is not None:
-            is_sure = LossTable.is_final & LossTable.cause.not_in(GUESSED_CAUSES)
-            statement = statement.where(is_sure | (LossTable.ended_at < final_before))
-        result: dict[date, dict[LossKey, LossTotal]] = defaultdict(dict)
-        for day, cause, partition, count, *sums in connection.execute(statement):
-            names = (f"{part}{unit}seconds" for part in ("", "redone_") for unit in ("", "node_", "cpu_", "gpu_"))
-            values = dict(zip(names, map(float, sums), strict=True))
-            result[day][LossKey(cause, partition)] = LossTotal(attempt_count=count, **values)
-        return dict(result)
 
 
 def _line_from_row(row: Any) -> LedgerLine:

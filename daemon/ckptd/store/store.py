@@ -19,6 +19,7 @@ from ckptd.store.histories import HistoryStore
 from ckptd.store.jobs import JobStore
 from ckptd.store.located_runs import LocatedRunStore
 from ckptd.store.lost_work import LostWorkStore
+from ckptd.store.lost_work_sums import LostWorkSumStore
 from ckptd.store.mentions import MentionStore
 from ckptd.store.outbox import OutboxStore
 from ckptd.store.prune_records import PruneRecordStore
@@ -45,6 +46,7 @@ class Store:
         self.jobs = JobStore(database)
         self.located_runs = LocatedRunStore(database)
         self.lost_work = LostWorkStore(database)
+        self.lost_work_sums = LostWorkSumStore(database)
         self.mentions = MentionStore(database)
         self.outbox = OutboxStore(database)
         self.prune_records = PruneRecordStore(database)

@@ -10,7 +10,7 @@ from ckptd.core.fleet.prune_totals import PruneTotals
 from ckptd.core.job_actions.action_policy import ActionKind, DeferReason
 from ckptd.core.model import Flag, Severity
 from ckptd.core.notices.delivery import Outbox
-from ckptd.core.runs.lost_work import LossKey, LossTotal
+from ckptd.core.runs.lost_work_totals import LossKey, LossTotal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,8 +6,8 @@ a completed job is not lost. Nothing here checks whether the directory was scann
 when a figure is final.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -58,33 +58,6 @@ class LedgerLine:
     node_count: int = 0
     cpu_count: int = 0
     gpu_count: int = 0
-
-
-class LossKey(NamedTuple):
-    """What totals are told apart by, in metrics and over days."""
-
-    cause: EndCause
-    partition: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LossTotal:
-    """Sums over lines."""
-
-    attempt_count: int = 0
-    seconds: float = 0.0
-    node_seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    gpu_seconds: float = 0.0
-    redone_seconds: float = 0.0  # saved work that is computed again: at least
-    redone_node_seconds: float = 0.0
-    redone_cpu_seconds: float = 0.0
-    redone_gpu_seconds: float = 0.0
-
-    def __add__(self, other: "LossTotal") -> "LossTotal":
-        return LossTotal(
-            **{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(LossTotal)}
-        )
 
 
 def list_saves(recorded: Iterable[RecordedCheckpoint]) -> tuple[SavedWork, ...]:
@@ -141,23 +114,3 @@ def _counts(save: SavedWork, attempt: Attempt, ended_at: datetime) -> bool:
         return False
     is_own = save.attempt == (attempt.job, attempt.restart_count)
     return save.completed_at <= (ended_at + LATEST_SAVE if is_own else ended_at)
-
-
-def add_up(parts: Iterable[Mapping[LossKey, LossTotal]]) -> dict[LossKey, LossTotal]:
-    """Return the sums over several parts, a day each for example."""
-    result: dict[LossKey, LossTotal] = {}
-    for part in parts:
-        for key, total in part.items():
-            result[key] = result.get(key, LossTotal()) + total
-    return result
-
-
-def never_less(before: Mapping[LossKey, LossTotal], after: Mapping[LossKey, LossTotal]) -> dict[LossKey, LossTotal]:
-    """Return `after` with no number lower than before: a counter that falls would be taken for one begun anew."""
-    return {key: _greater(before.get(key, LossTotal()), after.get(key, LossTotal())) for key in {**before, **after}}
-
-
-def _greater(one: LossTotal, other: LossTotal) -> LossTotal:
-    return LossTotal(
-        **{each.name: max(getattr(one, each.name), getattr(other, each.name)) for each in fields(LossTotal)}
-    )

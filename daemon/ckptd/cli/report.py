@@ -1,0 +1,70 @@
+"""`ckptd report`: the lost work of a period, by user, account, partition, cause or rule."""
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from ckptd.cli.command import friendly
+from ckptd.cli.context import open_listed_store
+from ckptd.cli.listing_record import load_settings
+from ckptd.cli.output import format_second, print_json, print_table
+from ckptd.core.runs.lost_work_totals import GroupedBy, LossTotal
+from ckptd.core.text.quantities import parse_duration
+from ckptd.present import lost_work_report
+
+if TYPE_CHECKING:  # the command starts without pydantic
+    from ckptd.present.responses.lost_work_documents import LostWorkReportDocument
+
+LONGEST = timedelta(days=3660)
+
+
+class _Duration(click.ParamType[timedelta]):
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        found = parse_duration(value)
+        if not isinstance(found, timedelta) or not timedelta(0) < found <= LONGEST:
+            self.fail(f'{value!r} is not a duration of up to ten years; use for example "7d" or "12h"', param, ctx)
+        return found
+
+
+@click.command()
+@click.option("--since", "age", type=_Duration(), default="7d", metavar="DURATION", show_default=True,
+              help="Count the attempts that ended in this time until now.")  # fmt: skip
+@click.option("--by", type=click.Choice([each.value for each in GroupedBy]), default="user", show_default=True,
+              help="Add up by user, account, partition, cause of end, or rule.")  # fmt: skip
+@click.option("--cluster", metavar="NAME", help="Count only the jobs of this cluster.")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
+@click.pass_context
+@friendly
+def report(context: click.Context, age: timedelta, by: str, cluster: str | None, is_json: bool) -> None:
+    """Add up the lost work of ended jobs by user, account, partition, cause or rule.
+
+    Unsaved work is the time between an attempt's newest usable checkpoint and its end. Redone work was saved and is
+    computed again, because a later attempt did not resume from it. Where ckptd is not certain, it prints bounds, and
+    counts the attempts of which nothing is known. By rule, an attempt counts under each rule that had a flag about
+    it, so these rows overlap.
+    """
+    now = datetime.now(UTC)
+    since, group = now - age, GroupedBy(by)
+    with open_listed_store(load_settings(context)) as store:
+        sums = store.lost_work_sums.sum_by(group, since, cluster=cluster)
+        once = (
+            sums
+            if group is not GroupedBy.RULE
+            else store.lost_work_sums.sum_by(GroupedBy.CAUSE, since, cluster=cluster)
+        )
+    document = lost_work_report.report(sums, sum(once.values(), LossTotal()), group, since, now)
+    if is_json:
+        print_json(document)
+    else:
+        _print(document, group)
+
+
+def _print(document: "LostWorkReportDocument", group: GroupedBy) -> None:
+    rows = [(lost_work_report.name_row(row, group), *lost_work_report.cells(row)) for row in document["rows"]]
+    empty = f"No attempt has ended since {format_second(document['since'])} UTC."
+    if rows:
+        rows.append(("all", *lost_work_report.cells(document["total"])))
+    print_table((group, *lost_work_report.COLUMNS), rows, empty)
