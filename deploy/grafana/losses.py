@@ -21,7 +21,7 @@ def _lost(unit: str, by: str) -> str:
 LOST_WORK = Board(
     name="lost-work",
     title="restarts and lost work",
-    about="Unsaved work of ended attempts, since their newest usable checkpoint; and saved work that is computed again.",
+    about="Unsaved work of ended attempts, since their newest usable checkpoint, and saved work computed again.",
     panels=(
         number(
             "Unsaved GPU hours lost",

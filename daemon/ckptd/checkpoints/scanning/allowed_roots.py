@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from ckptd.checkpoints.scanning.access_times import open_keeping_atime
 from ckptd.errors import CkptdError
 
 
@@ -31,7 +32,7 @@ def open_allowed(path: str, roots: Iterable[str]) -> Iterator[int]:
     """
     if not path.startswith("/"):
         raise OutsideRootsError(f"{path!r} is not an absolute path")
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = open_keeping_atime(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if not is_allowed(os.readlink(f"/proc/self/fd/{descriptor}"), roots):
             raise OutsideRootsError(f"{path} is outside the site's allowed roots")

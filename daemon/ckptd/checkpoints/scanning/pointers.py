@@ -10,11 +10,13 @@ import os
 import posixpath
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild
 from ckptd.checkpoints.scanning import locate, user_paths
+from ckptd.checkpoints.scanning.access_times import open_keeping_atime
 from ckptd.checkpoints.scanning.allowed_roots import is_allowed
 from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Checkpoint, SeenLink
@@ -140,11 +142,12 @@ def read_work_dir(work_dir: str, roots: Sequence[str], scanned: str = "") -> lis
 def _list_directory(directory: str) -> Iterator[LinkText]:
     owners = {os.geteuid(), 0}
     try:
-        with os.scandir(directory) as entries:
+        with _scan(directory) as entries:
             for _, entry in zip(range(MAX_ENTRIES), entries, strict=False):
                 if entry.is_symlink() and (status := entry.stat(follow_symlinks=False)).st_uid in owners:
-                    target = posixpath.normpath(posixpath.join(directory, os.readlink(entry.path)))
-                    yield LinkText(entry.path, target, status.st_mtime_ns, is_resolved=False)
+                    path = posixpath.join(directory, entry.name)
+                    target = posixpath.normpath(posixpath.join(directory, os.readlink(path)))
+                    yield LinkText(path, target, status.st_mtime_ns, is_resolved=False)
     except OSError:
         return  # what cannot be listed holds no link that is seen
 
@@ -202,18 +205,29 @@ def _find_file(directory: str) -> tuple[str, os.stat_result | None]:
     prefix = ""
     for _ in range(3):
         try:
-            with os.scandir(posixpath.join(directory, prefix)) as entries:
+            with _scan(posixpath.join(directory, prefix)) as entries:
                 listed = sorted((entry for _, entry in zip(range(MAX_PROBED), entries, strict=False)), key=_name)
-            for entry in listed:
-                if entry.is_file(follow_symlinks=False):
-                    return posixpath.join(prefix, entry.name), os.stat(entry.path, follow_symlinks=False)
+                for entry in listed:
+                    if entry.is_file(follow_symlinks=False):
+                        return posixpath.join(prefix, entry.name), entry.stat(follow_symlinks=False)
+                below = next((entry.name for entry in listed if entry.is_dir(follow_symlinks=False)), None)
         except OSError:
             return "", None
-        below = next((entry.name for entry in listed if entry.is_dir(follow_symlinks=False)), None)
         if below is None:
             return "", None
         prefix = posixpath.join(prefix, below)
     return "", None
+
+
+@contextmanager
+def _scan(directory: str) -> Iterator[Iterator["os.DirEntry[str]"]]:
+    """List a directory, following links in its path; entries are known by their names until it is closed."""
+    descriptor = open_keeping_atime(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with os.scandir(descriptor) as entries:
+            yield entries
+    finally:
+        os.close(descriptor)
 
 
 def _name(entry: "os.DirEntry[str]") -> str:

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from ckptd.checkpoints.scanning.access_times import open_keeping_atime
 from ckptd.checkpoints.scanning.tree import open_root
 from ckptd.errors import CkptdError
 
@@ -45,7 +46,7 @@ class Reader:
             for parent in parents:
                 here = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
                 descriptors.append(here)
-            found = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
+            found = open_keeping_atime(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
+from ckptd.checkpoints.scanning.access_times import open_keeping_atime
 from ckptd.core.model import DeclaredResume
 from ckptd.core.runs import declared_resume
 from ckptd.core.runs.declared_resume import DIRECTORY, FILE
@@ -105,7 +106,7 @@ def _open_directory(work_dir: str | int, *, is_made: bool) -> Iterator[int]:
 
 def _open_file(directory: int, flags: int) -> int:
     try:
-        file = os.open(FILE, flags | _FILE_FLAGS, 0o644, dir_fd=directory)
+        file = open_keeping_atime(FILE, flags | _FILE_FLAGS, 0o644, dir_fd=directory)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise NotOwnFileError(f"{DIRECTORY}/{FILE} is a link") from error

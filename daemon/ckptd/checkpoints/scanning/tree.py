@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from ckptd.checkpoints.scanning.access_times import open_keeping_atime
 from ckptd.core.model import FileIdentity, Unknown
 
 TRASH = ".ckptd-trash"
@@ -126,7 +127,7 @@ def open_root(root: PurePosixPath | str | int) -> int:
 
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(".", flags, dir_fd=root) if isinstance(root, int) else os.open(root, flags)
+    return open_keeping_atime(".", flags, dir_fd=root) if isinstance(root, int) else open_keeping_atime(root, flags)
 
 
 def _list_entry(descriptor: int, entry: str, max_depth: int, budget: list[int]) -> Directory:
@@ -219,7 +220,8 @@ def _descend(directory: Directory, descriptor: int, name: str, depth: int, budge
         directory.problems.append(Unknown(what=path, reason="deeper than the scan may go"))
         return
     try:
-        child = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        child = open_keeping_atime(name, flags, dir_fd=descriptor)
     except FileNotFoundError:
         return
     except OSError as error:

@@ -5,6 +5,7 @@ import stat
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
+from ckptd.checkpoints.scanning.access_times import open_keeping_atime
 from ckptd.checkpoints.trash.descriptors import closing, read_mount
 from ckptd.checkpoints.trash.outcome import RefusedError
 from ckptd.core.fleet.prune_totals import FailureCause
@@ -64,7 +65,7 @@ def _walk(name: str, path: str, at: int, rules: MoveRequirements) -> Iterator[Co
     if thing.kind != "directory":
         yield thing
         return
-    found = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    found = open_keeping_atime(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
     with closing(found):
         if os.fstat(found).st_ino != thing.inode or read_mount(found) != rules.mount:
             raise RefusedError(
