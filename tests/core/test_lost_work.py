@@ -59,7 +59,13 @@ def test_only_completed_work_is_not_lost(cause):
     [
         pytest.param({"is_located": False}, [], 0, 60, id="nobody knows where it saves"),
         pytest.param({"is_located": False}, [SavedWork(at(50))], 10, 10, id="a save of it was seen"),
-        pytest.param({"is_followed": True}, [], 60, 60, id="it was seen, and saved nothing"),
+        pytest.param({"is_followed": True, "read_at": at(55)}, [], 60, 60, id="it was read, and saved nothing"),
+        pytest.param({"is_followed": True}, [], 0, 60, id="it was never read before the next attempt started"),
+        pytest.param({"is_followed": True, "read_at": at(30)}, [], 0, 60, id="it was read for half of its time"),
+        pytest.param(
+            {"is_followed": True, "read_at": at(30)}, [SavedWork(at(20))], 0, 40, id="later saves may be gone"
+        ),
+        pytest.param({"is_followed": True, "read_at": at(30)}, [SavedWork(at(40))], 20, 20, id="a later save stayed"),
     ],
 )
 def test_what_is_not_known_is_a_bound(changes, saves, lost, most):

@@ -294,3 +294,40 @@ def test_data_do_not_hide_the_states_of_a_run_from_rules(store, monkeypatch):
     (history,) = store.histories.read(CLUSTER)
     names = {each.checkpoint.path.name for each in history.checkpoints}
     assert {"epoch_3.pt", "epoch_4.pt"} <= names
+
+
+def fail_to_read(store):
+    problem = Unknown(what="directory", reason="Permission denied")
+    store.checkpoints.record_scans([ScanRecord(run=RUN, scan=problem)])
+
+
+def test_work_is_not_claimed_lost_where_its_saves_may_have_been_deleted_before_the_directory_could_be_read(store):
+    job = run_job(store)
+    fail_to_read(store)
+    poll(store, 21, replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(20)))
+    fail_to_read(store)
+    poll(store, 23, replace(job, restart_count=1, submitted_at=at(20), started_at=at(22.5)))
+    scan(store, 25)
+    (line,) = store.lost_work.list_lines(RUN)
+    assert (line.loss.lost, line.loss.most, line.is_final) == (timedelta(0), timedelta(minutes=21), False)
+
+
+def test_only_what_was_saved_after_the_last_scan_may_have_been_deleted(store):
+    job = run_job(store)
+    scan(store, 5, make_checkpoint(written=4))
+    fail_to_read(store)
+    poll(store, 31, replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(30)))
+    poll(store, 32, replace(job, restart_count=1, submitted_at=at(30), started_at=at(31.5)))
+    scan(store, 35)
+    (line,) = store.lost_work.list_lines(RUN)
+    assert (line.loss.lost, line.loss.most) == (timedelta(0), timedelta(minutes=26))
+
+
+def test_work_is_lost_where_the_directory_was_read_until_shortly_before_the_restart(store):
+    job = run_job(store)
+    scan(store, 15)
+    poll(store, 21, replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(20)))
+    poll(store, 23, replace(job, restart_count=1, submitted_at=at(20), started_at=at(22.5)))
+    scan(store, 25)
+    (line,) = store.lost_work.list_lines(RUN)
+    assert (line.loss.lost, line.loss.most, line.is_final) == (timedelta(minutes=21), timedelta(minutes=21), True)

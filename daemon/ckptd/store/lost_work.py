@@ -4,8 +4,9 @@ A row is written in the transaction that ends its attempt. It is updated as long
 accounting can still change it, and is final once its run's directory was read completely after the end.
 """
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,7 +14,7 @@ import sqlalchemy as sa
 from ckptd.core.model import Attempt, Certainty, CheckpointState, JobKey, Role, RunKey
 from ckptd.core.runs import lost_work
 from ckptd.core.runs.lost_work import AttemptLoss, LedgerLine, SavedWork
-from ckptd.core.runs.redone_work import NONE, UNKNOWN, RedoneWork, measure_redone
+from ckptd.core.runs.redone_work import LATENESS, NONE, UNKNOWN, RedoneWork, measure_redone
 from ckptd.core.runs.saved_state import SavedState
 from ckptd.store import runs, saved_states
 from ckptd.store.rows import ATTEMPT_COLUMNS, RUN_KEY_COLUMNS, attempt_from_row, run_key, split, table_of
@@ -58,14 +59,19 @@ def write_lines_of_jobs(connection: sa.Connection, job_rows: Collection[int]) ->
 def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
     rows = connection.execute(_select_open(run_ids)).all()
     copied = _read_copied_saves(connection, {row[1] for row in rows})
+    starts = _read_starts(connection, {row[1] for row in rows})
     fresh: list[dict[str, Any]] = []
     stale: list[dict[str, Any]] = []
     for row in rows:
-        attempt_id, run_id, is_recorded, is_located, is_looked, is_followed, user, account, partition, *rest = row
+        attempt_id, run_id, is_recorded, is_located, is_looked, is_followed, scanned_at, known_at, *told = row
+        user, account, partition, *rest = told
         attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
+        read_at = _latest_read(attempt, scanned_at, known_at, starts[run_id])
         saves = [*_read_saves(connection, run_id, attempt_id, attempt), *_list_there(copied.get(run_id, ()), attempt)]
-        loss = lost_work.measure_loss(attempt, saves, is_located=bool(is_located), is_followed=bool(is_followed))
-        values = _line_values(attempt, loss)
+        loss = lost_work.measure_loss(
+            attempt, saves, is_located=bool(is_located), is_followed=bool(is_followed), read_at=read_at
+        )
+        values = _line_values(attempt, loss) | {"read_at": read_at}
         values |= {"user": user, "account": account, "partition": attempt.partition or partition}
         values["is_final"] = bool(is_looked) and loss.lost == loss.most
         if is_recorded:
@@ -78,6 +84,26 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
     if stale:
         connection.execute(sa.update(table).where(table.c.attempt_id == sa.bindparam("key_attempt_id")), stale)
     write_redone(connection, {row[1] for row in rows})
+
+
+def _read_starts(connection: sa.Connection, run_ids: set[int]) -> dict[int, list[datetime]]:
+    """Return when the attempts of each run started, oldest first."""
+    starts: dict[int, list[datetime]] = {run_id: [] for run_id in run_ids}
+    columns = sa.select(AttemptTable.run_id, AttemptTable.started_at)
+    for run_id, started_at in connection.execute(columns.where(AttemptTable.run_id.in_(run_ids))):
+        starts[run_id].append(started_at)
+    return {run_id: sorted(found) for run_id, found in starts.items()}
+
+
+def _latest_read(
+    attempt: Attempt, scanned_at: datetime | None, known_at: datetime | None, starts: list[datetime]
+) -> datetime | None:
+    """Return the last whole scan of the directory before a later attempt started, which may delete saves."""
+    assert attempt.ended_at is not None
+    earliest = max(attempt.ended_at - LATENESS, attempt.started_at + timedelta(microseconds=1))
+    place = bisect_left(starts, earliest)
+    is_before = place == len(starts) or (scanned_at is not None and scanned_at <= starts[place])
+    return max((each for each in (known_at, scanned_at if is_before else None) if each is not None), default=None)
 
 
 def write_redone(connection: sa.Connection, run_ids: Collection[int]) -> None:
@@ -136,13 +162,9 @@ def _redone_values(redone: RedoneWork) -> dict[str, Any]:
 
 def _select_open(run_ids: list[int]) -> sa.Select[Any]:
     """Return the query for ended attempts without a final row, or whose end was corrected since."""
-    is_looked = (
-        RunTable.directory.like("/%")
-        & RunTable.unknown_what.is_(None)
-        & RunTable.problems.is_(None)
-        & RunTable.scanned_at.is_not(None)
-        & (RunTable.scanned_at >= AttemptTable.ended_at)
-    )
+    is_whole = RunTable.unknown_what.is_(None) & RunTable.problems.is_(None)
+    read_at = sa.case((RunTable.problems.is_(None), RunTable.scanned_at), else_=sa.null())  # failed ones leave it
+    is_looked = RunTable.directory.like("/%") & is_whole & (RunTable.scanned_at >= AttemptTable.ended_at)
     attempts, lines = table_of(AttemptTable).alias(), table_of(LossTable).alias()
     order = sa.func.row_number().over(partition_by=attempts.c.run_id, order_by=lines.c.ended_at.desc())
     unsettled = (
@@ -167,7 +189,8 @@ def _select_open(run_ids: list[int]) -> sa.Select[Any]:
     is_followed = newest.c.started_at > AttemptTable.started_at
     is_recorded, is_located = LossTable.attempt_id.is_not(None), RunTable.directory.like("/%")
     lead = [AttemptTable.id, AttemptTable.run_id, is_recorded, is_located, is_looked, is_followed]
-    columns: list[Any] = [*lead, JobTable.user, JobTable.account, JobTable.partition, *_KEY_COLUMNS, *ATTEMPT_COLUMNS]
+    told = [read_at, LossTable.read_at, JobTable.user, JobTable.account, JobTable.partition]
+    columns: list[Any] = [*lead, *told, *_KEY_COLUMNS, *ATTEMPT_COLUMNS]
     return (
         sa.select(*columns)
         .join(JobTable, AttemptTable.job_row == JobTable.id)

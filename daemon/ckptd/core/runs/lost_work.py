@@ -15,6 +15,7 @@ from ckptd.core.model import Attempt, CheckpointState, EndCause, JobKey, Recorde
 from ckptd.core.runs import redone_work, suspension
 from ckptd.core.runs.redone_work import RedoneWork
 
+LONGEST_UNREAD = timedelta(minutes=10)  # before a later attempt started: two intervals of scans, by default
 LATEST_SAVE = timedelta(minutes=5)  # after its attempt's end; later it is one that was credited before a poll failed
 
 
@@ -70,15 +71,21 @@ def list_saves(recorded: Iterable[RecordedCheckpoint]) -> tuple[SavedWork, ...]:
 
 
 def measure_loss(
-    attempt: Attempt, saves: Iterable[SavedWork], *, is_located: bool = True, is_followed: bool = False
+    attempt: Attempt,
+    saves: Iterable[SavedWork],
+    *,
+    is_located: bool = True,
+    is_followed: bool = False,
+    read_at: datetime | None = None,
 ) -> AttemptLoss:
     """Return what an attempt that has ended lost, given its run's saves in any order.
 
     Where the run saves states, data beside them save no work. A save counts where it was complete by the end and still
     there, or where this attempt was seen writing it until LATEST_SAVE after its end: Slurm lets a requeued job's
-    processes finish. Nothing is claimed of a run whose directory is not known (`is_located`), nor of an attempt that
-    was over before it was seen and whose saves a later one may have overwritten (`is_followed`): then all of its time
-    is the most that it can have lost.
+    processes finish. Nothing is claimed of a run whose directory is not known (`is_located`). Nor is it where a later
+    attempt has started (`is_followed`), which may have deleted saves, and the directory was not read for longer than
+    LONGEST_UNREAD until then: `read_at` is the last whole scan before that start, None if there was none. Then the
+    time since the newest save on record is the most that the attempt can have lost.
 
     Raises:
         ValueError: the attempt has not ended.
@@ -96,7 +103,8 @@ def measure_loss(
         idle = suspension.within(attempt.suspensions, since, attempt.ended_at)
         lost = max(attempt.ended_at - since - idle, timedelta(0))
     most = lost
-    if saved_at is None and (not is_located or (is_followed and attempt.first_seen_at > attempt.ended_at)):
+    is_unseen = saved_at is None and (not is_located or (is_followed and attempt.first_seen_at > attempt.ended_at))
+    if is_unseen or (is_followed and _was_unread(attempt, attempt.ended_at, saved_at, read_at)):
         lost = timedelta(0)
     seconds = lost.total_seconds()
     return AttemptLoss(
@@ -107,6 +115,12 @@ def measure_loss(
         cpu_seconds=seconds * attempt.cpu_count,
         gpu_seconds=seconds * attempt.gpu_count,
     )
+
+
+def _was_unread(attempt: Attempt, ended_at: datetime, saved_at: datetime | None, read_at: datetime | None) -> bool:
+    """Whether saves may have come and gone that no scan found; one that a later scan found tells that they stayed."""
+    since = attempt.started_at if read_at is None else max(read_at, attempt.started_at)
+    return ended_at - since > LONGEST_UNREAD and (saved_at is None or saved_at <= since)
 
 
 def _counts(save: SavedWork, attempt: Attempt, ended_at: datetime) -> bool:
