@@ -14,6 +14,7 @@ from ckptd.core.model import (
     PurgeRule,
     Resume,
     ResumeReason,
+    Role,
     Severity,
     SitePurge,
     Unknown,
@@ -63,6 +64,21 @@ CASES = {
     "a newer one was saved": ({"purge": OF_SIXTY, "checkpoints": [*SAVED, saved(30 * DAY, step=2)]}, 59, False),
     "the newer one is damaged": (
         {"purge": OF_SIXTY, "checkpoints": [*SAVED, saved(30 * DAY, state=CheckpointState.DAMAGED)]},
+        59,
+        True,
+    ),
+    "it has only data, found by a search": (
+        {"purge": OF_SIXTY, "located_by": "discovery", "checkpoints": [saved(0, name="samples/a.npz")]},
+        59,
+        False,
+    ),
+    "it has only data, where its user says that it saves": (
+        {"purge": OF_SIXTY, "located_by": "comment", "checkpoints": [saved(0, name="samples/a.npz")]},
+        59,
+        True,
+    ),
+    "a search found a state": (
+        {"purge": OF_SIXTY, "located_by": "discovery", "checkpoints": [saved(0, name="a.pt", role=Role.STATE)]},
         59,
         True,
     ),

@@ -63,3 +63,24 @@ def test_a_job_whose_like_saved_checkpoints_is_expected_to(fleet, has_saved):
     later = fleet.job(2, start=30)
     fleet.run(31, later)
     assert fleet.run(100, later) == ([("no-checkpoint-yet", 2)] if has_saved else [])
+
+
+@pytest.mark.parametrize("name", ["bash", "wrap", "interactive"])
+def test_a_job_with_a_name_that_any_job_has_is_not_expected_to_save_because_another_did(fleet, name):
+    fleet.run(1, fleet.job(name=name))
+    fleet.save("ck/epoch_1.npz", 5, npz(weights=[1.0]))
+    fleet.run(10)
+    fleet.run(20, fleet.job(name=name, state=JobState.COMPLETED, ends_at=minute(19)))
+    later = fleet.job(2, name=name, start=30)
+    fleet.run(31, later)
+    assert fleet.run(100, later) == []
+
+
+def test_a_job_of_another_directory_is_not_expected_to_save_because_one_of_its_name_did(fleet):
+    fleet.run(1, fleet.job())
+    fleet.save("ck/epoch_1.npz", 5, npz(weights=[1.0]))
+    fleet.run(10)
+    fleet.run(20, fleet.job(state=JobState.COMPLETED, ends_at=minute(19)))
+    later = fleet.job(2, start=30, work_dir=place(fleet, "elsewhere"))
+    fleet.run(31, later)
+    assert fleet.run(100, later) == []

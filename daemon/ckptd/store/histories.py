@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from ckptd.core.discovery.generic_job_names import is_generic
 from ckptd.core.model import (
     SUSPENDED_STATES,
     CheckpointState,
@@ -366,7 +367,10 @@ def _load_checkpoints(
 
 
 def _find_savers(connection: sa.Connection, row_ids: list[int]) -> set[int]:
-    """Return the runs without a directory whose users' other jobs of the same name and place saved checkpoints."""
+    """Return the runs without a directory whose users' other jobs of the same name and place saved checkpoints.
+
+    A name that jobs of any kind have tells nothing.
+    """
     is_unlocated = RunTable.directory.not_like("/%")
     columns: list[Any] = [RunTable.cluster, RunTable.uid, JobTable.name, JobTable.work_dir]
     rows = connection.execute(
@@ -374,7 +378,7 @@ def _find_savers(connection: sa.Connection, row_ids: list[int]) -> set[int]:
         .join(RunTable, RunTable.id == JobTable.run_id)
         .where(JobTable.run_id.in_(row_ids), JobTable.ended_at.is_(None), is_unlocated, JobTable.work_dir.is_not(None))
     )
-    wanted = {row[0]: tuple(row[1:]) for row in rows}
+    wanted = {row[0]: tuple(row[1:]) for row in rows if not is_generic(row.name)}
     if not wanted:
         return set()
     names = {each[2] for each in wanted.values()}

@@ -18,8 +18,8 @@ class NoCheckpointYet:
 
     Only a job that is expected to checkpoint is judged: its directory is known, or named by the job, its user, the site
     or the batch script; or `.ckptd.toml` sets a goal or says when it saves; or another job of the same name and working
-    directory saved checkpoints. A restart is judged like a first attempt if all earlier run time was shorter than that:
-    nobody was notified then.
+    directory saved checkpoints, and the name is not one that jobs of any kind have, such as `bash` or `wrap`. A restart
+    is judged like a first attempt if all earlier run time was shorter than that: nobody was notified then.
     """
 
     name: ClassVar[str] = "no-checkpoint-yet"

@@ -12,6 +12,7 @@ from ckptd.core.forecast.purge_date import PurgeDate, find_purge_date
 from ckptd.core.health.interface import not_whole
 from ckptd.core.model import Attempt, Checkpoint, Evidence, Finding, PurgeRule, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
+from ckptd.core.runs.resumable import are_only_data
 
 OVER = timedelta(days=1)  # after the date, when a directory that cannot be read any more is taken for deleted
 
@@ -20,6 +21,8 @@ OVER = timedelta(days=1)  # after the date, when a directory that cannot be read
 class WillBePurged:
     """Flag a run whose newest complete checkpoint the site will delete within `warn_before`.
 
+    A run with nothing but data that a search found, and that nobody calls checkpoints, is skipped: it has no state to
+    lose, and users expect their site to delete old results.
     The site's policy is in [[purge]] and in scan.workspace_databases. If a policy's time is shorter than twice
     `warn_before`, half of that time is used instead. Runs that ended longer ago than `ended_within` are skipped.
     """
@@ -38,7 +41,7 @@ class WillBePurged:
         if not facts.was_read_whole(history):
             return () if self._is_over(history, job[0], now) else not_whole(self.name)
         newest = facts.newest_good(history)
-        if newest is None:
+        if newest is None or are_only_data(history):
             return ()
         date = find_purge_date(newest.checkpoint, site, history.attempts)
         if date is None or date.goes_at - now > date.lead(self.warn_before):

@@ -138,7 +138,7 @@ class RunRecord:
     user_settings: UserSettings = UserSettings()
     suspended_until: Mapping[int, datetime] = field(default_factory=dict)  # by job id: when it was last seen so
     free_space_samples: tuple[FreeSpaceSample, ...] = ()  # of its file system, oldest first
-    has_saved_before: bool = False  # another run of the same user, job name and working directory has checkpointed
+    has_saved_before: bool = False  # one of the same user, job name (no generic one) and directory has checkpointed
     is_truncated: bool = False  # older checkpoints are left out
     totals: Totals | None = None  # of all checkpoints on disk; None: to be summed over `checkpoints`
     # progress of each attempt by all its checkpoints; None: to be measured over `checkpoints`
