@@ -369,3 +369,15 @@ def test_a_day_of_waiting_in_the_queue_changes_nothing():
     own = again(4)
     own = replace(own, completed_at=own.completed_at + timedelta(days=1))
     assert said(resume(*EPOCHS, own, attempts=(FIRST, late))) == (*PROGRESS, "epoch_3.pt")
+
+
+def test_a_file_that_was_overwritten_before_the_start_is_one_candidate_with_what_it_held_last():
+    """The scan that sees that it was overwritten comes after the start, so that both contents are on record."""
+    before = saved(4, name="last.pt", step=200, gone=12, **STATE)
+    after = saved(9, name="last.pt", step=450, **STATE)
+    found = resume(before, after, saved(8, name="best.pt", step=400, **STATE))
+    assert [told(each) for each in found.candidates] == [("best.pt", at(8)), ("last.pt", at(9))]
+
+
+def told(candidate):
+    return candidate.path.rpartition("/")[2], candidate.saved_at

@@ -29,7 +29,7 @@ def resume_row(resume: Resume | None, directory: str) -> "ResumeDocument | None"
         "certainty": resume.certainty,
         "reason": resume.reason,
         "evidence": dict(resume.evidence),
-        "candidates": [each.path for each in resume.candidates],
+        "candidates": list(dict.fromkeys(each.path for each in resume.candidates)),  # of a path both contents
         "may_be_fresh": resume.may_be_fresh,
         "text": describe_resume(resume, directory),
     }

@@ -73,7 +73,7 @@ def find_resume(
     loaded; it is believed unless the progress of the first own checkpoint contradicts it.
     """
     found = _credit_late_saves(attempt, attempts, _choose_states(states))
-    there = [each for each in found if _was_there(each, attempt)]
+    there = _list_there(found, attempt)
     own = list_own_states(attempt, attempts, found)
     if trace is not None:
         return _describe_known(Certainty.PROVEN, ResumeReason.PROGRAM, trace.path, there, trace.evidence)
@@ -132,7 +132,7 @@ def _credit_late_saves(attempt: Attempt, attempts: Sequence[Attempt], found: Seq
     if not before:
         return list(found)
     last = max(before, key=lambda each: each.started_at)
-    there = [each for each in found if _was_there(each, attempt)]
+    there = _list_there(found, attempt)
     late: set[SavedState] = set()
     for each in list_own_states(attempt, attempts, found):
         if not _is_too_far(each, attempt, attempts, found, there):
@@ -170,13 +170,22 @@ def _is_too_far(
     return all(not 0 <= saved - value <= most for value in [*told, *([0.0] if may_be_fresh else [])])
 
 
+def _list_there(found: Iterable[SavedState], attempt: Attempt) -> list[SavedState]:
+    """Return the states that were on disk when an attempt started, of each path the last one.
+
+    A scan sees later that a file was overwritten, so that what it held before is on record until then. What was
+    written completely only after the start replaces nothing: either may have been loaded.
+    """
+    newest: dict[tuple[str, bool], SavedState] = {}
+    for each in sorted(found, key=lambda each: each.there_since):
+        if _was_there(each, attempt):
+            newest[each.path, each.completed_at > attempt.started_at] = each
+    return list(newest.values())
+
+
 def _was_there(state: SavedState, attempt: Attempt) -> bool:
     is_own = state.attempt == (attempt.job, attempt.restart_count)
-    return (
-        not is_own
-        and (state.appeared_at or state.completed_at) <= attempt.started_at
-        and not _is_gone(state, attempt.started_at)
-    )
+    return not is_own and state.there_since <= attempt.started_at and not _is_gone(state, attempt.started_at)
 
 
 def _is_gone(state: SavedState, instant: datetime) -> bool:

@@ -22,5 +22,9 @@ class SavedState:
     appeared_at: datetime | None = None  # since when it was there, where that is not `completed_at`
 
     @property
+    def there_since(self) -> datetime:
+        return self.appeared_at or self.completed_at
+
+    @property
     def candidate(self) -> ResumeCandidate:
         return ResumeCandidate(self.path, self.completed_at)
