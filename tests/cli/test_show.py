@@ -46,9 +46,9 @@ def test_show_tells_attempts_with_kind_cause_and_loss_and_what_lies_ahead(config
     rows = [line.split() for line in shown.splitlines()]
     [broken] = [row for row in rows if "node-failure" in row]
     assert broken[:2] == ["101", "0"]
-    assert " ".join(broken[-4:]) == "25 min (0.4 node-hours)"
+    assert " ".join(broken[-5:]) == "25 min unsaved (0.4 node-hours)"
     assert any(row[:4] == ["101", "1", "requeue", "RUNNING"] for row in rows)
-    assert "work lost by all ended attempts: 25 min (0.4 node-hours)" in shown
+    assert "work lost by all ended attempts: 25 min unsaved (0.4 node-hours)" in shown
     assert "job 101: the next checkpoint is expected now" in shown, "the last one is as old as the interval"
     assert "of work may be lost (3 more checkpoints expected before then); 1" in shown
     assert "epochs fit between its newest checkpoint and the time limit" in shown

@@ -93,16 +93,28 @@ LOSS = {
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, "1 h 5 min (2.2 node-hours, 69.3 CPU-hours)"),
-        ({"is_loss_final": False}, "1 h 5 min (2.2 node-hours, 69.3 CPU-hours), not final"),
+        ({}, "1 h 5 min unsaved (2.2 node-hours, 69.3 CPU-hours)"),
+        ({"is_loss_final": False}, "1 h 5 min unsaved (2.2 node-hours, 69.3 CPU-hours), not final"),
         ({"lost_seconds": 0}, "nothing"),
         ({"lost_seconds": None}, "-"),
-        ({"lost_seconds": 0, "lost": unsaved(3900)}, "unknown, up to 1 h 5 min"),
-        ({"lost_seconds": 600, "lost": unsaved(3900)}, "10 min to 1 h 5 min"),
+        ({"lost_seconds": 0, "lost": unsaved(3900)}, "unknown, up to 1 h 5 min unsaved"),
+        ({"lost_seconds": 600, "lost": unsaved(3900)}, "10 min to 1 h 5 min unsaved"),
     ],
 )
 def test_a_loss_is_told_in_time_and_times_what_the_attempt_held(changes, said):
     assert summaries.describe_loss(LOSS | changes) == said
+
+
+def test_the_losses_of_a_run_say_of_which_attempts_nothing_is_known():
+    redone = {"low_seconds": 600, "high_seconds": 600, "unknown_count": 2}
+    lost = {"seconds": 60, "high_seconds": 60, "node_seconds": 0, "cpu_seconds": 0, "gpu_seconds": 0, "redone": redone}
+    assert summaries.tell_losses(lost).split("; ") == [
+        "1 min unsaved",
+        "about 10 min of saved work computed again",
+        "unknown for 2 attempts whether saved work is computed again",
+    ]
+    unlocated = lost | {"seconds": 0, "high_seconds": 120, "redone": redone | {"high_seconds": 0, "unknown_count": 0}}
+    assert summaries.tell_losses(unlocated) == "unknown, up to 2 min unsaved"
 
 
 LIMIT = {"will_be_lost_seconds": None, "saves_that_fit": None, "epochs_that_fit": None, "steps_that_fit": None}

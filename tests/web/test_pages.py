@@ -239,8 +239,8 @@ def test_a_run_says_what_its_limit_would_take(ask):
 
 def test_a_run_says_what_its_attempts_lost_and_how_often_to_save(ask):
     text = ask("/run" + run_address(ALICE), "alice").text
-    assert '<td data-label="Lost work">25 min (0.4 node-hours)</td>' in text
-    assert "Work lost by all ended attempts: 25 min (0.4 node-hours)." in text
+    assert '<td data-label="Lost work">25 min unsaved (0.4 node-hours)</td>' in text
+    assert "Work lost by all ended attempts: 25 min unsaved (0.4 node-hours); unknown for 1 attempt whether" in text
     assert (
         "Recommended checkpoint interval: not known yet, because ckptd has not observed a checkpoint being written."
         in text

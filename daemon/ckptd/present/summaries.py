@@ -27,22 +27,25 @@ def describe_loss(row: Mapping[str, Any]) -> str:
         return f"nothing unsaved{rest}" if redone else "nothing"
     shares = {"node": "lost_node_seconds", "CPU": "lost_cpu_seconds", "GPU": "lost_gpu_seconds"}
     work = _describe_work({unit: row[name] for unit, name in shares.items()})
-    return f"{_duration(row['lost_seconds'])}{work}{'' if row['is_loss_final'] else ', not final'}{rest}"
+    return f"{_duration(row['lost_seconds'])} unsaved{work}{'' if row['is_loss_final'] else ', not final'}{rest}"
 
 
 def describe_losses(lost: Mapping[str, Any]) -> str:
     """Describe the work that all ended attempts of a run lost."""
     work = _describe_work({unit: lost[f"{unit.lower()}_seconds"] for unit in ("node", "CPU", "GPU")})
-    unsaved = f"{_duration(lost['seconds'])}{work}" if lost["seconds"] else "nothing"
+    unsaved = f"{_duration(lost['seconds'])} unsaved{work}" if lost["seconds"] else "nothing unsaved"
     if lost.get("high_seconds", 0) > lost["seconds"]:
         unsaved = _describe_bound(lost["seconds"], lost["high_seconds"])
-    redone = describe_redone(lost.get("redone"))
-    return f"{unsaved} unsaved; {redone}" if redone else unsaved
+    redone = lost.get("redone")
+    unknown_count = redone["unknown_count"] if redone else 0
+    unknown = f"unknown for {format_count(unknown_count, 'attempt')} whether saved work is computed again"
+    told = [unsaved, describe_redone(redone), unknown if unknown_count else None]
+    return "; ".join(part for part in told if part)
 
 
 def _describe_bound(low: int, high: int) -> str:
     """Say that work may be lost, where it is not known what was saved."""
-    return f"{_duration(low)} to {_duration(high)}" if low else f"unknown, up to {_duration(high)}"
+    return f"{_duration(low)} to {_duration(high)} unsaved" if low else f"unknown, up to {_duration(high)} unsaved"
 
 
 def _describe_work(seconds: Mapping[str, int]) -> str:
