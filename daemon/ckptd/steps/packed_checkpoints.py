@@ -3,15 +3,35 @@
 They are unpacked each time that somebody reads them, and packed again by nobody.
 """
 
+import io
 import pickle
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import cast, overload
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
+from operator import attrgetter
+from typing import Any, cast, overload
 
-from ckptd.core.model import RecordedCheckpoint, RunHistory
+from ckptd.core.model import Checkpoint, Grouping, RecordedCheckpoint, RunHistory
 
 _LEVEL = 1  # zlib's fastest: the columns of one run are alike
+_PACKED = (RecordedCheckpoint, Checkpoint, Grouping)
+_NAMES: dict[type, tuple[str, ...]] = {kind: tuple(each.name for each in fields(kind)) for kind in _PACKED}
+_READ: dict[type, Callable[[object], tuple[Any, ...]]] = {kind: attrgetter(*names) for kind, names in _NAMES.items()}
+
+
+class _Packer(pickle.Pickler):
+    """Pickles checkpoints as their values: what dataclasses do by themselves takes ten times as long to read."""
+
+    def reducer_override(self, value: object) -> Any:
+        read = _READ.get(type(value))
+        return NotImplemented if read is None else (_build, (type(value), read(value)))
+
+
+def _build(kind: type, values: tuple[Any, ...]) -> object:
+    made: object = object.__new__(kind)
+    for name, value in zip(_NAMES[kind], values, strict=True):
+        object.__setattr__(made, name, value)
+    return made
 
 
 class PackedCheckpoints(Sequence[RecordedCheckpoint]):
@@ -21,7 +41,9 @@ class PackedCheckpoints(Sequence[RecordedCheckpoint]):
 
     def __init__(self, checkpoints: Sequence[RecordedCheckpoint]) -> None:
         self._count = len(checkpoints)
-        self._content = zlib.compress(pickle.dumps(tuple(checkpoints), pickle.HIGHEST_PROTOCOL), _LEVEL)
+        content = io.BytesIO()
+        _Packer(content, pickle.HIGHEST_PROTOCOL).dump(tuple(checkpoints))
+        self._content = zlib.compress(content.getbuffer(), _LEVEL)
 
     def unpack(self) -> tuple[RecordedCheckpoint, ...]:
         """Return the checkpoints; each call makes new ones."""
