@@ -31,6 +31,7 @@ from ckptd.core.model import (
 Value = TypeVar("Value")
 QUOTA_GAP = timedelta(minutes=5)  # between two questions for one directory, however often it is looked at
 MAX_COPIES = 1000  # names of further locations of one job that are sent: the agent resolves the first few
+_NAMED = frozenset({"comment", "admin-comment", "watch", "batch-script"})  # places of which nobody has to search
 MAX_BATCH = 50  # directories that one child looks at before another user's turn
 
 
@@ -63,9 +64,35 @@ def locate_jobs(
     agent: BatchRunner, searches: Sequence[DirectorySearch], rules: Iterable[SiteRule], limits: ScanLimits
 ) -> list[CheckpointLocation | Unknown]:
     """Find the checkpoint directory of each job; return the results in the given order."""
-    rules = tuple(rules)
-    items = [(search.job.uid, _search_item(search, rules)) for search in searches]
-    return [decode_answer(answer, _location) for answer in run_items(agent, "locate", items, limits.deadline)]
+    items = [(search.job.uid, _search_item(search, tuple(rules))) for search in searches]
+    named = [place for place, (_, item) in enumerate(items) if _is_told_apart(item)]
+    answers: dict[int, Answer] = {}
+    if named:
+        # a search needs the directories of all other jobs of its user; a directory that is named needs none of them
+        asked = [(items[place][0], _without_search(items[place][1])) for place in named]
+        found = run_items(agent, "locate", asked, limits.deadline)
+        answers = {
+            place: answer
+            for place, answer in zip(named, found, strict=True)
+            if isinstance(answer, Unknown) or answer.get("directory")
+        }
+    rest = [place for place in range(len(items)) if place not in answers]
+    if rest:
+        found = run_items(agent, "locate", [items[place] for place in rest], limits.deadline)
+        answers.update(zip(rest, found, strict=True))
+    return [decode_answer(answers[place], _location) for place in range(len(items))]
+
+
+def _is_told_apart(item: dict[str, Any]) -> bool:
+    """Whether a search names a place and would also carry the directories of other jobs."""
+    is_named = any(located_by in _NAMED for located_by, _ in item["candidates"])
+    return is_named and bool(item["excluded"] or item["shared"])
+
+
+def _without_search(item: dict[str, Any]) -> dict[str, Any]:
+    """Return a request for the named places alone."""
+    named = [each for each in item["candidates"] if each[0] != "discovery"]
+    return {**item, "candidates": named, "excluded": [], "shared": []}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
