@@ -31,6 +31,7 @@ KEYS = {
     "progress",
     "progress_evidence",
     "grouping_doubt",
+    "locations",
 }
 
 
@@ -126,3 +127,20 @@ def test_a_link_is_shown_under_its_own_name(run):
     _, found = document(run)
     link = next(one for one in found["checkpoints"] if one["path"].endswith("latest.pt"))
     assert (link["epoch"], link["files"], link["reason"]) == (10, ["epoch_010.pt"], "a link to epoch_010.pt")
+
+
+def test_a_copy_in_another_path_is_recognised_by_names_and_sizes_and_at_full_level_by_content(tmp_path):
+    header = json.dumps({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+    paths = {}
+    for place, data in (("run", b"\1" * 8), ("copy", b"\1" * 8), ("other", b"\2" * 8)):
+        paths[place] = tmp_path / place / "step_1.safetensors"
+        paths[place].parent.mkdir()
+        paths[place].write_bytes(len(header).to_bytes(8, "little") + header + data)
+
+    def list_copies(*options):
+        _, found = document(*(path.parent for path in paths.values()), *options)
+        return {each["path"]: each["locations"] for each in found["checkpoints"]}
+
+    run, copy, other = map(str, paths.values())
+    assert list_copies() == {run: [copy, other], copy: [run, other], other: [run, copy]}
+    assert list_copies("--verify", "full") == {run: [copy], copy: [run], other: []}

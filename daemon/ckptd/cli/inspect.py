@@ -13,6 +13,7 @@ import click
 from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree
 from ckptd.checkpoints.scanning.links import Link
 from ckptd.cli import layout, output
+from ckptd.cli.inspected_copies import find_copies
 from ckptd.core.model import Checkpoint, CheckpointState, Level
 
 if TYPE_CHECKING:  # pydantic would double the time that this command takes to start
@@ -49,7 +50,10 @@ def inspect(paths: tuple[str, ...], verify: str, as_json: bool) -> None:
         except (OSError, ValueError) as error:
             is_wrong_usage = True
             errors.append({"path": path, "reason": getattr(error, "strerror", None) or str(error)})
+    copies = find_copies(checkpoint for one in inspections for checkpoint in one.checkpoints)
     documents = [document for one in inspections for document in _documents(one)]
+    for document in documents:
+        document["locations"] = copies.get(document["path"], [])
     errors += [
         {"path": str(one.root / problem.what), "reason": problem.reason}
         for one in inspections
@@ -130,6 +134,7 @@ def describe_checkpoint(checkpoint: Checkpoint) -> "InspectedDocument":
         "progress": list(checkpoint.grouping.progress),
         "progress_evidence": checkpoint.grouping.evidence,
         "grouping_doubt": checkpoint.grouping.doubt,
+        "locations": [],
     }
 
 
@@ -169,6 +174,7 @@ def _link_document(root: PurePosixPath, link: Link) -> "InspectedDocument":
             "progress": [],
             "progress_evidence": "",
             "grouping_doubt": None,
+            "locations": [],
         }
     meant = link.checkpoint
     files = [os.path.relpath(meant.path.parent / file, path.parent) for file in meant.files]

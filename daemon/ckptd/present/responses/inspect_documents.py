@@ -43,6 +43,10 @@ class InspectedDocument(TypedDict):
     progress: Annotated[list[int], Field(description="Progress numbers in the name.")]
     progress_evidence: Annotated[str, Field(description="Why these numbers count progress.")]
     grouping_doubt: Annotated[str | None, Field(description="Why the grouping of its files is unknown.")]
+    locations: Annotated[
+        list[str],
+        Field(description="Its copies in other PATHs: names and sizes are equal, at level `full` the content, too."),
+    ]
 
 
 class InspectDocument(TypedDict):
