@@ -172,7 +172,7 @@ def test_nothing_is_said_of_a_restart_while_a_copy_cannot_be_read(fleet, archive
     fleet.run(43, again)
     assert fleet.flags() == [("checkpoints-not-located", 1)]
     [flag] = fleet.parts.store.flags.list_open("c1")
-    assert flag_texts.word_recorded(flag.finding).statement == (
+    assert flag_texts.make_recorded_text(flag.finding).statement == (
         f"This job restarted, and ckptd cannot tell whether it resumed: {fleet.work_dir}/ck had no complete "
         f"checkpoint, and {archive} could not be read."
     )
