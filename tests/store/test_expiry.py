@@ -7,8 +7,8 @@ import pytest
 import sqlalchemy as sa
 
 from ckptd.core.health.flag_changes import FlagChanges
-from ckptd.core.model import EndCause, Finding, Flag, RunKey, Severity
-from ckptd.core.model.records import AuditEntry
+from ckptd.core.model import EndCause, Finding, Flag, NamedLocation, RunKey, Severity
+from ckptd.core.model.records import AuditEntry, LocationRecord
 from ckptd.store.tables import Base
 from support.migrated import open_record
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
@@ -232,3 +232,16 @@ def test_runs_that_nobody_asks_for_any_more_leave_memory(store):
     store.histories.read(CLUSTER, keys)
     store.histories.read(CLUSTER, keys[:1], forgets_others=True)
     assert {held.history.key for held in store.histories.cache._held.values()} == set(keys[:1])
+
+
+def test_a_further_location_stays_as_long_as_its_run_and_leaves_after_it(store):
+    finish_run(store)
+    copies = (NamedLocation("/archive/run"), NamedLocation("/elsewhere", "it is not the job's"))
+    where = LocationRecord(jobs=(), run=RUN, user="alice", located_by="comment", copies=copies)
+    store.located_runs.record([where], at(1))
+    assert rows_of(store)["locations"] == 2
+    store.expiry.delete_old(CLUSTER, at(5))  # the run ended later than that
+    assert {key.directory for key in store.runs.list_keys()} == {RUN.directory, "/archive/run"}
+    for _ in range(2):
+        store.expiry.delete_old(CLUSTER, at(YEAR))
+    assert rows_of(store) == {}
