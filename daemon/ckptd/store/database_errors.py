@@ -13,3 +13,11 @@ class SchemaError(StoreError):
 
 class UnknownRunError(StoreError):
     """The run is not on record, or no longer: its jobs were assigned to another directory."""
+
+
+class LeaseLostError(StoreError):
+    """This process may not write what it does for the cluster, because another one acts for it; the text names it."""
+
+
+class AlreadyRecordedError(StoreError):
+    """The same action is on record already, and is not to be done twice."""

@@ -4,9 +4,10 @@ If the daemon is killed, completed transactions stay and the one in progress is 
 StoreError if the database fails.
 """
 
+from functools import partial
 from typing import Self
 
-from ckptd.store import database_errors, engine, schema
+from ckptd.store import database_errors, engine, leases, schema
 from ckptd.store.audit import AuditStore
 from ckptd.store.backfill import BackfillStore
 from ckptd.store.checkpoints import CheckpointStore
@@ -17,6 +18,7 @@ from ckptd.store.expiry import ExpiryStore
 from ckptd.store.flags import FlagStore
 from ckptd.store.histories import HistoryStore
 from ckptd.store.jobs import JobStore
+from ckptd.store.leases import LeaseStore
 from ckptd.store.located_runs import LocatedRunStore
 from ckptd.store.lost_work import LostWorkStore
 from ckptd.store.lost_work_sums import LostWorkSumStore
@@ -44,6 +46,7 @@ class Store:
         self.flags = FlagStore(database)
         self.histories = HistoryStore(database)
         self.jobs = JobStore(database)
+        self.leases = LeaseStore(database)
         self.located_runs = LocatedRunStore(database)
         self.lost_work = LostWorkStore(database)
         self.lost_work_sums = LostWorkSumStore(database)
@@ -72,6 +75,14 @@ class Store:
             database.dispose()
             raise
         return cls(Database(database))
+
+    def with_lease(self, cluster: str, epoch: int, idle_seconds: float = 15.0) -> "Store":
+        """Return the same database for the holder of a lease: its writes fail after another process took the lease.
+
+        PostgreSQL ends a transaction of it in which nothing happens for `idle_seconds`.
+        """
+        fence = partial(leases.check_epoch, cluster=cluster, epoch=epoch, idle_seconds=idle_seconds)
+        return Store(self.database.with_fence(fence, epoch))
 
     def close(self) -> None:
         """Close every connection; a later call opens new ones. A forked child must use new connections."""

@@ -415,6 +415,7 @@ class AuditTable(Base):
             sqlite_where=sa.text("finished_at IS NULL"),
             postgresql_where=sa.text("finished_at IS NULL"),
         ),
+        sa.Index("uq_audit_once", "cluster", "once_key", unique=True),
     )
 
     id: Mapped[int] = _primary()
@@ -429,3 +430,5 @@ class AuditTable(Base):
     begun_at: Mapped[datetime] = mapped_column(index=True)
     finished_at: Mapped[datetime | None]
     outcome: Mapped[str | None]
+    lease_epoch: Mapped[int | None]  # of the process that recorded it
+    once_key: Mapped[str | None] = mapped_column(sa.String(64))  # what must not be begun twice

@@ -5,28 +5,53 @@ connection.
 """
 
 import functools
-from collections.abc import Callable, Sized
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sized
+from contextlib import AbstractContextManager, contextmanager
 from typing import Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
 from ckptd.store import engine
 
+Fence = Callable[[sa.Connection], None]
+
 
 class Database:
-    """One database, used in short transactions."""
+    """One database, used in short transactions.
 
-    def __init__(self, database: sa.Engine) -> None:
+    With a fence, every transaction that writes calls it first: it raises LeaseLostError if this process may no longer
+    write.
+    """
+
+    def __init__(self, database: sa.Engine, fence: Fence | None = None, lease_epoch: int | None = None) -> None:
         self._engine = database
+        self._fence = fence
+        self.lease_epoch = lease_epoch  # under which everything is written; None: without a lease
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self._engine.dialect.name == "sqlite"
+
+    def with_fence(self, fence: Fence, lease_epoch: int) -> "Database":
+        """Return the same database, with the same connections, behind a fence."""
+        return Database(self._engine, fence, lease_epoch)
 
     def reading(self) -> AbstractContextManager[sa.Connection]:
         """Return a read-only transaction; see engine.begin."""
         return engine.begin(self._engine, is_writer=False)
 
-    def writing(self) -> AbstractContextManager[sa.Connection]:
-        """Return a transaction that writes; see engine.begin."""
-        return engine.begin(self._engine, is_writer=True)
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """Run a transaction that writes; see engine.begin.
+
+        Raises:
+            LeaseLostError: the fence does not let it through.
+
+        """
+        with engine.begin(self._engine, is_writer=True) as connection:
+            if self._fence is not None:
+                self._fence(connection)
+            yield connection
 
     def close(self) -> None:
         """Close every connection; a later call opens new ones. A forked child must use new connections."""

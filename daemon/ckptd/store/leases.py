@@ -1,0 +1,155 @@
+"""Leases: which process acts for a cluster. Every change of the holder raises the lease's epoch, the fencing token."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from ckptd.core.leadership.lease import Lease, LeaseHolder
+from ckptd.store.database_errors import LeaseLostError
+from ckptd.store.lease_tables import LeaseTable, StandbyTable
+from ckptd.store.transactions import StorePart, reading, writing
+
+FREE = Lease(epoch=0, renewal=0, holder=None)  # of a cluster for which no process has acted yet
+FORGOTTEN_AFTER = timedelta(days=1)  # since a standby was last seen
+
+
+class LeaseStore(StorePart):
+    """Leases, and the daemons that wait for one."""
+
+    @reading
+    def read(self, connection: sa.Connection, cluster: str) -> Lease:
+        """Return a cluster's lease; a free one of epoch 0 if no process has acted for the cluster yet."""
+        row = connection.execute(sa.select(LeaseTable).where(LeaseTable.cluster == cluster)).first()
+        return FREE if row is None else _lease(row)
+
+    @writing
+    def take(
+        self, connection: sa.Connection, cluster: str, seen: Lease, holder: LeaseHolder, now: datetime
+    ) -> int | None:
+        """Take the lease if it is still as it was seen; return the new epoch, or None if it has changed.
+
+        This waits until the transactions of the previous holder have ended, because each of them locks the lease's key.
+        """
+        _ensure(connection, cluster)
+        of_cluster = LeaseTable.cluster == cluster
+        found = connection.execute(
+            sa.select(LeaseTable.epoch, LeaseTable.renewal).where(of_cluster).with_for_update()
+        ).one()
+        if tuple(found) != (seen.epoch, seen.renewal):
+            return None
+        epoch = seen.epoch + 1
+        connection.execute(
+            sa.update(LeaseTable)
+            .where(of_cluster)
+            .values(
+                epoch=epoch,
+                renewal=seen.renewal + 1,
+                instance=holder.instance,
+                program=holder.program,
+                host=holder.host,
+                pid=holder.pid,
+                version=holder.version,
+                acquired_at=now,
+                renewed_at=now,
+            )
+        )
+        connection.execute(sa.delete(StandbyTable).where(StandbyTable.instance == holder.instance))
+        return epoch
+
+    @writing
+    def renew(self, connection: sa.Connection, cluster: str, epoch: int, now: datetime) -> bool:
+        """Renew the lease; return whether this epoch is still the current one."""
+        done = connection.execute(
+            sa.update(LeaseTable)
+            .where(LeaseTable.cluster == cluster, LeaseTable.epoch == epoch, LeaseTable.instance.is_not(None))
+            .values(renewal=LeaseTable.renewal + 1, renewed_at=now)
+        )
+        return done.rowcount == 1
+
+    @writing
+    def release(self, connection: sa.Connection, cluster: str, epoch: int) -> None:
+        """Free the lease, so that another process may take it at once; do nothing if another one has it."""
+        nobody = dict.fromkeys(("instance", "program", "host", "pid", "version"))
+        connection.execute(
+            sa.update(LeaseTable)
+            .where(LeaseTable.cluster == cluster, LeaseTable.epoch == epoch)
+            .values(renewal=LeaseTable.renewal + 1, **nobody)
+        )
+
+    @writing
+    def note_standby(self, connection: sa.Connection, cluster: str, standby: LeaseHolder, now: datetime) -> None:
+        """Record that a daemon waits for the lease; forget those that were not seen for a day."""
+        connection.execute(
+            sa.delete(StandbyTable).where(
+                (StandbyTable.instance == standby.instance) | (StandbyTable.seen_at < now - FORGOTTEN_AFTER)
+            )
+        )
+        connection.execute(
+            sa.insert(StandbyTable).values(
+                instance=standby.instance,
+                cluster=cluster,
+                program=standby.program,
+                host=standby.host,
+                pid=standby.pid,
+                version=standby.version,
+                seen_at=now,
+            )
+        )
+
+    @writing
+    def forget_standby(self, connection: sa.Connection, standby: LeaseHolder) -> None:
+        """Record that a daemon no longer waits."""
+        connection.execute(sa.delete(StandbyTable).where(StandbyTable.instance == standby.instance))
+
+
+def check_epoch(connection: sa.Connection, cluster: str, epoch: int, idle_seconds: float) -> None:
+    """Lock the key of a lease in this transaction, so that nobody takes the lease before its end.
+
+    A renewal does not wait for this lock. A holder that stops in the middle of the transaction would keep the lock:
+    PostgreSQL ends the transaction after `idle_seconds` without a statement.
+
+    Raises:
+        LeaseLostError: the epoch is not the current one.
+
+    """
+    columns: list[Any] = [LeaseTable.epoch]
+    if connection.dialect.name == "postgresql":
+        setting = "idle_in_transaction_session_timeout"
+        columns.append(sa.func.set_config(setting, f"{round(idle_seconds * 1000)}ms", True))
+    found = connection.execute(
+        sa.select(*columns)
+        .where(LeaseTable.cluster == cluster, LeaseTable.epoch == epoch, LeaseTable.instance.is_not(None))
+        .with_for_update(read=True, key_share=True)
+    ).first()
+    if found is None:
+        raise LeaseLostError(_tell_loss(connection, cluster))
+
+
+def _tell_loss(connection: sa.Connection, cluster: str) -> str:
+    row = connection.execute(sa.select(LeaseTable).where(LeaseTable.cluster == cluster)).first()
+    holder = None if row is None else _lease(row).holder
+    return f"another process acts for the cluster {cluster} now: {holder}" if holder else "its lease was released"
+
+
+def _ensure(connection: sa.Connection, cluster: str) -> None:
+    values = {"cluster": cluster, "epoch": FREE.epoch, "renewal": FREE.renewal}
+    if connection.dialect.name == "postgresql":
+        connection.execute(postgresql.insert(LeaseTable).values(**values).on_conflict_do_nothing())
+    else:
+        connection.execute(sqlite.insert(LeaseTable).values(**values).on_conflict_do_nothing())
+
+
+def _lease(row: sa.Row[Any]) -> Lease:
+    values = row._mapping  # noqa: SLF001 - SQLAlchemy's public name for it
+    holder = None
+    if values["instance"] is not None:
+        holder = LeaseHolder(**{name: values[name] for name in ("instance", "program", "host", "pid", "version")})
+    return Lease(
+        epoch=values["epoch"],
+        renewal=values["renewal"],
+        holder=holder,
+        acquired_at=values["acquired_at"],
+        renewed_at=values["renewed_at"],
+    )

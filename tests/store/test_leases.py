@@ -1,0 +1,140 @@
+"""The lease of a cluster, and transactions that it fences, on both databases."""
+
+import threading
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from ckptd.core.leadership.lease import Lease, LeaseHolder
+from ckptd.store.database_errors import LeaseLostError, StoreError
+from ckptd.store.store import Store
+from core.histories import at
+
+
+def holder(name="a", program="run"):
+    return LeaseHolder(instance=name, program=program, host=f"host-{name}", pid=7, version="1")
+
+
+def take(store, name="a", minute=0):
+    return store.leases.take("c1", store.leases.read("c1"), holder(name), at(minute))
+
+
+def test_a_lease_that_nobody_has_is_free(store):
+    assert store.leases.read("c1") == Lease(epoch=0, renewal=0, holder=None)
+
+
+def test_every_new_holder_raises_the_epoch(store):
+    assert take(store) == 1
+    assert store.leases.read("c1") == Lease(epoch=1, renewal=1, holder=holder(), acquired_at=at(0), renewed_at=at(0))
+    assert take(store, "b") == 2
+    store.leases.release("c1", 2)
+    assert store.leases.read("c1").holder is None
+    assert take(store, "a") == 3
+
+
+def test_a_lease_that_has_changed_since_it_was_seen_is_not_taken(store):
+    take(store)
+    seen = store.leases.read("c1")
+    assert store.leases.renew("c1", 1, at(1))
+    assert store.leases.take("c1", seen, holder("b"), at(1)) is None
+    assert store.leases.read("c1").holder == holder("a")
+
+
+def test_only_the_current_epoch_is_renewed_and_released(store):
+    take(store)
+    take(store, "b")
+    assert not store.leases.renew("c1", 1, at(1))
+    store.leases.release("c1", 1)
+    assert store.leases.read("c1").holder == holder("b")
+    store.leases.release("c1", 2)
+    assert not store.leases.renew("c1", 2, at(1)), "what was released is not taken back by a renewal on its way"
+
+
+def test_every_cluster_has_a_lease_of_its_own(store):
+    take(store)
+    assert store.leases.take("c2", store.leases.read("c2"), holder("b"), at(0)) == 1
+    assert store.leases.read("c1").holder == holder("a")
+
+
+def test_writes_of_an_old_epoch_are_refused_and_name_the_new_holder(store):
+    first = store.with_lease("c1", take(store))
+    first.clusters.record_poll("c1", at(1))
+    second = store.with_lease("c1", take(store, "b"))
+    with pytest.raises(LeaseLostError, match=r"another process acts for the cluster c1 now: `ckptd run` on host-b"):
+        first.clusters.record_poll("c1", at(2))
+    second.clusters.record_poll("c1", at(3))
+    assert [status.polled_at for status in first.clusters.read_status()] == [at(3)], "reading is still allowed"
+
+
+def test_writes_after_a_release_are_refused(store):
+    fenced = store.with_lease("c1", take(store))
+    store.leases.release("c1", 1)
+    with pytest.raises(LeaseLostError, match="its lease was released"):
+        fenced.clusters.record_poll("c1", at(1))
+
+
+def test_of_several_that_take_a_lease_at_once_one_gets_it(database_url):
+    stores = [Store.open(database_url) for _ in range(4)]
+    seen = stores[0].leases.read("c1")
+    barrier, epochs = threading.Barrier(4), []
+
+    def run(index):
+        barrier.wait()
+        epochs.append(stores[index].leases.take("c1", seen, holder(str(index)), at(0)))
+
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for each in stores:
+        each.close()
+    assert sorted(epochs, key=str) == [1, None, None, None]
+
+
+def test_standbys_are_recorded_until_they_take_the_lease_or_are_not_seen_for_a_day(store):
+    store.leases.note_standby("c1", holder("old"), at(0) - timedelta(days=2))
+    store.leases.note_standby("c1", holder("b"), at(0))
+    store.leases.note_standby("c1", holder("b"), at(1))
+    assert count_standbys(store) == 1
+    take(store, "b")
+    assert count_standbys(store) == 0
+    store.leases.note_standby("c1", holder("d"), at(0))
+    store.leases.forget_standby(holder("d"))
+    assert count_standbys(store) == 0
+
+
+def count_standbys(store):
+    with store.database.reading() as connection:
+        return connection.exec_driver_sql("SELECT count(*) FROM standbys").scalar()
+
+
+@pytest.fixture
+def server(postgresql_record):
+    opened = Store.open(postgresql_record)
+    yield opened
+    opened.close()
+
+
+def test_a_holder_that_stops_in_the_middle_of_a_transaction_delays_a_takeover_by_no_more_than_its_limit(server):
+    fenced = server.with_lease("c1", take(server), idle_seconds=1.0)
+
+    def stop_in_the_middle():
+        with fenced.database.writing() as stopped:
+            stopped.exec_driver_sql("INSERT INTO clusters (name) VALUES ('left behind')")
+            assert take(server, "b") == 2, "PostgreSQL ends what the other one has begun"
+            stopped.exec_driver_sql("INSERT INTO clusters (name) VALUES ('too late')")
+
+    with pytest.raises(StoreError, match="idle-in-transaction"):
+        stop_in_the_middle()
+    assert [status.cluster for status in server.clusters.read_status()] == []
+
+
+def test_a_renewal_waits_for_no_transaction(server, postgresql_record):
+    fenced = server.with_lease("c1", take(server))
+    with fenced.database.writing():
+        assert server.leases.renew("c1", 1, at(1))
+        other = psycopg.connect(postgresql_record, options="-c lock_timeout=100")
+        with other, pytest.raises(psycopg.errors.LockNotAvailable):
+            other.execute("SELECT epoch FROM leases WHERE cluster = 'c1' FOR UPDATE")
