@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0026"
-down_revision = "0021"
+down_revision = "0024"
 branch_labels = None
 depends_on = None
 

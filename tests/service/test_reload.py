@@ -176,6 +176,7 @@ CHANGED = {
     "service.user": "nobody",
     "service.state_directory": "{root}/state",
     "service.log_level": "error",
+    "service.standby": "refuse",
 }
 
 

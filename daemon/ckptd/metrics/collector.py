@@ -37,6 +37,7 @@ class ReportCollector(Collector):
         self._durations: dict[str, Distribution] = {}
         self._failures: dict[str, int] = defaultdict(int)
         self._is_config_good = True
+        self._leadership: tuple[str, bool] | None = None  # the cluster, and whether this daemon acts for it
         self._unrecorded: set[str] = set()  # steps to which the database gave no answer
         self._config_read_at = started_at
         self._loss_places = BoundedNames(NAMED_PARTITIONS)
@@ -66,6 +67,12 @@ class ReportCollector(Collector):
         """Record whether the database answered a step; it is up if it answered the last query of every step."""
         with self._lock:
             (self._unrecorded.discard if is_up else self._unrecorded.add)(step)
+
+    def record_leader(self, cluster: str, *, is_leader: bool) -> None:
+        """Record whether this daemon acts for its cluster; visible immediately."""
+        if self._leadership != (cluster, is_leader):
+            self._leadership = (cluster, is_leader)
+            self.exposition.write()
 
     def record_reload(self, flagged_limit: int | None, now: datetime) -> None:
         """Record a reload: the new limit of flagged jobs, or None if the configuration is invalid."""
@@ -102,6 +109,14 @@ class ReportCollector(Collector):
             "Start time of the daemon, as a Unix timestamp.",
             self._started_at.timestamp(),
         )
+        if self._leadership is not None:
+            cluster, is_leader = self._leadership
+            yield gauges(
+                "ckptd_leader",
+                "Whether this daemon acts for the cluster (1), or waits as a standby or for its lease (0).",
+                ("cluster",),
+                {(cluster,): int(is_leader)},
+            )
         yield gauge(
             "ckptd_config_last_reload_successful",
             "Whether the last configuration reload succeeded (1) or the previous configuration is still used (0).",

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from ckptd.checkpoints.agent.client import AgentClient
-from ckptd.checkpoints.agent.scan_client import ScanLimits
+from ckptd.checkpoints.agent.scan_client import BatchRunner, ScanLimits
 from ckptd.checkpoints.agent.watcher_client import WatcherClient
 from ckptd.checkpoints.scanning.locate import SiteRule
 from ckptd.config import Config, build_overrides, build_rules
@@ -18,6 +18,7 @@ from ckptd.service.agent_start import start_agent
 from ckptd.service.build_notify import build_policy
 from ckptd.service.build_retention import build_retention
 from ckptd.service.build_send import build_post
+from ckptd.service.lease_term import LeasedAgent, LeasedChannel, LeaseTerm
 from ckptd.service.open_database import make_state_directory, open_store
 from ckptd.service.privileges import become_service_user
 from ckptd.slurm import open_source
@@ -76,6 +77,7 @@ class OpenCluster:
     runner: Runner
     source: JobSource
     source_settings: tuple[object, ...]
+    term: LeaseTerm | None = None  # under which this process acts; None: it does not act, or is a test
 
     def find_source(self, config: Config) -> JobSource:
         """Return the open job source, or a new one if its settings have changed.
@@ -121,14 +123,19 @@ def build(config: Config, opened: OpenCluster) -> Parts:
         CkptdError: something cannot be used as configured; the text says what to do.
 
     """
-    helpers = opened.helpers
+    helpers, term = opened.helpers, opened.term
     source = opened.find_source(config)
-    parts = build_parts(config, source, opened.store, helpers.agent, opened.cluster, opened.runner)
-    return replace(parts, watcher=helpers.watcher, post=build_post(config, parts), retention=build_retention(config))
+    agent = helpers.agent if term is None else LeasedAgent(helpers.agent, term)
+    parts = build_parts(config, source, opened.store, agent, opened.cluster, opened.runner)
+    post = build_post(config, parts)
+    if term is not None:
+        parts = replace(parts, require_lease=term.require)
+        post = replace(post, channels={name: LeasedChannel(each, term) for name, each in post.channels.items()})
+    return replace(parts, watcher=helpers.watcher, post=post, retention=build_retention(config))
 
 
 def build_parts(
-    config: Config, source: JobSource, store: Store, agent: AgentClient, cluster: str, runner: Runner
+    config: Config, source: JobSource, store: Store, agent: BatchRunner, cluster: str, runner: Runner
 ) -> Parts:
     """Build the parts that commands need, too: everything but mail and retention."""
     return Parts(

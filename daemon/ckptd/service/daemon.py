@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent import futures
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib.metadata import version
@@ -16,6 +17,7 @@ from types import FrameType
 
 from ckptd.config import Config, read_config
 from ckptd.core.fleet.snapshot import Report
+from ckptd.core.leadership import lease
 from ckptd.core.model import RunKey, Unknown
 from ckptd.core.model.records import DaemonIdentity
 from ckptd.errors import CkptdError
@@ -23,6 +25,9 @@ from ckptd.metrics.collector import ReportCollector
 from ckptd.present.formatting import format_count
 from ckptd.service import gc_tuning
 from ckptd.service.build import Helpers, OpenCluster, build, build_access_rules, open_cluster, start_helpers
+from ckptd.service.build_retention import build_retention
+from ckptd.service.lease_keeper import LeaseHeldError, LeaseKeeper
+from ckptd.service.lease_term import LeaseTerm
 from ckptd.service.open_database import open_store
 from ckptd.service.reload import REMEDY, list_waiting, pin
 from ckptd.service.schedule import Schedule
@@ -35,6 +40,7 @@ from ckptd.steps.parts import Parts, Runner
 from ckptd.steps.prune import planning
 from ckptd.steps.results import StepResult
 from ckptd.steps.state import State, begin
+from ckptd.store.database_errors import StoreError
 from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
 
@@ -51,6 +57,8 @@ class Daemon:
 
     def __init__(self, config: Config, config_path: Path | None, environment: Mapping[str, str]) -> None:
         self._started_with = config  # settings that need a restart keep these values
+        self._config = config
+        self._is_acting = False
         self._config_path = config_path
         self._environment = environment
         self._systemd = Systemd(environment)
@@ -80,13 +88,24 @@ class Daemon:
         opened = self._open_patiently(helpers)
         if opened is None:
             return 0
-        self.begin(opened)
+        self._opened = opened
+        keeper = LeaseKeeper(open_store(self._started_with, is_upgraded=False), opened.cluster, lease.RUN)
         self._web = web = self._open_web()
+        term = None
+        try:
+            term = self._wait_for_lease(keeper)
+        finally:
+            if web and term is None:
+                web.close()
+        if term is None:
+            return 0
+        keeper.keep(term)
+        self.begin(replace(opened, store=opened.store.with_lease(opened.cluster, term.epoch), term=term))
         self._schedule.start()
         self._systemd.ready(f"watching {self._parts.cluster}")
-        log.info("daemon started: cluster %s", self._parts.cluster)
+        log.info("daemon started: cluster %s, lease epoch %d", self._parts.cluster, term.epoch)
         try:
-            status = self._wait()
+            status = self._wait(term)
         finally:
             self._stop.set()
             self._systemd.stopping()
@@ -100,18 +119,56 @@ class Daemon:
         is_quiet = self._state.record_lock.acquire(timeout=SECONDS_TO_STOP)
         helpers.close()
         if is_quiet:
+            keeper.release(term)
             self._parts.store.close()
         logging.shutdown()
         os._exit(status)
 
+    def _wait_for_lease(self, keeper: LeaseKeeper) -> LeaseTerm | None:
+        """Wait as a standby until the lease is free; None when told to stop.
+
+        Raises:
+            LeaseHeldError: another daemon acts for the cluster, and this one is not to wait.
+
+        """
+        is_refused = keeper.is_exclusive or self._started_with.service.standby == "refuse"
+        trouble = waiting_for = None
+        while True:
+            try:
+                term = keeper.try_take()
+                if term is not None:
+                    return term
+                if is_refused and keeper.is_rival_alive and keeper.rival and keeper.rival.program == lease.RUN:
+                    raise LeaseHeldError(_tell_refusal(keeper))
+                if not keeper.is_exclusive:
+                    keeper.note_standby()
+                told, trouble = keeper.describe_rival(), None
+                if told != waiting_for:
+                    log.warning("standby: %s acts for the cluster %s", told, keeper.cluster)
+                    self._systemd.ready(f"standby of {told}")
+                    waiting_for = told
+            except StoreError as error:
+                if trouble != str(error):
+                    log.warning("standby: the lease cannot be read: %s", error)
+                trouble = str(error)
+            self._collector.record_leader(keeper.cluster, is_leader=False)
+            self._systemd.alive()
+            if self._reload.is_set():
+                self._reload.clear()
+                self.reload()
+            if self._stop.wait(timeout=keeper.times.watch_interval):
+                keeper.forget_standby()
+                return None
+
     def begin(self, opened: OpenCluster) -> None:
         """Build the parts, and read from the database what the previous daemon knew."""
         self._opened = opened
-        self._parts = build(self._started_with, opened)
+        self._parts = build(self._config, opened)
         self._state = begin(self._parts, _now())
         for step in TABLE:
             step.begin(self._parts, self._state, _now())
         self._schedule = Schedule(self._run, self._parts)
+        self._is_acting = True
 
     def _run(self, step: Step) -> None:
         """Run a step with the current parts."""
@@ -138,8 +195,7 @@ class Daemon:
         store = open_store(self._started_with, is_upgraded=False)
 
         def list_limited_settings(run: RunKey) -> tuple[str, ...]:
-            site = self._parts.retention
-            assert site is not None
+            site = build_retention(self._config)
             return planning.list_limited_settings(store, site, run)
 
         rules = build_access_rules(self._started_with)
@@ -156,7 +212,7 @@ class Daemon:
                 return None
         return opened
 
-    def _wait(self) -> int:
+    def _wait(self, term: LeaseTerm) -> int:
         while not self._stop.wait(timeout=0.5):
             if self._reload.is_set():
                 self._reload.clear()
@@ -164,6 +220,10 @@ class Daemon:
             jump = self._schedule.repair(_now(), timedelta(seconds=time.monotonic()))
             if jump is not None:
                 log.warning("clock jumped by %+.0f s; running all steps now", jump.total_seconds())
+            self._collector.record_leader(term.cluster, is_leader=term.is_valid)
+            if term.is_lost:
+                log.error("another daemon acts for the cluster %s now; stopping, to wait as its standby", term.cluster)
+                return 1
             if self._opened.helpers.agent.is_gone:
                 log.error("agent exited; stopping the daemon, because only a restart can start it with its privileges")
                 return 1
@@ -227,7 +287,9 @@ class Daemon:
             log.exception("configuration reload failed; keeping the previous one")
             self._record_failed_reload()
             return
-        self._change_parts(parts)
+        self._config = config
+        if self._is_acting:
+            self._change_parts(parts)
         logging.getLogger().setLevel(config.service.log_level.upper())
         self._collector.record_reload(config.metrics.flagged_jobs, _now())
         if waiting := list_waiting(self._started_with, wanted):
@@ -241,6 +303,15 @@ class Daemon:
             for step in TABLE:
                 step.change_parts(parts, self._state, _now())
         self._schedule.change_parts(parts)
+
+
+def _tell_refusal(keeper: LeaseKeeper) -> str:
+    remedy = (
+        "stop that one first, or move to PostgreSQL, where a second daemon waits as a standby"
+        if keeper.is_exclusive
+        else 'stop that one first, or set service.standby = "auto" to wait as its standby'
+    )
+    return f"the cluster {keeper.cluster} has a daemon already: {keeper.describe_rival()}; {remedy}"
 
 
 def describe(report: Report) -> str:

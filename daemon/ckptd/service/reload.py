@@ -15,6 +15,7 @@ NEEDS_RESTART = (
     "web.listen",
     "web.config_file",
     "service.user",
+    "service.standby",
     "service.state_directory",
 )
 REMEDY = "systemctl restart ckptd"

@@ -57,6 +57,7 @@ class ActParts:
     programs: Programs
     permits: ActionPermits
     loop_rule: Callable[[RunHistory], RestartLoop | None]
+    require_lease: Callable[[], None] = lambda: None  # raises an error if this process may not act now
 
 
 class _ActionOutcome(NamedTuple):
@@ -98,6 +99,7 @@ def build_acting(parts: Parts) -> ActParts:
         programs=parts.programs,
         permits=parts.permits,
         loop_rule=partial(find_loop_rule, parts),
+        require_lease=parts.require_lease,
     )
 
 
@@ -172,6 +174,7 @@ def _finish_interrupted(parts: ActParts, marked: Marked, now: datetime) -> None:
 
 
 def _carry_out(parts: ActParts, act: JobAction, marked: Marked, now: datetime) -> str:
+    parts.require_lease()  # before the record, too: an action that is recorded and then not done is not tried again
     details = {"user": act.job.user, "word": act.word, **({"mark": act.mark} if act.mark else {})}
     number = parts.store.audit.record(
         AuditEntry(
@@ -186,6 +189,7 @@ def _carry_out(parts: ActParts, act: JobAction, marked: Marked, now: datetime) -
             begun_at=now,
         )
     )
+    parts.require_lease()
     answer = _do(parts, act, marked)
     done = _refused(act, answer) if isinstance(answer, Unknown) else answer
     if isinstance(answer, Unknown) and _is_undone(answer):

@@ -127,4 +127,5 @@ class Parts:
     notice_policy: notices.NoticePolicy = field(default_factory=notices.NoticePolicy)
     post: SendParts | None = None  # None: a command, which sends nothing
     retention: SitePolicy | None = None  # None: a command, which is given what it needs of it
+    require_lease: Callable[[], None] = _do_nothing  # raises an error if this process may not act now
     keep: timedelta = timedelta(days=365)  # runs that ended longer ago are deleted from the database

@@ -42,6 +42,7 @@ class AuditStore(StorePart):
                 begun_at=entry.begun_at,
                 finished_at=entry.finished_at,
                 outcome=entry.outcome,
+                lease_epoch=self.database.lease_epoch,
             )
         )
         assert result.inserted_primary_key is not None

@@ -16,7 +16,7 @@ class UnknownRunError(StoreError):
 
 
 class LeaseLostError(StoreError):
-    """This process may not write what it does for the cluster, because another one acts for it; the text names it."""
+    """Another process acts for the cluster now, and nothing more is recorded for this one; the text names the other."""
 
 
 class AlreadyRecordedError(StoreError):

@@ -46,7 +46,9 @@ def _create_postgresql(url: URL) -> sa.Engine:
         f"-c timezone=UTC -c lock_timeout={LOCK_TIMEOUT_MS} -c statement_timeout={STATEMENT_TIMEOUT_MS}"
         f" -c idle_in_transaction_session_timeout={STATEMENT_TIMEOUT_MS}"
     )
-    arguments = {"application_name": "ckptd", "connect_timeout": 10, "options": options}
+    # a server that is cut off must not keep a step, or the renewal of a lease, waiting for a quarter of an hour
+    alive = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
+    arguments = {"application_name": "ckptd", "connect_timeout": 10, "options": options, **alive}
     return sa.create_engine(url, connect_args=arguments, pool_pre_ping=True, isolation_level="REPEATABLE READ")
 
 

@@ -7,6 +7,7 @@ connection.
 import functools
 from collections.abc import Callable, Iterator, Sized
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
@@ -29,8 +30,9 @@ class Database:
         self.lease_epoch = lease_epoch  # under which everything is written; None: without a lease
 
     @property
-    def is_sqlite(self) -> bool:
-        return self._engine.dialect.name == "sqlite"
+    def sqlite_path(self) -> Path | None:
+        """Return the file of a SQLite database; None for PostgreSQL."""
+        return Path(self._engine.url.database or "") if self._engine.dialect.name == "sqlite" else None
 
     def with_fence(self, fence: Fence, lease_epoch: int) -> "Database":
         """Return the same database, with the same connections, behind a fence."""

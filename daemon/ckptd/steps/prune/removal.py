@@ -114,6 +114,7 @@ class Removal:
                 cluster=self._run.run.cluster,
                 policy=self._run.policy or "",
                 actor=audit_entries.name_mover(self._actor),
+                lease_epoch=self._hands.store.database.lease_epoch or 0,
                 format=found.format,
                 role=found.role.value,
                 hold=site.hold,

@@ -1,0 +1,169 @@
+"""Two real daemons on one database: one acts, the other one waits or is refused."""
+
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from ckptd.store.store import Store
+from demo.patience import allow
+from support.mail_server import free_port, wait_until
+
+ROOT = Path(__file__).parents[2]
+TAKEOVER_SECONDS = 30
+
+
+class RealDaemon:
+    """One `ckptd run` with its own state directory, page and log."""
+
+    def __init__(self, folder, database, more=""):
+        self.port = free_port()
+        self.folder = folder
+        folder.mkdir()
+        (folder / "config.toml").write_text(
+            f'[slurm]\nsource = "replay"\ncluster = "c1"\nreplay_path = "{ROOT}/tests/data/slurm/22.05.8"\n'
+            f'poll_interval = "1s"\n[web]\nlisten = "127.0.0.1:{self.port}"\n[store]\nurl = "{database}"\n'
+            f'[service]\nstate_directory = "{folder}"\n{more}'
+        )
+        self.argv = [sys.executable, "-m", "ckptd", "--config", str(folder / "config.toml")]
+
+    def start(self):
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen([*self.argv, "run"], stdout=log, stderr=log, cwd=self.folder)
+        return self
+
+    def read_log(self):
+        return (self.folder / "log").read_text()
+
+    def read_metric(self, name):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=2) as answer:
+                lines = answer.read().decode().splitlines()
+        except OSError:
+            return None
+        return next((float(line.split()[-1]) for line in lines if line.split("{")[0].split()[:1] == [name]), None)
+
+    @property
+    def is_leader(self):
+        found = self.read_metric("ckptd_leader")
+        return None if found is None else bool(found)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def daemons(tmp_path, database, *names, more=""):
+    with ExitStack() as held:
+        made = [RealDaemon(tmp_path / name, database, more) for name in names]
+        for each in made:
+            held.callback(lambda each=each: hasattr(each, "process") and each.kill())
+        yield made
+
+
+@pytest.fixture
+def database(postgresql_record):
+    return postgresql_record
+
+
+@pytest.fixture
+def pair(tmp_path, database):
+    """A daemon that acts, and its standby."""
+    with daemons(tmp_path, database, "first", "second") as (first, second):
+        first.start()
+        wait_until(lambda: first.is_leader, 60)
+        second.start()
+        wait_until(lambda: second.is_leader is False, 60)
+        yield first, second
+
+
+def read_epoch(database):
+    with psycopg.connect(database) as connection:
+        return connection.execute("SELECT epoch FROM leases").fetchone()[0]
+
+
+def test_a_standby_shows_the_page_and_its_own_metrics_and_takes_over_from_a_killed_daemon(pair, database):
+    first, second = pair
+    assert (first.is_leader, second.is_leader) == (True, False)
+    assert second.read_metric("ckptd_start_timestamp_seconds") is not None
+    assert second.read_metric("ckptd_last_poll_timestamp_seconds") is None, "a standby polls nothing"
+    with urllib.request.urlopen(f"http://127.0.0.1:{second.port}/api/v1/status", timeout=allow(10)) as answer:
+        assert '"polled_at": "20' in answer.read().decode(), "what the other daemon has recorded"
+    began = time.monotonic()
+    first.kill()
+    wait_until(lambda: second.is_leader, TAKEOVER_SECONDS)
+    took = time.monotonic() - began
+    assert took < allow(TAKEOVER_SECONDS), took
+    wait_until(lambda: second.read_metric("ckptd_last_poll_timestamp_seconds"), 30)
+    assert read_epoch(database) == 2
+
+
+def test_a_daemon_that_is_stopped_in_order_hands_over_at_once(pair):
+    first, second = pair
+    first.process.terminate()
+    assert first.process.wait(allow(20)) == 0, first.read_log()
+    began = time.monotonic()
+    wait_until(lambda: second.is_leader, 10)
+    assert time.monotonic() - began < allow(8)
+
+
+def test_a_daemon_that_wakes_up_after_another_took_over_writes_nothing_more_and_ends(pair, database):
+    first, second = pair
+    first.process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: second.is_leader, TAKEOVER_SECONDS)
+    first.process.send_signal(signal.SIGCONT)
+    assert first.process.wait(allow(30)) == 1
+    log = first.read_log()
+    assert "another daemon acts for the cluster c1 now; stopping, to wait as its standby" in log
+    assert "Traceback" not in log
+    store = Store.open(database)
+    assert store.leases.read("c1").holder.pid == second.process.pid
+    store.close()
+    first.start()
+    wait_until(lambda: first.is_leader is False, 60)
+    assert second.is_leader
+
+
+def test_a_lease_that_nobody_took_is_renewed_after_the_database_came_back(tmp_path, database, postgresql_server):
+    with daemons(tmp_path, database, "only") as (only,):
+        only.start()
+        wait_until(lambda: only.is_leader, 60)
+        postgresql_server.halt()
+        try:
+            wait_until(lambda: only.is_leader is False, 40)
+        finally:
+            postgresql_server.resume()
+        wait_until(lambda: only.is_leader, 60)
+        assert read_epoch(database) == 1
+        assert only.process.poll() is None
+
+
+def test_a_second_daemon_may_be_refused_on_postgresql(tmp_path, database):
+    with daemons(tmp_path, database, "first", "second", more='standby = "refuse"\n') as (first, second):
+        first.start()
+        wait_until(lambda: first.is_leader, 60)
+        second.start()
+        assert second.process.wait(allow(60)) == 2
+        assert "the cluster c1 has a daemon already: `ckptd run` on " in second.read_log()
+        assert f"(pid {first.process.pid}) since 20" in second.read_log()
+
+
+def test_a_second_daemon_is_refused_on_sqlite_and_a_killed_one_is_replaced_at_once(tmp_path):
+    with daemons(tmp_path, f"sqlite:///{tmp_path}/ckptd.sqlite3", "first", "second") as (first, second):
+        first.start()
+        wait_until(lambda: first.is_leader, 60)
+        second.start()
+        assert second.process.wait(allow(60)) == 2
+        assert f"(pid {first.process.pid}) since 20" in second.read_log()
+        assert "move to PostgreSQL, where a second daemon waits as a standby" in second.read_log()
+        assert "Traceback" not in second.read_log()
+        first.kill()
+        second.start()
+        wait_until(lambda: second.is_leader, 30)
