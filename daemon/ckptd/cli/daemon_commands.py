@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -18,7 +19,10 @@ from ckptd.core.notices.delivery import SendResult
 from ckptd.present.formatting import format_count
 from ckptd.present.responses.status_documents import OnceDocument, ReportDocument
 from ckptd.service import build, daily_expiry
+from ckptd.service.command_lease import take_lease
 from ckptd.service.daemon import Daemon, describe
+from ckptd.service.lease_keeper import LeaseKeeper
+from ckptd.service.open_database import open_store
 from ckptd.service.step_runner import write_lines
 from ckptd.service.step_table import make_runner, run_once
 from ckptd.steps.state import begin
@@ -47,6 +51,7 @@ def once(context: click.Context, is_json: bool) -> None:
     """Poll, scan, evaluate the rules and send due mail once.
 
     Then print a report. This takes no actions on jobs and prunes nothing. Once a day it also deletes expired records.
+    It is refused while a daemon runs for the cluster.
 
     The exit status is 1 if a flag is open, Slurm does not answer, or a message could not be sent.
     """
@@ -59,10 +64,14 @@ def once(context: click.Context, is_json: bool) -> None:
         if isinstance(opened, Unknown):
             click.echo(f"Slurm: {opened.reason}", err=True)
             raise SystemExit(EXIT_TROUBLE)
-        parts = build.build(config, opened)
-        state = begin(parts, now)
-        expires = partial(daily_expiry.claim_day, config.state_directory, now)
-        run_once(parts, state, now, expires=expires, write=lambda result: write_lines(result.lines))
+        keeper = LeaseKeeper(open_store(config, is_upgraded=False), opened.cluster, "once")
+        with take_lease(keeper) as term:
+            leased = opened.store.with_lease(opened.cluster, term.epoch)
+            parts = build.build(config, replace(opened, store=leased, term=term))
+            now = datetime.now(UTC)
+            state = begin(parts, now)
+            expires = partial(daily_expiry.claim_day, config.state_directory, now)
+            run_once(parts, state, now, expires=expires, write=lambda result: write_lines(result.lines))
         parts.store.close()
     finally:
         helpers.close()

@@ -25,6 +25,7 @@ from ckptd.core.retention import Decision
 from ckptd.present.responses.retention_documents import PruneDocument, RemovalDocument
 from ckptd.service.agent_start import start_agent
 from ckptd.service.build import build_parts, build_source
+from ckptd.service.command_lease import join_or_take_lease
 from ckptd.service.step_table import make_runner
 from ckptd.steps.poll import poll_unrecorded
 from ckptd.steps.polled_queue import PolledQueue
@@ -73,8 +74,13 @@ def prune(context: click.Context, names: tuple[str, ...], is_applied: bool, plan
     """
     assert is_applied
     logging.getLogger("ckptd").addHandler(logging.NullHandler())  # the table shows each outcome
-    with open_desk(context, names) as desk, _open_agent(context) as agent, _stop_on_signals() as should_stop:
-        applied = _apply(desk, agent, plan_id, should_stop)
+    with (
+        open_desk(context, names) as desk,
+        _open_agent(context) as agent,
+        _stop_on_signals() as should_stop,
+        join_or_take_lease(desk.store, desk.cluster, "prune") as store,
+    ):
+        applied = _apply(desk._replace(store=store), agent, plan_id, should_stop)
     if applied.refused:
         click.echo(safe(f"refused: {applied.refused}"), err=True)
         raise SystemExit(EXIT_TROUBLE)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # pydantic would double the time that this command takes to s
         ActionStateFields,
         ClusterStateDocument,
         DaemonStateFields,
+        LeaderStateFields,
         MailStateFields,
         RetentionStateFields,
         StateDocument,
@@ -26,8 +27,9 @@ if TYPE_CHECKING:  # pydantic would double the time that this command takes to s
 
 STATUS_COLUMNS = (
     "cluster", "daemon", "slurm", "last poll", "accounting", "last scan", "last heartbeat", "last mail", "mail due",
-    "pruning paused", "actions on jobs",
+    "pruning paused", "actions on jobs", "leader", "standby",
 )  # fmt: skip
+STANDBY_AGE = timedelta(seconds=30)  # since a standby was last seen
 LATE_MAIL = timedelta(hours=1)  # mail that is due for longer makes the exit status 1
 
 
@@ -47,6 +49,7 @@ def status(context: click.Context, is_json: bool) -> None:
         rows: list[ClusterStateDocument] = [
             {
                 **_status_row(cluster, now, settings.poll_interval),
+                **_leader_row(select, cluster.cluster, now),
                 **_mail_row(select, cluster.cluster, now),
                 **_retention_row(select, cluster.cluster),
                 **_actions_row(select, cluster.cluster, settings.max_per_hour, now),
@@ -82,6 +85,8 @@ def _status_line(row: "ClusterStateDocument", now: datetime) -> tuple[str, ...]:
         f"since {_age(row['mail_due_at'], now)}" if row["mail_due_at"] else "none",
         row["pruning_paused"] or "no",
         _format_actions(row),
+        f"{row['leader']}, since {_age(row['leader_since'], now)}" if row["leader"] else "none",
+        ", ".join(row["standbys"]) or "none",
     )
 
 
@@ -128,6 +133,11 @@ def _status_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta)
         "heartbeat_at": heartbeat_at,
         "slurm_trouble": cluster.poll_trouble.reason if cluster.poll_trouble else None,
     }
+
+
+def _leader_row(select: Select, cluster: str, now: datetime) -> "LeaderStateFields":
+    found = plain_reads.read_leadership(select, cluster, now - STANDBY_AGE)
+    return {"leader": found.leader, "leader_since": found.since, "standbys": list(found.standbys)}
 
 
 def _mail_row(select: Select, cluster: str, now: datetime) -> "MailStateFields":

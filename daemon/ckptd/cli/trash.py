@@ -86,11 +86,12 @@ def scan(context: click.Context, directories: tuple[str, ...], is_json: bool) ->
     now = datetime.now(UTC)
     with open_whole_bench(context, directories) as (bench, problems):
         entries, unread = bench.read(is_measured=True)
-        assert bench.store is not None
         owned = [is_of_owner(entry, entry.uid) for entry in entries]
         own = [entry for entry, is_own in zip(entries, owned, strict=True) if is_own]
         users = {entry.uid: user_name(entry.uid) for entry in own}
-        rebuilt = record_entries(bench.store, bench.cluster, own, users, name_actor(), now)
+        with bench.acting() as acting:
+            assert acting.store is not None
+            rebuilt = record_entries(acting.store, bench.cluster, own, users, name_actor(), now)
         reason = "the directory that it would be restored to belongs to another user"
         others = [entry for entry, is_own in zip(entries, owned, strict=True) if not is_own]
         problems += [*unread, *(Unknown(what=str(each.place / each.act_id), reason=reason) for each in others)]
@@ -144,7 +145,7 @@ def restore(context: click.Context, act_ids: tuple[str, ...], directories: tuple
 
     ID is the id that `ckptd trash list` prints.
     """
-    with open_bench(context, directories) as bench:
+    with open_bench(context, directories) as opened, opened.acting() as bench:
         _report((bench.restore(entry) for entry in bench.choose(act_ids)), TrashResult.RESTORED)
 
 
@@ -185,7 +186,8 @@ def empty(
             click.echo(safe(f"skipped: {problem.what}: {problem.reason}"), err=True)
         if is_all and entries and not is_sure:
             _ask(entries)
-        _report(bench.empty(entries), TrashResult.DELETED)
+        with bench.acting() as acting:
+            _report(acting.empty(entries), TrashResult.DELETED)
 
 
 def _ask(entries: Sequence[TrashEntry]) -> None:

@@ -21,6 +21,7 @@ from ckptd.config import ConfigError, read_config
 from ckptd.core.model import RunKey, Unknown
 from ckptd.core.model.records import AuditEntry
 from ckptd.service.agent_start import start_agent
+from ckptd.service.command_lease import join_or_take_lease
 from ckptd.steps.prune import audit_entries, unrecorded_trash
 from ckptd.store.store import Store
 
@@ -35,6 +36,15 @@ class TrashAccess(NamedTuple):
     store: Store | None
     hold: timedelta | None
     cluster: str = ""
+
+    @contextmanager
+    def acting(self) -> Iterator["TrashAccess"]:
+        """Yield this for a command that changes something: with a database, under the lease of the cluster."""
+        if self.store is None:
+            yield self
+            return
+        with join_or_take_lease(self.store, self.cluster, "trash") as store:
+            yield self._replace(store=store)
 
     def find_end(self, entry: TrashEntry) -> datetime | None:
         """Return when an entry's hold ends: the later end of the site's and the manifest's hold; None if unknown."""
@@ -146,18 +156,18 @@ class TrashAccess(NamedTuple):
 def open_bench(context: click.Context, directories: Collection[str]) -> Iterator[TrashAccess]:
     """Open the trashes of these directories, without a database, or of all recorded runs that the user may see."""
     with ExitStack() as held:
-        store = None
+        store, cluster = None, ""
         if directories:
             keys = [_key_of(directory) for directory in directories]
         else:
             desk = held.enter_context(open_desk(context))
-            store = desk.store
+            store, cluster = desk.store, desk.cluster
             found = store.runs.list_keys() if desk.keys is None else desk.keys
             keys = [key for key in found if key.cluster == desk.cluster]
         agent = _start_agent(context)
         held.callback(agent.close)
         places = {place: key for key in keys for place in trash_client.places_of([key])}
-        yield TrashAccess(agent, places, store, _read_hold(context))
+        yield TrashAccess(agent, places, store, _read_hold(context), cluster)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
+from ckptd.core.leadership.lease import RUN
 from ckptd.core.model import RUNNING_STATES, Finding, Flag, JobKey, JobState, RunKey, Severity, Unknown
 from ckptd.core.model.records import ClusterStatus, DaemonIdentity, JobRow
 from ckptd.store.text_escapes import decode_text, encode_text
@@ -19,6 +20,14 @@ class Select(Protocol):
     """Runs one statement with values named `:name`; aware datetimes work with both databases."""
 
     def __call__(self, statement: str, values: Mapping[str, object], /) -> Iterable[Sequence[Any]]: ...
+
+
+class Leadership(NamedTuple):
+    """Who acts for a cluster, and who waits to."""
+
+    leader: str | None  # None: nobody has the lease
+    since: datetime | None
+    standbys: tuple[str, ...]
 
 
 class MailState(NamedTuple):
@@ -230,6 +239,18 @@ def _status(row: Sequence[Any]) -> ClusterStatus:
         daemon=daemon,
         backfill_since=instant(since),
     )
+
+
+def read_leadership(select: Select, cluster: str, seen_since: datetime) -> Leadership:
+    """Return which process acts for a cluster, and the standbys that were seen since then."""
+    values = {"cluster": encode_text(cluster), "since": seen_since}
+    held = "SELECT program, host, pid, acquired_at FROM leases WHERE cluster = :cluster AND instance IS NOT NULL"
+    waiting = "SELECT host, pid FROM standbys WHERE cluster = :cluster AND seen_at >= :since ORDER BY host, pid"
+    standbys = tuple(f"{decode_text(host)} pid {pid}" for host, pid in select(waiting, values))
+    for program, host, pid, acquired_at in select(held, {"cluster": encode_text(cluster)}):
+        name = "" if program == RUN else f"ckptd {decode_text(program)}, "
+        return Leadership(f"{name}{decode_text(host)} pid {pid}", instant(acquired_at), standbys)
+    return Leadership(None, None, standbys)
 
 
 def read_mail_state(select: Select, cluster: str, now: datetime) -> MailState:

@@ -32,6 +32,14 @@ class DaemonStateFields(_ClusterFields):
     slurm_trouble: Annotated[str | None, Field(description="Why Slurm does not answer.")]
 
 
+class LeaderStateFields(TypedDict):
+    """Which process acts for one cluster."""
+
+    leader: Annotated[str | None, Field(description="Host and pid of the process that holds the lease of the cluster.")]
+    leader_since: Annotated[datetime | None, Field(description="When it took the lease.")]
+    standbys: Annotated[list[str], Field(description="Host and pid of the daemons that wait for the lease.")]
+
+
 class MailStateFields(TypedDict):
     """The state of the outgoing mail of one cluster."""
 
@@ -53,7 +61,9 @@ class ActionStateFields(TypedDict):
     actions_at_limit: Annotated[list[str], Field(description="Kinds of actions that reached an hourly limit.")]
 
 
-class ClusterStateDocument(DaemonStateFields, MailStateFields, RetentionStateFields, ActionStateFields):
+class ClusterStateDocument(
+    DaemonStateFields, LeaderStateFields, MailStateFields, RetentionStateFields, ActionStateFields
+):
     """The daemon of one cluster, as `ckptd status` prints it."""
 
 
