@@ -1,5 +1,6 @@
 """Two real daemons on one database: one acts, the other one waits or is refused."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -167,3 +168,15 @@ def test_a_second_daemon_is_refused_on_sqlite_and_a_killed_one_is_replaced_at_on
         first.kill()
         second.start()
         wait_until(lambda: second.is_leader, 30)
+
+
+def test_after_a_daemon_was_stopped_a_copy_of_its_sqlite_file_is_complete(tmp_path):
+    with daemons(tmp_path, f"sqlite:///{tmp_path}/ckptd.sqlite3", "only") as (only,):
+        only.start()
+        wait_until(lambda: only.read_metric("ckptd_last_poll_timestamp_seconds"), 60)
+        only.process.terminate()
+        assert only.process.wait(allow(20)) == 0, only.read_log()
+    shutil.copyfile(tmp_path / "ckptd.sqlite3", tmp_path / "copy.sqlite3")
+    copy = Store.open(f"sqlite:///{tmp_path}/copy.sqlite3")
+    assert copy.jobs.read_tracked("c1")
+    copy.close()

@@ -1,5 +1,6 @@
 """The lease of a cluster, and transactions that it fences, on both databases."""
 
+import shutil
 import threading
 from datetime import timedelta
 
@@ -7,9 +8,11 @@ import psycopg
 import pytest
 
 from ckptd.core.leadership.lease import Lease, LeaseHolder
-from ckptd.store.database_errors import LeaseLostError, StoreError
+from ckptd.core.model.records import AuditEntry
+from ckptd.store.database_errors import AlreadyRecordedError, LeaseLostError, StoreError
 from ckptd.store.store import Store
 from core.histories import at
+from support.migrated import open_record
 
 
 def holder(name="a", program="run"):
@@ -138,3 +141,40 @@ def test_a_renewal_waits_for_no_transaction(server, postgresql_record):
         other = psycopg.connect(postgresql_record, options="-c lock_timeout=100")
         with other, pytest.raises(psycopg.errors.LockNotAvailable):
             other.execute("SELECT epoch FROM leases WHERE cluster = 'c1' FOR UPDATE")
+
+
+def entry(**changes):
+    values = {"cluster": "c1", "actor": "actions", "action": "resubmit", "target": "job 7", "begun_at": at(0)}
+    return AuditEntry(**{**values, "plan_id": "resubmit-7", "once_key": "resubmit-7", **changes})
+
+
+def test_an_action_is_recorded_once_whatever_its_outcome(store):
+    number = store.audit.record(entry())
+    store.audit.finish(number, "submitted 8", at(1))
+    with pytest.raises(AlreadyRecordedError, match="resubmit of job 7 is on record already"):
+        store.audit.record(entry())
+    assert store.audit.record(entry(cluster="c2")) > number, "another cluster has other jobs"
+    store.audit.undo(number, "failed: Slurm did not answer", at(2))
+    store.audit.record(entry())
+
+
+def test_a_checkpoint_has_one_open_removal_and_may_be_removed_again_after_a_restore(store):
+    removal = entry(action="prune", target="/data/a.pt", plan_id="plan-1", once_key="prune 7 /data/a.pt")
+    number = store.audit.record(removal)
+    with pytest.raises(AlreadyRecordedError):
+        store.audit.record(removal)
+    store.audit.finish(number, "moved", at(1))
+    store.audit.record(removal)
+
+
+def test_a_copy_of_the_file_is_complete_after_writing_was_finished(tmp_path):
+    opened = open_record(f"sqlite:///{tmp_path}/record.db")
+    reader = Store.open(f"sqlite:///{tmp_path}/record.db")  # as the status page: it keeps the log from being merged
+    opened.clusters.record_poll("c1", at(1))
+    reader.clusters.read_status()
+    assert opened.database.finish_writing()
+    shutil.copyfile(tmp_path / "record.db", tmp_path / "copy.db")
+    copy = Store.open(f"sqlite:///{tmp_path}/copy.db")
+    assert [status.polled_at for status in copy.clusters.read_status()] == [at(1)]
+    for each in (opened, reader, copy):
+        each.close()

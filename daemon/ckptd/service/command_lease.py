@@ -13,8 +13,8 @@ from ckptd.store.store import Store
 def join_or_take_lease(store: Store, cluster: str, program: str) -> Iterator[Store]:
     """Yield the database for a command that a person gives, such as a restore from the trash.
 
-    It writes under the epoch of the daemon that acts. If another one takes over meanwhile, the command fails, and the new
-    one recovers what was begun. Where nobody acts, the command takes the lease, and a daemon that starts waits for it.
+    It writes under the epoch of the daemon that acts. If another one takes over meanwhile, the command fails, and the
+    new one recovers what was begun. Where nobody acts, it takes the lease, and a daemon that starts waits for it.
     """
     keeper = LeaseKeeper(store, cluster, program)
     term = keeper.try_take()

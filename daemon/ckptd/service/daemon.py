@@ -120,9 +120,18 @@ class Daemon:
         helpers.close()
         if is_quiet:
             keeper.release(term)
+            self._finish_writing()
             self._parts.store.close()
         logging.shutdown()
         os._exit(status)
+
+    def _finish_writing(self) -> None:
+        """Leave a SQLite database in one file: people copy that one alone."""
+        try:
+            if not self._opened.store.database.finish_writing():
+                log.warning("the database is in use: a copy needs its file that ends with -wal, too")
+        except StoreError as error:
+            log.warning("the database could not be left in one file: %s", error)
 
     def _wait_for_lease(self, keeper: LeaseKeeper) -> LeaseTerm | None:
         """Wait as a standby until the lease is free; None when told to stop.

@@ -184,6 +184,7 @@ def _carry_out(parts: ActParts, act: JobAction, marked: Marked, now: datetime) -
             target=f"job {act.job.slurm_name}",
             run=act.run,
             plan_id=act.name,
+            once_key=act.name,
             reasons=act.reasons,
             details=details,
             begun_at=now,

@@ -6,14 +6,16 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
 
 from ckptd.core.fleet.prune_totals import DONE
 from ckptd.core.model import Evidence, RunKey
 from ckptd.core.model.records import AuditEntry
 from ckptd.store import plain_reads, runs
+from ckptd.store.database_errors import AlreadyRecordedError
 from ckptd.store.engine import select_through
 from ckptd.store.rows import RUN_KEY_COLUMNS, list_columns, run_key, split
-from ckptd.store.tables import AuditTable, RunTable
+from ckptd.store.tables import AuditTable, RunTable, hash_path
 from ckptd.store.transactions import StorePart, reading, writing
 
 COLUMN_NAMES = (
@@ -27,24 +29,34 @@ class AuditStore(StorePart):
 
     @writing
     def record(self, connection: sa.Connection, entry: AuditEntry) -> int:
-        """Record an action before it happens; return its number."""
+        """Record an action before it happens; return its number.
+
+        Raises:
+            AlreadyRecordedError: another entry has its `once_key`.
+
+        """
         runs.ensure_cluster(connection, entry.cluster)
-        result = connection.execute(
-            sa.insert(AuditTable).values(
-                cluster=entry.cluster,
-                run_id=runs.find_run(connection, entry.run) if entry.run else None,
-                plan_id=entry.plan_id,
-                actor=entry.actor,
-                action=entry.action,
-                target=entry.target,
-                reasons=list(entry.reasons),
-                details=dict(entry.details),
-                begun_at=entry.begun_at,
-                finished_at=entry.finished_at,
-                outcome=entry.outcome,
-                lease_epoch=self.database.lease_epoch,
-            )
+        statement = sa.insert(AuditTable).values(
+            cluster=entry.cluster,
+            run_id=runs.find_run(connection, entry.run) if entry.run else None,
+            plan_id=entry.plan_id,
+            actor=entry.actor,
+            action=entry.action,
+            target=entry.target,
+            reasons=list(entry.reasons),
+            details=dict(entry.details),
+            begun_at=entry.begun_at,
+            finished_at=entry.finished_at,
+            outcome=entry.outcome,
+            lease_epoch=self.database.lease_epoch,
+            once_key=None if entry.once_key is None else hash_path(entry.once_key),
         )
+        try:
+            result = connection.execute(statement)
+        except IntegrityError as error:
+            if entry.once_key is None:
+                raise
+            raise AlreadyRecordedError(f"{entry.action} of {entry.target} is on record already") from error
         assert result.inserted_primary_key is not None
         return int(result.inserted_primary_key[0])
 
@@ -63,7 +75,7 @@ class AuditStore(StorePart):
     @writing
     def undo(self, connection: sa.Connection, audit_id: int, outcome: str, finished_at: datetime) -> None:
         """Record why an action was not done, and free its plan id: another action may be tried under it."""
-        values = {"outcome": outcome, "finished_at": finished_at, "plan_id": None}
+        values = {"outcome": outcome, "finished_at": finished_at, "plan_id": None, "once_key": None}
         connection.execute(sa.update(AuditTable).where(AuditTable.id == audit_id).values(**values))
 
     @reading
@@ -162,7 +174,9 @@ def finish_audit(
     details: Mapping[str, Evidence] | None = None,
 ) -> None:
     """Record how an action ended, and its details, if given, in place of its intent's."""
-    values: dict[str, Any] = {"outcome": outcome, "finished_at": finished_at}
+    is_repeatable = AuditTable.action == MOVE  # a checkpoint may be moved again after it was restored
+    once_key = sa.case((is_repeatable, sa.null()), else_=AuditTable.once_key)
+    values: dict[str, Any] = {"outcome": outcome, "finished_at": finished_at, "once_key": once_key}
     if details is not None:
         values["details"] = dict(details)
     connection.execute(sa.update(AuditTable).where(AuditTable.id == audit_id).values(**values))

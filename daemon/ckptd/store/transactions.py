@@ -55,6 +55,19 @@ class Database:
                 self._fence(connection)
             yield connection
 
+    def finish_writing(self) -> bool:
+        """Move everything of a SQLite database into its one file, so that a copy of it is complete; False: it is busy.
+
+        Raises:
+            StoreError: the database does not answer.
+
+        """
+        if self.sqlite_path is None:
+            return True
+        with engine.begin(self._engine.execution_options(isolation_level="AUTOCOMMIT"), is_writer=False) as connection:
+            is_busy, *_ = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
+        return not is_busy
+
     def close(self) -> None:
         """Close every connection; a later call opens new ones. A forked child must use new connections."""
         self._engine.dispose()

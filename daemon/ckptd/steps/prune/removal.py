@@ -95,6 +95,7 @@ class Removal:
             },
             now=now,
         )
+        entry = replace(entry, once_key=f"{audit_entries.PRUNE} {self._run.run.uid} {decision.path}")
         return replace(entry, audit_id=self._hands.store.audit.record(entry))
 
     def _request(self, decision: Decision, entry: AuditEntry) -> MoveRequest:
