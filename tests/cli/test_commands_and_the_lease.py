@@ -90,7 +90,7 @@ def test_once_is_refused_beside_the_daemon_and_names_it(shop, daemon):
 
 def test_status_shows_the_leader_and_the_standbys(shop, daemon):
     waiting = LeaseKeeper(shop.store, CLUSTER, RUN)
-    waiting.note_standby()
+    waiting.record_standby()
     [found] = json.loads(command(shop, "status", "--json").stdout)["clusters"]
     assert found["leader"] == f"{daemon.holder.host} pid {os.getpid()}"
     assert found["leader_since"] is not None

@@ -97,13 +97,13 @@ def test_of_several_that_take_a_lease_at_once_one_gets_it(database_url):
 
 
 def test_standbys_are_recorded_until_they_take_the_lease_or_are_not_seen_for_a_day(store):
-    store.leases.note_standby("c1", holder("old"), at(0) - timedelta(days=2))
-    store.leases.note_standby("c1", holder("b"), at(0))
-    store.leases.note_standby("c1", holder("b"), at(1))
+    store.leases.record_standby("c1", holder("old"), at(0) - timedelta(days=2))
+    store.leases.record_standby("c1", holder("b"), at(0))
+    store.leases.record_standby("c1", holder("b"), at(1))
     assert count_standbys(store) == 1
     take(store, "b")
     assert count_standbys(store) == 0
-    store.leases.note_standby("c1", holder("d"), at(0))
+    store.leases.record_standby("c1", holder("d"), at(0))
     store.leases.forget_standby(holder("d"))
     assert count_standbys(store) == 0
 

@@ -148,9 +148,9 @@ class Daemon:
                 if term is not None:
                     return term
                 if is_refused and keeper.is_rival_alive and keeper.rival and keeper.rival.program == lease.RUN:
-                    raise LeaseHeldError(_tell_refusal(keeper))
+                    raise LeaseHeldError(_describe_refusal(keeper))
                 if not keeper.is_exclusive:
-                    keeper.note_standby()
+                    keeper.record_standby()
                 told, trouble = keeper.describe_rival(), None
                 if told != waiting_for:
                     log.warning("standby: %s acts for the cluster %s", told, keeper.cluster)
@@ -314,7 +314,7 @@ class Daemon:
         self._schedule.change_parts(parts)
 
 
-def _tell_refusal(keeper: LeaseKeeper) -> str:
+def _describe_refusal(keeper: LeaseKeeper) -> str:
     remedy = (
         "stop that one first, or move to PostgreSQL, where a second daemon waits as a standby"
         if keeper.is_exclusive

@@ -104,11 +104,11 @@ class LeaseKeeper:
         until = float("inf") if self._lock is not None else lease.valid_until(began, self.times)
         return LeaseTerm(self.cluster, epoch, until)
 
-    def note_standby(self) -> None:
+    def record_standby(self) -> None:
         """Record every few seconds that this process waits."""
         now = read_elapsed()
         if self._noted_at is None or now - self._noted_at >= STANDBY_SECONDS:
-            self._store.leases.note_standby(self.cluster, self.holder, datetime.now(UTC))
+            self._store.leases.record_standby(self.cluster, self.holder, datetime.now(UTC))
             self._noted_at = now
 
     def forget_standby(self) -> None:

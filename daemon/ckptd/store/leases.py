@@ -79,7 +79,7 @@ class LeaseStore(StorePart):
         )
 
     @writing
-    def note_standby(self, connection: sa.Connection, cluster: str, standby: LeaseHolder, now: datetime) -> None:
+    def record_standby(self, connection: sa.Connection, cluster: str, standby: LeaseHolder, now: datetime) -> None:
         """Record that a daemon waits for the lease; forget those that were not seen for a day."""
         connection.execute(
             sa.delete(StandbyTable).where(
