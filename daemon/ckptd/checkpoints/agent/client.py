@@ -68,7 +68,8 @@ class AgentClient:
         """Start the module, with the descriptor of its socket as the first argument and these after it."""
         ours, theirs = socket.socketpair()
         self._connection = ours
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of what is pending: never held while anything is sent
+        self._sending = threading.Lock()
         self._pending: dict[int, _PendingBatch] = {}
         self._next_id = 1
         self._is_gone = False
@@ -156,7 +157,10 @@ class AgentClient:
             request_id = self._next_id
             self._next_id += 1
             self._pending[request_id] = waiting
-            self._connection.sendall(json.dumps({"id": request_id, **request}).encode() + b"\n")
+        line = json.dumps({"id": request_id, **request}).encode() + b"\n"
+        # an agent that waits until its answers are read takes no request: whoever reads them must not wait for this
+        with self._sending:
+            self._connection.sendall(line)
 
     def _describe_refusal(self) -> str:
         refusal = self._begun.result() if self._begun.done() else None
