@@ -38,6 +38,7 @@ test-long: venv
 	CKPTD_RANDOM_KILLS=1000 CKPTD_ATTACK_SECONDS=60 $(BIN)/pytest \
 		tests/checkpoints/test_trash_crash.py tests/checkpoints/test_trash_attack.py
 	$(BIN)/python tests/fuzz/kill_sets.py --kills 600
+	$(BIN)/python tests/fuzz/failover.py --rounds 50
 
 # GROMACS, LAMMPS and torch on a private Slurm, and whether what ckptd says of them is true: see tests/programs.
 test-programs: venv $(PROGRAMS)/.ready

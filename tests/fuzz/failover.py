@@ -1,0 +1,177 @@
+"""Kill, stop or cut off the acting one of two daemons on one PostgreSQL at random moments, and see who acts.
+
+    python tests/fuzz/failover.py [--rounds 50] [--seed N]
+
+Each round does one of three things to the daemon that acts: kill -9; SIGSTOP until the other one has taken over, then
+SIGCONT; or cut its connections until the other one has taken over. The other one must act within 30 s, at no moment two
+say that they act, the epoch rises by one, and a daemon that was replaced ends. It ends with 1 otherwise. Only the lease
+is tried: the daemons poll recorded snapshots, and have no job to act on.
+"""
+
+import argparse
+import random
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "daemon"), str(HERE.parents[1] / "deploy")]
+
+import psycopg  # noqa: E402
+
+from ckptd.store.store import Store  # noqa: E402
+from conftest import PostgreSQL  # noqa: E402
+from support.real_daemon import RealDaemon  # noqa: E402
+
+TAKEOVER_SECONDS = 30.0
+START_SECONDS = 120.0
+
+
+def wait_for(what, holds, seconds):
+    """Wait for a condition; return after how many seconds it held."""
+    began = time.monotonic()
+    while not holds():
+        if time.monotonic() - began > seconds:
+            raise RuntimeError(f"{what} did not happen within {seconds:g} s")
+        time.sleep(0.2)
+    return time.monotonic() - began
+
+
+class Link:
+    """A daemon's way to the database, which can be cut."""
+
+    def __init__(self, server_port):
+        self.is_cut = False
+        self._server_port = server_port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._open = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self):
+        """End every connection, and let no other one through."""
+        self.is_cut = True
+        for each in self._open:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        self._open.clear()
+
+    def _accept(self):
+        while True:
+            ours, _ = self._listener.accept()
+            if self.is_cut:
+                ours.close()
+                continue
+            theirs = socket.create_connection(("127.0.0.1", self._server_port))
+            self._open += [ours, theirs]
+            for source, target in ((ours, theirs), (theirs, ours)):
+                threading.Thread(target=forward, args=(source, target), daemon=True).start()
+
+
+def forward(source, target):
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_RDWR)
+
+
+class Cluster:
+    """Two daemons on one database."""
+
+    def __init__(self, folder, server):
+        self.server = server
+        self.database = server.create_database()
+        Store.open(self.database, upgrade=True).close()
+        self.links = {}
+        for name in ("a", "b"):
+            link = Link(server.port)
+            daemon = RealDaemon(folder / name, self.database.replace(f":{server.port}/", f":{link.port}/"))
+            self.links[daemon] = link
+        self.daemons = list(self.links)
+        self.acting, self.waiting = self.daemons
+        self.acting.start()
+        wait_for("the first lease", lambda: self.acting.is_leader, START_SECONDS)
+        self.restart(self.waiting)
+
+    def ask(self, statement):
+        with psycopg.connect(self.database, autocommit=True) as connection:
+            return connection.execute(statement).fetchall()
+
+    def restart(self, daemon):
+        """Start a daemon, if it is not running, and wait until it stands by."""
+        if not hasattr(daemon, "process") or daemon.process.poll() is not None:
+            daemon.start()
+        wait_for("a standby", lambda: daemon.is_leader is False, START_SECONDS)
+
+    def has_taken_over(self):
+        both = self.waiting.is_leader, self.acting.process.poll() is None and self.acting.is_leader
+        if all(both):
+            raise RuntimeError("both daemons say that they act")
+        return bool(both[0])
+
+    def run_round(self, kind):
+        """Do one thing to the daemon that acts; return after how many seconds the other one acted."""
+        ((epoch, pid),) = self.ask("SELECT epoch, pid FROM leases")
+        assert pid == self.acting.process.pid
+        if kind == "kill":
+            self.acting.kill()
+        elif kind == "stop":
+            self.acting.process.send_signal(signal.SIGSTOP)
+        else:
+            self.links[self.acting].cut()
+        took = wait_for("a takeover", self.has_taken_over, TAKEOVER_SECONDS)
+        if kind == "stop":
+            self.acting.process.send_signal(signal.SIGCONT)
+        self.links[self.acting].is_cut = False
+        if kind != "kill":
+            wait_for("the end of the daemon that was replaced", lambda: self.acting.process.poll() == 1, START_SECONDS)
+        ((now, pid),) = self.ask("SELECT epoch, pid FROM leases")
+        if (now, pid) != (epoch + 1, self.waiting.process.pid):
+            raise RuntimeError(f"epoch {now} of process {pid} after epoch {epoch}")
+        self.acting, self.waiting = self.waiting, self.acting
+        self.restart(self.waiting)
+        return took
+
+    def close(self):
+        for each in self.daemons:
+            with suppress(AttributeError):
+                each.kill()
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    arguments.add_argument("--rounds", type=int, default=50)
+    arguments.add_argument("--seed", type=int, default=int(time.time()))
+    options = arguments.parse_args()
+    dice, took = random.Random(options.seed), []
+    server = PostgreSQL()
+    print(f"seed {options.seed}", flush=True)
+    try:
+        server.start()
+        with tempfile.TemporaryDirectory() as folder:
+            cluster = Cluster(Path(folder), server)
+            try:
+                for number in range(options.rounds):
+                    kind = dice.choice(("kill", "stop", "cut"))
+                    time.sleep(dice.uniform(0, 5))
+                    took.append(cluster.run_round(kind))
+                    print(f"round {number + 1}: {kind}, taken over after {took[-1]:.1f} s", flush=True)
+            finally:
+                cluster.close()
+    except RuntimeError as error:
+        print(f"wrong: {error}")
+        return 1
+    finally:
+        server.stop()
+    print(f"{len(took)} takeovers, the longest after {max(took):.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

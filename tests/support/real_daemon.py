@@ -1,0 +1,50 @@
+"""A real `ckptd run` that polls recorded snapshots, of which a test can start several with one database."""
+
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+from support.mail_server import free_port
+
+ROOT = Path(__file__).parents[2]
+
+
+class RealDaemon:
+    """One `ckptd run` with its own state directory, page and log."""
+
+    def __init__(self, folder, database, more=""):
+        self.port = free_port()
+        self.folder = folder
+        folder.mkdir()
+        (folder / "config.toml").write_text(
+            f'[slurm]\nsource = "replay"\ncluster = "c1"\nreplay_path = "{ROOT}/tests/data/slurm/22.05.8"\n'
+            f'poll_interval = "1s"\n[web]\nlisten = "127.0.0.1:{self.port}"\n[store]\nurl = "{database}"\n'
+            f'[service]\nstate_directory = "{folder}"\n{more}'
+        )
+        self.argv = [sys.executable, "-m", "ckptd", "--config", str(folder / "config.toml")]
+
+    def start(self):
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen([*self.argv, "run"], stdout=log, stderr=log, cwd=self.folder)
+        return self
+
+    def read_log(self):
+        return (self.folder / "log").read_text()
+
+    def read_metric(self, name):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=2) as answer:
+                lines = answer.read().decode().splitlines()
+        except OSError:
+            return None
+        return next((float(line.split()[-1]) for line in lines if line.split("{")[0].split()[:1] == [name]), None)
+
+    @property
+    def is_leader(self):
+        found = self.read_metric("ckptd_leader")
+        return None if found is None else bool(found)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
