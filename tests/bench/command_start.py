@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import sqlalchemy as sa
 
+from ckptd.cli import COMMANDS as LISTED
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import FileIdentity, Finding, Flag, Job, JobState, QueueSnapshot, RunKey, Severity
 from ckptd.core.model.records import DaemonIdentity
@@ -45,20 +46,20 @@ COMMANDS = {  # and the most that each may take
     "jobs --json": 1.5,
     "jobs --user user3": 0.5,
 }
-EMPTY = {  # on a record of one job
+EMPTY = {  # on a record of one job; `ckptd COMMAND --help` of every command at most HELP_LIMIT
     "jobs": 0.4,
     "flags": 0.4,
     "status": 0.4,
     "inspect {checkpoints}": 0.6,
     "config example": 0.6,
     "config check": 0.9,
-    "mail --help": 0.9,
     "show 1000": 0.9,
     "advise 1000": 0.9,
     "db check": 1.2,
     "plan": 1.3,
     "trash list": 2.2,  # with the agent that it starts
 }
+HELP_LIMIT = 0.4
 CHECKPOINTS = Path(__file__).parent.parent / "data/formats/torch/run_epochs"
 NEWEST_LIMIT = 0.4
 
@@ -193,9 +194,10 @@ def main():
         what = f"ckptd newest, {options.saves} checkpoints"
         print(f"{what:<40} {took:6.3f} s  {took / python:5.1f} x python -c pass, at most {NEWEST_LIMIT} s")
         slow = ["newest"] if took > NEWEST_LIMIT else []
+        helps = {f"{name} --help": HELP_LIMIT for name in LISTED}
         for config, what, commands in (
             (large, f"{options.jobs} jobs", COMMANDS),
-            (small, "1 job", EMPTY),
+            (small, "1 job", EMPTY | helps),
         ):
             for command, limit in commands.items():
                 words = command.format(checkpoints=CHECKPOINTS).split()

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from ckptd import cli
-from ckptd.cli import prune as prune_command
+from ckptd.cli import apply_plan
 from ckptd.core.leadership.lease import RUN
 from ckptd.service.lease_keeper import LeaseKeeper
 from cli.six_checkpoints import trained_shop
@@ -67,14 +67,14 @@ def test_without_a_daemon_a_command_takes_the_lease_and_frees_it(shop):
 
 def test_a_command_stops_when_another_process_takes_over(shop, monkeypatch):
     """Its next transaction is refused, and the new holder recovers what was begun."""
-    before = prune_command._apply
+    before = apply_plan._apply
 
     def apply_after_takeover(desk, agent, plan_id, should_stop):
         lease = shop.store.leases.read(CLUSTER)
         shop.store.leases.take(CLUSTER, lease, LeaseKeeper(shop.store, CLUSTER, RUN).holder, datetime.now(UTC))
         return before(desk, agent, plan_id, should_stop)
 
-    monkeypatch.setattr(prune_command, "_apply", apply_after_takeover)
+    monkeypatch.setattr(apply_plan, "_apply", apply_after_takeover)
     done = apply(shop)
     assert done.exit_code == 2
     assert "another process acts for the cluster c now: `ckptd run` on " in done.stderr

@@ -13,6 +13,7 @@ from ckptd import cli
 from ckptd.checkpoints.agent import process
 from ckptd.checkpoints.agent.agent_operations import preload
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
+from ckptd.cli import apply_plan, pinning, plan_output, trash_changes
 from ckptd.core.model import Unknown
 from ckptd.service.agent_policy import read_policy
 from ckptd.store import revisions
@@ -24,6 +25,7 @@ from support.trash_facts import as_user
 preload()
 for name in cli.COMMANDS:
     cli.main.get_command(None, name)  # a child that became somebody may not be able to read the installation
+PRELOADED = (apply_plan, pinning, plan_output, trash_changes)  # for the same reason: commands import them when they run
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
 
 
@@ -50,7 +52,7 @@ class OwnAgent:
 
 def run(words):
     with (
-        mock.patch("ckptd.cli.prune.start_agent", OwnAgent),
+        mock.patch("ckptd.cli.apply_plan.start_agent", OwnAgent),
         mock.patch("ckptd.cli.trash_access.start_agent", OwnAgent),
     ):
         found = CliRunner().invoke(cli.main, words)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from ckptd.cli import listing_commands, main, output, show
+from ckptd.cli import listing_commands, main, output, run_output, run_views
 from ckptd.core.model import CheckpointState
 from support.migrated import open_record
 from web import samples
@@ -95,7 +95,7 @@ def test_show_says_what_to_do_about_open_flags(config):
 
 
 def tell_checkpoints(view):
-    return tell(show._print_checkpoints, view)
+    return tell(run_output._print_checkpoints, view)
 
 
 def tell(print_it, what):
@@ -130,8 +130,8 @@ def test_advise_tells_the_interval_and_what_it_follows_from(config):
 
 def test_a_run_whose_directory_is_found_while_it_is_read_is_shown_with_it(config, monkeypatch):
     names = [[BOB._replace(directory="job:90190190@2026-01-01T00:00:00")]]
-    find = show.find_runs
-    monkeypatch.setattr(show, "find_runs", lambda store, name: names.pop() if names else find(store, name))
+    find = run_views.find_runs
+    monkeypatch.setattr(run_views, "find_runs", lambda store, name: names.pop() if names else find(store, name))
     (found,) = json.loads(say(config, "show", "90190190", "--json"))["runs"]
     assert (found["run"], names) == (BOB.directory, [])
 

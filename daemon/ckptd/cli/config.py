@@ -2,10 +2,8 @@
 
 import click
 
-from ckptd import config as configuration
 from ckptd.cli.command import friendly
 from ckptd.cli.output import EXIT_USAGE, print_json
-from ckptd.cli.whole_config import load_config
 
 
 @click.group()
@@ -18,13 +16,15 @@ def config() -> None:
 @friendly
 def check(context: click.Context) -> None:
     """Check the configuration, and the password and template files for mail, and print all errors."""
-    from ckptd.checkpoints.formats import FORMATS  # noqa: PLC0415 - `show` and `example` need none of this
+    from ckptd.checkpoints.formats import FORMATS  # noqa: PLC0415 - --help needs none of it
+    from ckptd.cli.whole_config import load_config  # noqa: PLC0415
+    from ckptd.config import list_unknown_formats  # noqa: PLC0415
     from ckptd.service.build_notify import build_policy, build_renderer  # noqa: PLC0415
 
     config = load_config(context)
     build_policy(config)
     troubles = [f"mail.templates: {trouble}" for trouble in build_renderer(config.mail).list_troubles()]
-    troubles += configuration.list_unknown_formats(config.retention, FORMATS)
+    troubles += list_unknown_formats(config.retention, FORMATS)
     for trouble in troubles:
         click.echo(trouble, err=True)
     if troubles:
@@ -37,10 +37,14 @@ def check(context: click.Context) -> None:
 @friendly
 def show(context: click.Context) -> None:
     """Print the effective configuration, including defaults, as JSON."""
+    from ckptd.cli.whole_config import load_config  # noqa: PLC0415 - --help needs none of it
+
     print_json(load_config(context).model_dump(mode="json"))
 
 
 @config.command()
 def example() -> None:
     """Print an example configuration with every setting, its description and its default."""
-    click.echo(configuration.format_example(), nl=False)
+    from ckptd.config import format_example  # noqa: PLC0415 - --help needs none of it
+
+    click.echo(format_example(), nl=False)

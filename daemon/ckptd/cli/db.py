@@ -3,9 +3,6 @@
 import click
 
 from ckptd.cli.command import friendly
-from ckptd.cli.context import open_existing_store
-from ckptd.cli.whole_config import load_config
-from ckptd.service.open_database import make_state_directory, open_store
 
 
 @click.group()
@@ -18,6 +15,9 @@ def db() -> None:
 @friendly
 def upgrade(context: click.Context) -> None:
     """Upgrade the tables to this version of ckptd; safe to repeat."""
+    from ckptd.cli.whole_config import load_config  # noqa: PLC0415 - --help needs none of it
+    from ckptd.service.open_database import make_state_directory, open_store  # noqa: PLC0415
+
     config = load_config(context)
     make_state_directory(config.state_directory)
     open_store(config, is_upgraded=True).close()
@@ -29,5 +29,8 @@ def upgrade(context: click.Context) -> None:
 @friendly
 def check(context: click.Context) -> None:
     """Check whether the tables match this version of ckptd."""
+    from ckptd.cli.context import open_existing_store  # noqa: PLC0415 - --help needs none of it
+    from ckptd.cli.whole_config import load_config  # noqa: PLC0415
+
     with open_existing_store(load_config(context)):
         click.echo("The database is up to date.")

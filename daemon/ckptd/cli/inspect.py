@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree
-from ckptd.checkpoints.scanning.links import Link
 from ckptd.cli import layout, output
 from ckptd.cli.inspected_copies import find_copies
 from ckptd.core.model import Checkpoint, CheckpointState, Level
 
 if TYPE_CHECKING:  # pydantic would double the time that this command takes to start
+    from ckptd.checkpoints.scanning.inspection import Inspection
+    from ckptd.checkpoints.scanning.links import Link
     from ckptd.present.responses.field_types import ReasonedPath
     from ckptd.present.responses.inspect_documents import InspectDocument, InspectedDocument, MemberDocument
 
@@ -71,7 +71,7 @@ def inspect(paths: tuple[str, ...], verify: str, as_json: bool) -> None:
     sys.exit(output.EXIT_USAGE if is_wrong_usage else output.EXIT_TROUBLE if is_trouble else output.EXIT_FINE)
 
 
-def _inspect(path: str, level: Level, now: datetime) -> Inspection:
+def _inspect(path: str, level: Level, now: datetime) -> "Inspection":
     """Inspect one path together with its siblings, whose names can help to recognise it.
 
     Raises:
@@ -79,6 +79,8 @@ def _inspect(path: str, level: Level, now: datetime) -> Inspection:
         OSError: the path cannot be read.
 
     """
+    from ckptd.checkpoints.scanning.inspection import inspect_tree  # noqa: PLC0415 - it imports every format
+
     root, entry = os.path.split(os.path.realpath(path))
     if not os.path.lexists(path) and not os.path.isdir(root):
         raise ValueError("no such file or directory")
@@ -103,7 +105,7 @@ def _progress(level: Level) -> Iterator[Callable[[int, int], None] | None]:
         yield advance
 
 
-def _documents(inspection: Inspection) -> "Iterator[InspectedDocument]":
+def _documents(inspection: "Inspection") -> "Iterator[InspectedDocument]":
     for checkpoint in inspection.checkpoints:
         yield describe_checkpoint(checkpoint)
     for link in inspection.links:
@@ -148,7 +150,7 @@ def _member_document(part: Checkpoint, parent: PurePosixPath) -> "MemberDocument
     }
 
 
-def _link_document(root: PurePosixPath, link: Link) -> "InspectedDocument":
+def _link_document(root: PurePosixPath, link: "Link") -> "InspectedDocument":
     """Describe the target of a link under the link's own path."""
     path = root / link.path
     if link.checkpoint is None:
@@ -186,7 +188,7 @@ def _link_document(root: PurePosixPath, link: Link) -> "InspectedDocument":
     }
 
 
-def _newest(inspections: Sequence[Inspection]) -> set[str]:
+def _newest(inspections: "Sequence[Inspection]") -> set[str]:
     """Return the newest complete checkpoint of each directory and format; a marker of the format takes precedence."""
     newest: dict[tuple[PurePosixPath, str], Checkpoint] = {}
     for checkpoint in (checkpoint for one in inspections for checkpoint in one.checkpoints):

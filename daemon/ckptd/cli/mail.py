@@ -6,10 +6,6 @@ import click
 
 from ckptd.cli.command import friendly
 from ckptd.cli.output import EXIT_FINE, EXIT_TROUBLE
-from ckptd.cli.whole_config import load_config
-from ckptd.core import notices
-from ckptd.core.notices.delivery import SendResult
-from ckptd.service.build_notify import MailError, build_mail_channel, build_renderer
 
 
 @click.group()
@@ -26,6 +22,11 @@ def test(context: click.Context, address: str) -> None:
 
     The message is sent immediately, also if [mail] mode is "off".
     """
+    from ckptd.cli.whole_config import load_config  # noqa: PLC0415 - --help needs none of it
+    from ckptd.core import notices  # noqa: PLC0415
+    from ckptd.core.notices.delivery import SendResult  # noqa: PLC0415
+    from ckptd.service.build_notify import MailError, build_mail_channel, build_renderer  # noqa: PLC0415
+
     section = load_config(context).mail
     if notices.parse_address(address) is None:
         raise MailError(f"{address!r} is not a mail address; use for example user@example.org")

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import click
 
 from ckptd.cli.command import friendly
-from ckptd.cli.context import open_listed_store
 from ckptd.cli.listing_record import load_settings
 from ckptd.cli.output import format_second, print_json, print_table
 from ckptd.core.runs.lost_work_totals import GroupedBy, LossTotal
@@ -46,6 +45,8 @@ def report(context: click.Context, age: timedelta, by: str, cluster: str | None,
     counts the attempts of which nothing is known. By rule, an attempt counts under each rule that had a flag about
     it, so these rows overlap.
     """
+    from ckptd.cli.context import open_listed_store  # noqa: PLC0415 - --help needs none of it
+
     now = datetime.now(UTC)
     since, group = now - age, GroupedBy(by)
     with open_listed_store(load_settings(context)) as store:

@@ -15,7 +15,7 @@ from ckptd.checkpoints.agent import trash_client
 from ckptd.checkpoints.agent.client import AgentClient
 from ckptd.checkpoints.agent.trash_client import TrashDeletion, TrashLocation
 from ckptd.checkpoints.trash import ReleaseRule, TrashEntry, TrashOutcome
-from ckptd.cli.retention_commands import RetentionError, open_desk
+from ckptd.cli.retention_scope import RetentionError, open_desk
 from ckptd.cli.trash_search import find_trashes
 from ckptd.config import ConfigError, read_config
 from ckptd.core.model import RunKey, Unknown

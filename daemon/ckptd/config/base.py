@@ -60,7 +60,7 @@ Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0)]
 class Section(BaseModel):
     """One immutable table of the configuration; unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     @field_validator("*", mode="before")
     @classmethod

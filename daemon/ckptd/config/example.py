@@ -1,7 +1,10 @@
 """Generate the example configuration from the sections."""
 
+import ast
 import inspect
+import textwrap
 from datetime import timedelta
+from itertools import pairwise
 
 from ckptd.config.base import Section
 from ckptd.config.cluster import SitePurgeRule, WatchRule
@@ -53,9 +56,9 @@ _SHOWN = {
 
 def _example_lines(kind: type[Section]) -> list[str]:
     lines: list[str] = []
+    descriptions = _read_descriptions(kind)
     for key, field in kind.model_fields.items():
-        if field.description:
-            lines.extend(f"# {line}\n" for line in field.description.splitlines())
+        lines.extend(f"# {line}\n" for line in descriptions.get(key, "").splitlines())
         if key in {"rules", "override"} or (kind is RetentionSection and key in RETENTION_TABLES):
             continue
         default = (
@@ -65,6 +68,17 @@ def _example_lines(kind: type[Section]) -> list[str]:
         )
         lines.append(f"# {key} = {default}\n")
     return lines
+
+
+def _read_descriptions(kind: type[Section]) -> dict[str, str]:
+    """Return the strings below the fields of a section; pydantic would read them whenever a command starts."""
+    (section,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(section, ast.ClassDef)
+    found = {}
+    for field, text in pairwise(section.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+            found[field.target.id] = inspect.cleandoc(ast.literal_eval(text.value))
+    return found
 
 
 def _toml(value: object) -> str:

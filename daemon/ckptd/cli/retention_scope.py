@@ -1,0 +1,76 @@
+"""Open the database for pruning's commands, with the site's settings and the runs that the user may see."""
+
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import click
+
+from ckptd.cli.context import find_runs, open_existing_store
+from ckptd.cli.whole_config import load_config
+from ckptd.config import Config
+from ckptd.core.model import RunKey
+from ckptd.errors import CkptdError
+from ckptd.service.build_retention import build_retention
+from ckptd.steps.prune import SitePolicy
+from ckptd.store.store import Store
+
+
+class RetentionError(CkptdError):
+    """The command cannot be carried out."""
+
+
+class RetentionScope(NamedTuple):
+    """The database, the site's settings and the runs that these commands work on."""
+
+    config: Config
+    store: Store
+    site: SitePolicy
+    cluster: str
+    keys: tuple[RunKey, ...] | None  # None: every run that the user may see
+
+
+@contextmanager
+def open_desk(context: click.Context, names: Collection[str] = ()) -> Iterator[RetentionScope]:
+    """Open the database and find the runs that a command names; ordinary users see only their own."""
+    config = load_config(context)
+    with open_existing_store(config) as store:
+        cluster = find_cluster(config, store)
+        keys = tuple(key for name in names for key in _find_own_runs(store, name, cluster)) if names else None
+        if keys is None and os.geteuid() != 0:
+            keys = tuple(key for key in store.runs.list_keys() if key.uid == os.geteuid())
+        yield RetentionScope(config, store, build_retention(config), cluster, keys)
+
+
+def find_cluster(config: Config, store: Store) -> str:
+    """Return the configured cluster, or the only one in the database."""
+    recorded = [status.cluster for status in store.clusters.read_status()]
+    if config.slurm.cluster:
+        return config.slurm.cluster
+    if len(recorded) != 1:
+        raise RetentionError(
+            f"the cluster is ambiguous (on record: {', '.join(recorded) or 'none'}): set [slurm] cluster"
+        )
+    return recorded[0]
+
+
+def _find_own_runs(store: Store, name: str, cluster: str) -> tuple[RunKey, ...]:
+    found = find_known_runs(store, name, cluster)
+    own = tuple(key for key in found if os.geteuid() in {0, key.uid})
+    if not own:
+        raise RetentionError(f"{name} belongs to another user: only that user and root may plan and prune it")
+    return own
+
+
+def find_known_runs(store: Store, name: str, cluster: str) -> tuple[RunKey, ...]:
+    """Return the runs of a job id or directory.
+
+    Raises:
+        RetentionError: the database has none.
+
+    """
+    found = find_runs(store, name, cluster)
+    if not found:
+        raise RetentionError(f"no job or run {name!r} is on record; `ckptd jobs` lists the jobs that have started")
+    return found
