@@ -55,7 +55,7 @@ EMPTY = {  # on a record of one job; `ckptd COMMAND --help` of every command at 
     "config check": 0.9,
     "show 1000": 0.9,
     "advise 1000": 0.9,
-    "db check": 1.2,
+    "db check": 0.4,
     "plan": 1.3,
     "trash list": 2.2,  # with the agent that it starts
 }

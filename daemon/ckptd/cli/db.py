@@ -3,6 +3,7 @@
 import click
 
 from ckptd.cli.command import friendly
+from ckptd.cli.listing_record import load_settings, open_record
 
 
 @click.group()
@@ -15,7 +16,7 @@ def db() -> None:
 @friendly
 def upgrade(context: click.Context) -> None:
     """Upgrade the tables to this version of ckptd; safe to repeat."""
-    from ckptd.cli.whole_config import load_config  # noqa: PLC0415 - --help needs none of it
+    from ckptd.cli.whole_config import load_config  # noqa: PLC0415 - `check` needs none of it
     from ckptd.service.open_database import make_state_directory, open_store  # noqa: PLC0415
 
     config = load_config(context)
@@ -29,8 +30,5 @@ def upgrade(context: click.Context) -> None:
 @friendly
 def check(context: click.Context) -> None:
     """Check whether the tables match this version of ckptd."""
-    from ckptd.cli.context import open_existing_store  # noqa: PLC0415 - --help needs none of it
-    from ckptd.cli.whole_config import load_config  # noqa: PLC0415
-
-    with open_existing_store(load_config(context)):
+    with open_record(load_settings(context)):
         click.echo("The database is up to date.")

@@ -1,4 +1,4 @@
-"""Open the database and read the settings for `jobs`, `flags` and `status`, without SQLAlchemy and pydantic."""
+"""Open the database and read the settings for commands that only read, without SQLAlchemy and pydantic."""
 
 import os
 from collections.abc import Iterator
