@@ -39,7 +39,7 @@ def config(tmp_path):
 
 def _poll(store, tracked, at, jobs):
     snapshot = QueueSnapshot(cluster=CLUSTER, polled_at=at, jobs=tuple(jobs))
-    changes = accounting_merge.settle(queue.compare(tracked, snapshot), (), at)
+    changes = accounting_merge.merge_accounting(queue.compare(tracked, snapshot), (), at)
     store.jobs.record(changes)
     return queue.apply(tracked, changes)
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ckptd.service.database_lock import DatabaseLockDeniedError
 from ckptd.service.lease_keeper import LeaseHeldError, LeaseKeeper
 from ckptd.service.lease_term import LeaseTerm
 from ckptd.store.store import Store
@@ -17,7 +18,10 @@ def join_or_take_lease(store: Store, cluster: str, program: str) -> Iterator[Sto
     new one recovers what was begun. Where nobody acts, it takes the lease, and a daemon that starts waits for it.
     """
     keeper = LeaseKeeper(store, cluster, program)
-    term = keeper.try_take()
+    try:
+        term = keeper.try_take()
+    except DatabaseLockDeniedError:  # a user who may write to the database, but not act for the cluster
+        term = None
     if term is None:
         current = store.leases.read(cluster)
         yield store.with_lease(cluster, current.epoch) if current.holder else store

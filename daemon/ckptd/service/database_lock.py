@@ -15,6 +15,10 @@ class DatabaseLockError(CkptdError):
     """The lock beside the database cannot be used."""
 
 
+class DatabaseLockDeniedError(DatabaseLockError):
+    """The user of this process may not open the file of the lock."""
+
+
 class DatabaseLock:
     """The lock of one cluster in one database. A process that is stopped keeps it."""
 
@@ -27,6 +31,7 @@ class DatabaseLock:
         """Take the lock; return whether this process has it.
 
         Raises:
+            DatabaseLockDeniedError: this user may not open its file.
             DatabaseLockError: its file cannot be opened.
 
         """
@@ -59,5 +64,6 @@ class DatabaseLock:
                 owner = os.stat(self._path.parent)
                 os.fchown(descriptor, owner.st_uid, owner.st_gid)
         except OSError as error:
-            raise DatabaseLockError(f"{self._path} cannot be opened: {error.strerror}") from error
+            kind = DatabaseLockDeniedError if isinstance(error, PermissionError) else DatabaseLockError
+            raise kind(f"{self._path} cannot be opened: {error.strerror}") from error
         return descriptor

@@ -85,7 +85,7 @@ def locate_jobs(
 
 def _is_told_apart(item: dict[str, Any]) -> bool:
     """Whether a search names a place and would also carry the directories of other jobs."""
-    is_named = any(located_by in _NAMED for located_by, _ in item["candidates"])
+    is_named = any(each[0] in _NAMED for each in item["candidates"])
     return is_named and bool(item["excluded"] or item["shared"])
 
 
