@@ -40,15 +40,15 @@ test-long: venv
 	$(BIN)/python tests/fuzz/kill_sets.py --kills 600
 	$(BIN)/python tests/fuzz/failover.py --rounds 50
 
-# GROMACS, LAMMPS and torch on a private Slurm, and whether what ckptd says of them is true: see tests/programs.
+# GROMACS, LAMMPS, torch, Keras and TensorFlow on a private Slurm, and whether what ckptd says of them is true: see tests/programs.
 test-programs: venv $(PROGRAMS)/.ready
 	deploy/demo/install demo test programs
-	TORCH_PYTHON=$(abspath $(PROGRAMS)/bin/python) PYTHONPATH=$(CURDIR)/daemon:$(CURDIR)/deploy:$(CURDIR)/tests \
-		$(BIN)/python -m programs $(PROGRAMS_OPTIONS)
+	TRAINING_PYTHON=$(abspath $(PROGRAMS)/bin/python) PYTHONPATH=$(CURDIR)/daemon:$(CURDIR)/deploy:$(CURDIR)/tests \
+		unshare --mount $(BIN)/python -m programs $(PROGRAMS_OPTIONS)
 
 $(PROGRAMS)/.ready:
 	$(PROGRAMS_PYTHON) -m venv $(PROGRAMS)
-	$(PROGRAMS)/bin/pip install --quiet torch==2.13.0
+	$(PROGRAMS)/bin/pip install --quiet torch==2.13.0 tensorflow==2.21.0
 	touch $@
 
 demo: venv

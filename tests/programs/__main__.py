@@ -16,13 +16,14 @@ from pathlib import Path
 from demo import ports
 from demo.cluster import PrivateCluster
 from demo.patience import Deadline
-from programs import gromacs, lammps, report, torch_training, truth
+from programs import gromacs, keras_training, lammps, report, tensorflow_training, torch_training, truth
 from programs.judge import Bounds, Judge, judge_totals
-from programs.scenarios import SCENARIOS, Driver
+from programs.scenarios import SCENARIOS, URGENT_USER, Driver
 from support.quick_watcher import QuickWatcher
 
 JOBS = Path(__file__).parent / "jobs"
-PROGRAMS = {program.NAME: program for program in (gromacs, lammps, torch_training)}
+PROGRAMS = {program.NAME: program for program in (gromacs, lammps, torch_training, keras_training, tensorflow_training)}
+SHARED_NODES = 2  # by the runs that need none of their own
 POLL_SECONDS = 2
 SCAN_SECONDS = 3
 SETTLE_SECONDS = 5
@@ -51,21 +52,27 @@ state_directory = "{{state}}"
 def main():
     """Run, judge and print; return the exit status."""
     wanted = _parse()
+    programs = [PROGRAMS[name] for name in wanted.programs.split(",")]
+    scenarios = [each for each in SCENARIOS if each.name in wanted.scenarios.split(",")]
+    own_nodes = len(programs) * sum(each.needs_own_node for each in scenarios)
     with PrivateCluster(
-        name="programs", cpus_per_node=32, user_prefix=f"ckp{os.getpid()}-", with_accounting=True
+        name="programs",
+        nodes=SHARED_NODES + own_nodes,
+        cpus_per_node=32,
+        user_prefix=f"ckp{os.getpid()}-",
+        with_accounting=True,
     ) as cluster:
         inputs = cluster.directory / "inputs"
         shutil.copytree(JOBS, inputs)
         environment = {"JOBS": str(inputs)}
-        programs = [PROGRAMS[name] for name in wanted.programs.split(",")]
         for program in programs:
             environment |= program.prepare(inputs)
         for path in inputs.iterdir():
             path.chmod(0o755)
         watcher = QuickWatcher(cluster, SETTINGS, port=ports.find_free_ports(1)[0])
         watcher.start()
-        driver = Driver(cluster, inputs, environment, wanted.save_seconds)
-        scenarios = [each for each in SCENARIOS if each.name in wanted.scenarios.split(",")]
+        cluster.create_user(URGENT_USER)
+        driver = Driver(cluster, inputs, environment, wanted.save_seconds, cluster.node_names[SHARED_NODES:])
         runs = [run for program in programs for run in _begin(cluster, driver, program, scenarios)]
         judgements = _watch(driver, watcher, runs, wanted)
         cluster.cancel_all()
@@ -87,7 +94,8 @@ def _begin(cluster, driver, program, scenarios):
     logs = cluster.directory / f"truth-{program.NAME}"
     logs.mkdir()
     os.chown(logs, user.uid, user.gid)
-    return [driver.begin(scenario, program, user, logs / scenario.name) for scenario in scenarios]
+    chosen = [scenario for scenario in scenarios if scenario.name not in program.LEFT_OUT]
+    return [driver.begin(scenario, program, user, logs / scenario.name) for scenario in chosen]
 
 
 def _watch(driver, watcher, runs, wanted):

@@ -7,8 +7,9 @@ import time
 from programs.truth import Loaded, Save
 
 NAME = "gromacs"
-COUNTS_ITS_PARTS = True
+DIES_BY_ITSELF = False
 TORN_MAY_BE_LEFTOVER = True  # mdrun writes under a temporary name
+LEFT_OUT = frozenset({"disk-full"})
 UNIT = "step"
 ENDING_SECONDS = 2  # mdrun saves when it is asked to end, and may be killed before that is written
 _WROTE = re.compile(r"^Writing checkpoint, step (\d+) at (.*)$", re.MULTILINE)

@@ -34,12 +34,16 @@ class Bounds:
     news: float  # two scans, and until a file counts as settled
 
 
+CAUSES = {"limit": "time-limit", "preempt": "preemption", "node": "node-failure"}  # others: requeue
 # a rule that may hold in a scenario without being demanded there, and why it is true
 ALLOWED = {
     ("at-risk", "chain"): "its time limit comes between two saves",
     ("at-risk", "chain-over"): "its time limit comes between two saves",
     ("checkpoint-overdue", "killed"): "the program is dead and saves nothing more",
     ("interrupted-save", "killed"): "the save was interrupted",
+    ("damaged-checkpoint", "disk-full"): "its newest saves are cut short",
+    ("interrupted-save", "disk-full"): "saves were cut short",
+    ("checkpoint-overdue", "disk-full"): "saves fail, so none is complete",
 }
 
 
@@ -109,14 +113,15 @@ class Judge:
 
     def _judge_kind(self, told, attempt):
         first = self._attempts[0]
-        kinds = {"requeue": "requeue", "kill": "requeue", "limit": "resubmit", "array": "array"}
-        true = None if attempt is first else kinds[self._run.scenario.end]
+        scenario = self._run.scenario
+        kind = "requeue" if scenario.is_requeued else {"limit": "resubmit", "array": "array"}.get(scenario.end)
+        true = None if attempt is first else kind
         self._compare("show: kind of restart", told["kind"], true)
         cause = "cancel"
         if attempt.is_completed:
             cause = "completed"
         elif attempt is not self._attempts[-1]:
-            cause = "time-limit" if self._run.scenario.end == "limit" else "requeue"
+            cause = CAUSES.get(scenario.end, "requeue")
         self._compare("show: cause of the end", told["cause"], cause)
 
     def _judge_resume(self, said, attempt):
@@ -193,17 +198,22 @@ class Judge:
 
     def _judge_demanded(self, flag, subject):
         first, last = self._attempts[0], self._attempts[-1]
+        opened_at = datetime.fromisoformat(flag["opened_at"]).timestamp()
+        best = [max(first.saves, key=lambda save: save.step)]
         if flag["rule"] == "not-resuming":
             event, named = last.saves[0].at, flag["evidence"]["should_resume_from"]
+        elif flag["rule"] == "no-room":
+            best = [save for save in first.saves if save.at >= first.out_of_room_at]  # evidence is brought up to date
+            event, named = first.out_of_room_at, flag["evidence"]["newest_good"]
         else:
             event, named = first.program_ended_at, _find_newest_complete(flag["evidence"])
-        best = max(first.saves, key=lambda save: save.step)
-        is_named = named is not None and named.rpartition("/")[2] == best.path
-        delay = datetime.fromisoformat(flag["opened_at"]).timestamp() - event
+        names = [save.path for save in best]
+        is_named = named is not None and named.rpartition("/")[2] in names
+        delay = opened_at - event
         is_in_time = -1 <= delay <= self._bounds.news
         verdict = Verdict.RIGHT if is_named and is_in_time else Verdict.WRONG
-        self._say(subject, verdict, f"after {delay:.0f} s, names {shorten([named])}", best.path, delay)
-        if flag["resolved_at"] is None and flag["rule"] == "damaged-checkpoint":
+        self._say(subject, verdict, f"after {delay:.0f} s, names {shorten([named])}", " or ".join(names), delay)
+        if flag["resolved_at"] is None and flag["rule"] in {"damaged-checkpoint", "no-room"}:
             self._say(subject, Verdict.WRONG, "never resolved", "later saves are complete")
 
 

@@ -3,8 +3,9 @@
 from programs.truth import NOTHING, Loaded, Save
 
 NAME = "lammps"
-COUNTS_ITS_PARTS = False
+DIES_BY_ITSELF = False
 TORN_MAY_BE_LEFTOVER = False
+LEFT_OUT = frozenset({"disk-full"})
 UNIT = "step"
 STEPS = 100  # between two restart files
 

@@ -2,14 +2,20 @@
 
 import os
 import signal
+import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from demo.processes import kill_processes, list_processes, read_command
 from programs import truth
 
 LARGEST_TORN = 60_000  # bytes of a save in whose middle a program is killed
+SMALL_DISK = "size=1100k"  # five saves of the torch program
+LARGE_DISK = "size=64m"
+FAILED_SAVES = 4  # before the disk is enlarged
+URGENT_USER = "urgent"
 _STAYS = 3600
 
 
@@ -21,9 +27,18 @@ class Scenario:
     later: str = "resume"
     saves_before: int = 5  # of the first attempt, before it is ended
     saves_after: int = 4  # of the last one
-    end: str = "requeue"  # of the first attempt: requeue, limit, kill or by itself (array)
+    end: str = "requeue"  # of the first attempt: requeue, limit, kill, preempt, node or by itself (array); full: none
     critical: frozenset[str] = frozenset()  # the rules that must say so
     comment: str = ""
+
+    @property
+    def is_requeued(self):
+        """Whether the first attempt ends by a requeue of its job, by whomever."""
+        return self.end in {"requeue", "kill", "preempt", "node"}
+
+    @property
+    def needs_own_node(self):
+        return self.end in {"preempt", "node"}
 
 
 SCENARIOS = (
@@ -34,6 +49,9 @@ SCENARIOS = (
     Scenario(name="chain-over", later="fresh", end="limit", critical=frozenset({"not-resuming"})),
     Scenario(name="array", end="array"),
     Scenario(name="killed", end="kill", critical=frozenset({"damaged-checkpoint"})),
+    Scenario(name="preempted", end="preempt"),
+    Scenario(name="node-failure", end="node"),
+    Scenario(name="disk-full", end="full", critical=frozenset({"no-room"}), saves_before=3),
 )
 
 
@@ -47,6 +65,7 @@ class Run:
     truth: Path
     work_dir: Path
     jobs: list[int] = field(default_factory=list)
+    node: str = ""  # one that no other run has
     stage: str = "first"
     changed_at: float = 0.0
     attempts: list[truth.AttemptTruth] = field(default_factory=list)
@@ -54,7 +73,7 @@ class Run:
     @property
     def counted(self):
         """The attempts that metrics count at once: those that a requeue ended count an hour later."""
-        return self.attempts[1:] if self.scenario.end in {"requeue", "kill"} else self.attempts
+        return self.attempts[1:] if self.scenario.is_requeued else self.attempts
 
     @property
     def name(self):
@@ -72,8 +91,10 @@ class Run:
 class Driver:
     """Submits the jobs and does to them what their scenarios say."""
 
-    def __init__(self, cluster, inputs, environment, save_seconds):
+    def __init__(self, cluster, inputs, environment, save_seconds, own_nodes):
         self._cluster = cluster
+        self._own_nodes = own_nodes
+        self._free_nodes = list(own_nodes)
         self._inputs = inputs
         self._environment = environment
         self._save_seconds = save_seconds
@@ -85,6 +106,13 @@ class Driver:
         os.chown(work_dir, user.uid, user.gid)
         run = Run(scenario, program, user, truth_path, work_dir)
         options = [f"--job-name={program.NAME}-{scenario.name}", "--time=60"]
+        if scenario.needs_own_node:
+            run.node = self._free_nodes.pop()
+            options.append(f"--nodelist={run.node}")
+        elif self._own_nodes:
+            options.append(f"--exclude={','.join(self._own_nodes)}")
+        if scenario.end == "full":
+            self._mount_small_disk(run)
         if scenario.comment:
             options.append(f"--comment={scenario.comment}")
         if scenario.end == "array":
@@ -127,27 +155,58 @@ class Driver:
                 self._finish(run)
         elif run.stage == "first" and len(first.saves) >= run.scenario.saves_before:
             self._end_first(run, first)
+        elif run.stage == "filling" and len(first.torn) >= FAILED_SAVES:
+            self._remount(run.directory, LARGE_DISK)
+            run.stage = "roomy"
+        elif run.stage == "roomy" and count_saves_after_failures(first) >= run.scenario.saves_after:
+            self._cancel(run, last)
         elif run.stage == "dying" and first.program_ended_at and time.time() - first.program_ended_at > 25:
             self._clear(run)
             self._cluster.command("scontrol", "requeue", str(run.jobs[0]))
             run.stage = "later"
         elif run.stage == "later" and len(run.attempts) > 1 and len(last.saves) >= run.scenario.saves_after:
-            self._cluster.command("scancel", str(last.job_id))
-            last.is_over = True
-            self._finish(run)
+            self._cancel(run, last)
+
+    def _cancel(self, run, last):
+        self._cluster.command("scancel", str(last.job_id))
+        last.is_over = True
+        self._finish(run)
 
     def _end_first(self, run, first):
         run.stage = "later"
         if run.scenario.end == "requeue":
             self._cluster.command("scontrol", "requeue", str(run.jobs[0]))
+        elif run.scenario.end == "preempt":
+            options = ["--partition=urgent", f"--nodelist={run.node}", "--exclusive", "--time=1"]
+            self._cluster.submit(self._cluster.users[URGENT_USER], "#!/bin/sh\nsleep 5\n", *options)
+        elif run.scenario.end == "node":
+            self._fail_node(run)
+        elif run.scenario.end == "full":
+            run.stage = "filling"
         elif run.scenario.end == "kill":
             run.stage = "dying"
-            if run.program.NAME == "torch":
+            if run.program.DIES_BY_ITSELF:
                 Path(f"{run.truth}.kill").touch()
             else:
                 limiter = str(Path(self._environment["JOBS"]) / "limit-files")
                 self._cluster.command(limiter, str(first.program_pid), str(LARGEST_TORN), user=run.user)
                 os.kill(first.program_pid, signal.SIGCONT)
+
+    def _fail_node(self, run):
+        """Let a node lose its power, with all that runs on it, and start again."""
+        job = str(run.jobs[0])
+        kill_processes(lambda: list_processes_of(self._cluster.directory, job))
+        self._cluster.kill_node(run.node)
+        self._cluster.wait_for("the job to be requeued", lambda: self._cluster.read_job(job, "%T") != "RUNNING")
+        self._cluster.start_node(run.node)
+
+    def _mount_small_disk(self, run):
+        run.directory.mkdir()
+        options = f"{SMALL_DISK},mode=755,uid={run.user.uid},gid={run.user.gid}"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "disk", run.directory], check=True)
+
+    def _remount(self, directory, size):
+        subprocess.run(["mount", "-o", f"remount,{size}", directory], check=True)
 
     def _clear(self, run):
         Path(f"{run.truth}.kill").unlink(missing_ok=True)
@@ -155,3 +214,28 @@ class Driver:
     def _finish(self, run):
         run.stage = "over"
         run.changed_at = time.time()
+
+
+def count_saves_after_failures(attempt):
+    """Count the saves after the last one that failed."""
+    last = max((save.at for save in attempt.torn), default=0.0)
+    return sum(save.at > last for save in attempt.saves)
+
+
+def list_processes_of(directory, job):
+    """List the processes of one job and the slurmstepd that supervise them."""
+    told = f"SLURM_JOB_ID={job}".encode()
+    supervisor = f"slurmstepd: [{job}.".encode()
+    return [
+        pid
+        for pid in list_processes(directory, ())
+        if read_command(pid).startswith(supervisor) or told in read_environment(pid)
+    ]
+
+
+def read_environment(pid):
+    """Read the variables of a process; empty once it is gone."""
+    try:
+        return Path("/proc", str(pid), "environ").read_bytes().split(b"\0")
+    except OSError:
+        return []

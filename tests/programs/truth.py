@@ -35,6 +35,7 @@ class AttemptTruth:
     saves: list[Save] = field(default_factory=list)
     unsure: list[Save] = field(default_factory=list)  # begun when the program was ended, and nobody knows how far
     torn: list[Save] = field(default_factory=list)  # saves in whose middle the program died
+    out_of_room_at: float | None = None  # after this save the disk had no room for two more
     program_pid: int | None = None
     program_ended_at: float | None = None
 
