@@ -108,13 +108,13 @@ def test_a_loss_is_told_in_time_and_times_what_the_attempt_held(changes, said):
 def test_the_losses_of_a_run_say_of_which_attempts_nothing_is_known():
     redone = {"low_seconds": 600, "high_seconds": 600, "unknown_count": 2}
     lost = {"seconds": 60, "high_seconds": 60, "node_seconds": 0, "cpu_seconds": 0, "gpu_seconds": 0, "redone": redone}
-    assert summaries.tell_losses(lost).split("; ") == [
+    assert summaries.describe_losses(lost).split("; ") == [
         "1 min unsaved",
         "about 10 min of saved work computed again",
         "unknown for 2 attempts whether saved work is computed again",
     ]
     unlocated = lost | {"seconds": 0, "high_seconds": 120, "redone": redone | {"high_seconds": 0, "unknown_count": 0}}
-    assert summaries.tell_losses(unlocated) == "unknown, up to 2 min unsaved"
+    assert summaries.describe_losses(unlocated) == "unknown, up to 2 min unsaved"
 
 
 LIMIT = {"will_be_lost_seconds": None, "saves_that_fit": None, "epochs_that_fit": None, "steps_that_fit": None}

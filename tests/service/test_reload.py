@@ -69,6 +69,7 @@ CHANGED = {
     "purge.0.days": 14,
     "purge.0.by": "mtime",
     "watch.0.directory": "{{home}}/ckpts",
+    "watch.0.directories": ["{{home}}/ckpts", "{{home}}/copies"],
     "watch.0.partition": "gpu",
     "watch.0.account": "lab",
     "watch.0.user": "alice",
@@ -207,6 +208,8 @@ def make_config(root, **changes):
         for part in tables:
             table = table[int(part)] if part.isdigit() else table.setdefault(part, {})
         table[key] = value
+        if key == "directories":
+            del table["directory"]  # only one of them may be given
     return Config.model_validate(fill(document, root))
 
 

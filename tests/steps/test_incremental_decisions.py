@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ckptd.core import health
 from ckptd.core.model import CheckpointState, JobState, RunKey, Scan
 from ckptd.core.model.records import LocationRecord
-from ckptd.steps import decide, poll, record_scans, scan
+from ckptd.steps import decide, declared_locations, poll, record_scans
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.state import begin
 from support.checkpoints import make_checkpoint
@@ -71,7 +71,7 @@ class Twin:
         )
         watched = self.state.watchlist.get(known.run)
         self.store.located_runs.record([where], at(minute))
-        scan._note_locations(self.state, (), [(watched, where)], at(minute))
+        declared_locations.publish_locations(self.state, (), [(watched, where)], at(minute))
 
     def scan(self, minute, job_id, checkpoints, free_bytes):
         watched = self.state.watchlist.get(RunKey(CLUSTER, make_job(job_id).uid, f"/scratch/{job_id}"))

@@ -45,6 +45,13 @@ class PackedCheckpoints(Sequence[RecordedCheckpoint]):
         _Packer(content, pickle.HIGHEST_PROTOCOL).dump(tuple(checkpoints))
         self._content = zlib.compress(content.getbuffer(), _LEVEL)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PackedCheckpoints):
+            return NotImplemented
+        return self._count == other._count and (self._content == other._content or self.unpack() == other.unpack())
+
+    __hash__ = None  # type: ignore[assignment]
+
     def unpack(self) -> tuple[RecordedCheckpoint, ...]:
         """Return the checkpoints; each call makes new ones."""
         content = pickle.loads(zlib.decompress(self._content))  # noqa: S301 - this process packed it

@@ -39,7 +39,7 @@ def test_without_room_the_hold_is_as_short_as_the_site_allows(shop, monkeypatch)
     shop.wait(120)
     shop.act()
     assert len(shop.trashed()) == 4
-    monkeypatch.setattr("ckptd.steps.prune.trash_expiry.ROOM_FOR", 2**60)
+    monkeypatch.setattr("ckptd.steps.prune.trash_expiry.SHORT_BELOW", 2**60)
     assert shop.act().deleted_count == 4
 
 
@@ -65,7 +65,7 @@ def test_a_hold_that_is_longer_now_holds_what_was_moved_under_a_shorter_one(shop
 def test_without_room_nothing_is_freed_early_that_was_moved_when_the_site_did_not_allow_that(shop, monkeypatch):
     shop.act()
     shop.site = replace(shop.site, no_room_hold=timedelta(hours=1))
-    monkeypatch.setattr("ckptd.steps.prune.trash_expiry.ROOM_FOR", 2**60)
+    monkeypatch.setattr("ckptd.steps.prune.trash_expiry.SHORT_BELOW", 2**60)
     shop.wait(120)
     assert shop.act().deleted_count == 0
     assert len(shop.trashed()) == 4

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 
+from ckptd.core.health.copy_behind import CopyBehind
 from ckptd.core.health.damaged_checkpoint import DamagedCheckpoint
 from ckptd.core.health.foreign_owner import ForeignOwner
 from ckptd.core.health.interrupted_save import InterruptedSave
@@ -15,6 +16,7 @@ from ckptd.core.model import Flag, RunKey
 # that runs is doing, and end with it, whether or not anything was saved.
 OF_THE_RUN = frozenset(
     {
+        CopyBehind.name,
         DamagedCheckpoint.name,
         ForeignOwner.name,
         InterruptedSave.name,
