@@ -192,6 +192,20 @@ def test_incremental_decisions_equal_those_from_scratch(tmp_path, planned):
             twin.store.close()
 
 
+def test_what_an_old_poll_left_undecided_is_decided_after_the_next_one(tmp_path):
+    twin = Twin(tmp_path, forgets=False)
+    jobs = [make_job(1, time_limit=timedelta(minutes=90), ends_at=at(90))]
+    twin.poll(0, jobs)
+    twin.locate(1, 1)
+    twin.scan(35, 1, files(1, 35, 7, CheckpointState.COMPLETE), 500)
+    twin.decide(35)
+    assert twin.flags() == []
+    twin.poll(36, jobs)
+    twin.decide(36)
+    assert [flag[1] for flag in twin.flags()] == ["no-room"]
+    twin.store.close()
+
+
 @pytest.fixture
 def counted(tmp_path):
     rule = Counted()

@@ -246,6 +246,7 @@ def _evaluate_run(parts: Parts, memory: DecisionSlice, read: RevisedRecord, hist
             until=timed.until,
             is_acted_on=bool(context.signalled or context.resubmitted or context.standing) or not history.jobs,
             is_damaged=has_damaged(opened),
+            was_poll_old=opened.polled_at is not None and now - opened.polled_at >= parts.max_poll_age,
         )
     )
 

@@ -31,6 +31,7 @@ class EvaluatedRun:
     until: datetime | None  # None: until a fact changes
     is_acted_on: bool = False  # ckptd acts on its jobs: what that depends on is not followed
     is_damaged: bool = False  # a damaged checkpoint counts from the first poll after it was written
+    was_poll_old: bool = False  # the last poll was too old for rules: the next one changes that
 
     def is_due(self, scan: Scan | Unknown | None, now: datetime) -> bool:
         """Whether it was scanned since, the time is up, or the clock was set back."""
@@ -41,7 +42,7 @@ class EvaluatedRun:
     def is_outdated(self, history: RunHistory) -> bool:
         """Whether a rule may answer differently about a newer history with the same checkpoints and attempts."""
         mine = self.history
-        if self.is_acted_on or (self.is_damaged and mine.polled_at != history.polled_at):
+        if self.is_acted_on or ((self.is_damaged or self.was_poll_old) and mine.polled_at != history.polled_at):
             return True
         return (
             (mine.polled_at is None) != (history.polled_at is None)
