@@ -129,7 +129,7 @@ def _print_locations(view: "ShownRunDocument") -> None:
         rows = [{**row, "location": row["path"]} for row in view["locations"]]
         _print_rows(("location", "role", "checkpoints", "newest_saved_at", "trouble"), rows, "")
     if view["newest_complete"] is not None:
-        click.echo(safe(f"newest complete checkpoint: {summaries.tell_newest(view['newest_complete'])}"))
+        click.echo(safe(f"newest complete checkpoint: {summaries.describe_newest(view['newest_complete'])}"))
 
 
 def _print_resumes(view: "ShownRunDocument") -> None:

@@ -43,12 +43,12 @@ def cells(row: "LostWorkSumDocument") -> tuple[str, ...]:
     return (
         f"{row['attempt_count']:,}",
         _tell(unsaved["low_seconds"], unsaved["high_seconds"]),
-        _tell_hours(unsaved["low_node_seconds"], unsaved["high_node_seconds"]),
-        _tell_hours(unsaved["low_gpu_seconds"], unsaved["high_gpu_seconds"]),
+        _describe_hours(unsaved["low_node_seconds"], unsaved["high_node_seconds"]),
+        _describe_hours(unsaved["low_gpu_seconds"], unsaved["high_gpu_seconds"]),
         f"{unsaved['unknown_count']:,}",
         _tell(redone["low_seconds"], redone["high_seconds"], redone["unknown_count"]),
-        _tell_hours(redone["low_node_seconds"], redone["high_node_seconds"], redone["unknown_count"]),
-        _tell_hours(redone["low_gpu_seconds"], redone["high_gpu_seconds"], redone["unknown_count"]),
+        _describe_hours(redone["low_node_seconds"], redone["high_node_seconds"], redone["unknown_count"]),
+        _describe_hours(redone["low_gpu_seconds"], redone["high_gpu_seconds"], redone["unknown_count"]),
         f"{redone['unknown_count']:,}",
     )
 
@@ -96,7 +96,7 @@ def _tell(low: int, high: int, unknown_count: int = 0) -> str:
     return _bound(least, most, is_open=bool(unknown_count), is_zero=not low)
 
 
-def _tell_hours(low: int, high: int, unknown_count: int = 0) -> str:
+def _describe_hours(low: int, high: int, unknown_count: int = 0) -> str:
     least, most = (f"{each / 3600:,.1f}" for each in (low, high))
     return _bound(least, most, is_open=bool(unknown_count), is_zero=not low)
 

@@ -94,7 +94,7 @@ def _duration(seconds: int) -> str:
     return format_duration(timedelta(seconds=seconds))
 
 
-def tell_newest(newest: Mapping[str, Any]) -> str:
+def describe_newest(newest: Mapping[str, Any]) -> str:
     """Return where the newest complete checkpoint is, and that another may be newer if a location could not be read."""
     sure = "" if newest["certainty"] == Certainty.PROVEN else " (not all locations could be read)"
     return f"{newest['path']}, saved {format_instant(newest['saved_at'])}{sure}"

@@ -29,7 +29,7 @@ class StepRunner:
         try:
             result = step(datetime.now(UTC))
         except CkptdError as error:
-            self._tell_trouble(name, error)
+            self._log_trouble(name, error)
             return
         except Exception:  # the unit of work is one step of one cycle
             log.exception("step %s failed", name)
@@ -45,7 +45,7 @@ class StepRunner:
                 self._collector.record_database_step(name, is_up=True)
             self._collector.observe_step(name, timedelta(seconds=time.monotonic() - began))
 
-    def _tell_trouble(self, name: str, error: CkptdError) -> None:
+    def _log_trouble(self, name: str, error: CkptdError) -> None:
         """Log why a step failed, once for as long as it fails for the same reason; its next run tries again."""
         if isinstance(error, StoreError):
             self._systemd.status(str(error))

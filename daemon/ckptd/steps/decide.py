@@ -131,7 +131,7 @@ def _record(parts: Parts, state: State, changes: flag_changes.FlagChanges, now: 
     plan_notices.address_waiting(parts, state, now)
     notices = plan_notices.plan_notices(parts, state, changes, memory.flags.all, now)
     opened = parts.store.flags.record(changes, now, notices)
-    memory.evaluated.note_recorded(changes, memory.flags.by_id)
+    memory.evaluated.mark_recorded(changes, memory.flags.by_id)
     memory.flags.record(changes, opened)
     state.publish(CurrentFlags(memory.flags.all))
     state.events.count_flags(changes)

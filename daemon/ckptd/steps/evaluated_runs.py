@@ -102,7 +102,7 @@ class EvaluatedRuns:
             keys.update(each for each in self._tasks.get(array, ()) if _is_folded(self.by_run[each].evaluation))
         return sorted((self.by_run[key] for key in keys), key=lambda each: each.row_id)
 
-    def note_recorded(self, changes: FlagChanges, before: Mapping[int | None, Flag]) -> None:
+    def mark_recorded(self, changes: FlagChanges, before: Mapping[int | None, Flag]) -> None:
         """Note that the evaluations so far are recorded; rules ask for less to keep a flag open than to open it.
 
         `before` has the flags as they were, by number: what a rule said of a run is given back to it.

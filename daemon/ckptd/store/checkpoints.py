@@ -76,7 +76,7 @@ class CheckpointStore(StorePart):
         _record_changes(connection, {row_id: look.changes for row_id, look in rows.items()})
         resumed_from.record_resumes(connection, {*resumed_from.list_unasked(connection, scans), *told})
         lost_work.write_lines(connection, scans)
-        _note_copies(connection, {row_id: look.changes for row_id, look in rows.items()})
+        _update_originals(connection, {row_id: look.changes for row_id, look in rows.items()})
         for cluster in {look.run.cluster for look in rows.values()}:
             found = [scan.scanned_at for row_id, scan in scans.items() if rows[row_id].run.cluster == cluster]
             if found:
@@ -206,7 +206,7 @@ def _record_changes(
     resumed_from.record_resumes(connection, touched)
 
 
-def _note_copies(connection: sa.Connection, by_row: Mapping[int, CheckpointChanges]) -> None:
+def _update_originals(connection: sa.Connection, by_row: Mapping[int, CheckpointChanges]) -> None:
     """Ask again what the runs lost and resumed from whose copies these are."""
     appeared = {row_id: changes.appeared for row_id, changes in by_row.items() if changes.appeared}
     primaries = saved_states.find_primary_rows(connection, appeared)

@@ -124,10 +124,10 @@ def check_epoch(connection: sa.Connection, cluster: str, epoch: int, idle_second
         .with_for_update(read=True, key_share=True)
     ).first()
     if found is None:
-        raise LeaseLostError(_tell_loss(connection, cluster))
+        raise LeaseLostError(_describe_loss(connection, cluster))
 
 
-def _tell_loss(connection: sa.Connection, cluster: str) -> str:
+def _describe_loss(connection: sa.Connection, cluster: str) -> str:
     row = connection.execute(sa.select(LeaseTable).where(LeaseTable.cluster == cluster)).first()
     holder = None if row is None else _lease(row).holder
     return f"another process acts for the cluster {cluster} now: {holder}" if holder else "its lease was released"
