@@ -2,12 +2,11 @@
 
 import json
 import os
-import time
 from collections import Counter
 
 import pytest
 
-from steps.replayed_fleet import Fleet
+from steps.replayed_fleet import Fleet, minute
 from support.checkpoint_bytes import npz
 from support.shared_agent import get_agent
 
@@ -55,7 +54,7 @@ def scanned(tmp_path, monkeypatch, work_dir):
 
 def settle(fleet):
     """Let the directory be as old as its files."""
-    os.utime(fleet.work_dir / "ck", (time.time() - 5000,) * 2)
+    os.utime(fleet.work_dir / "ck", (minute(60).timestamp(),) * 2)
 
 
 def list_present(fleet):
