@@ -8,7 +8,7 @@ from ckptd.core.model import AttemptProgress, Certainty, CheckpointState, FileId
 from ckptd.core.model.records import AuditEntry, ScanRecord
 from ckptd.core.runs import progress
 from ckptd.core.runs.cadence import measure_rhythm
-from ckptd.store import checkpoints, histories, resumed_from
+from ckptd.store import checkpoints, histories, history_rows, resumed_from
 from store.observing import HOSTILE, history_of, poll, scan
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_scan, merge
 from support.recorded import locate
@@ -258,7 +258,7 @@ def test_a_pin_set_between_reading_and_recording_is_kept(store):
 
 
 def test_a_history_holds_the_newest_checkpoints_and_the_record_all(store, monkeypatch):
-    monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 2)
+    monkeypatch.setattr(history_rows, "CHECKPOINT_LIMIT", 2)
     poll(store, 0, make_job(1))
     locate(store, 1)
     found = [make_checkpoint(f"step-{number}.pt", number) for number in range(5)]
@@ -268,7 +268,7 @@ def test_a_history_holds_the_newest_checkpoints_and_the_record_all(store, monkey
 
 
 def test_a_history_holds_the_furthest_checkpoint_however_old(store, monkeypatch):
-    monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 2)
+    monkeypatch.setattr(history_rows, "CHECKPOINT_LIMIT", 2)
     poll(store, 0, make_job(1))
     locate(store, 1)
     found = [make_checkpoint(f"c{number}.pt", number, step=10 - number) for number in range(5)]
@@ -278,7 +278,7 @@ def test_a_history_holds_the_furthest_checkpoint_however_old(store, monkeypatch)
 
 
 def test_failed_saves_hide_none_of_the_complete_checkpoints_and_all_are_counted(store, monkeypatch):
-    monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 2)
+    monkeypatch.setattr(history_rows, "CHECKPOINT_LIMIT", 2)
     poll(store, 0, make_job(1))
     locate(store, 1)
     good = [make_checkpoint(f"step-{number}.pt", number, step=number) for number in range(1, 4)]
@@ -295,7 +295,7 @@ def test_failed_saves_hide_none_of_the_complete_checkpoints_and_all_are_counted(
 
 
 def test_a_history_holds_what_flags_are_about_as_long_as_it_is_there(store, monkeypatch):
-    monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 3)
+    monkeypatch.setattr(history_rows, "CHECKPOINT_LIMIT", 3)
     poll(store, 0, make_job(1))
     locate(store, 1)
     odd = (
@@ -316,12 +316,12 @@ def test_a_history_holds_what_flags_are_about_as_long_as_it_is_there(store, monk
 
 
 def test_a_history_tells_how_far_each_attempt_got_by_all_of_its_saves(store, monkeypatch):
-    monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 2)
+    monkeypatch.setattr(history_rows, "CHECKPOINT_LIMIT", 2)
     poll(store, 0, make_job(1))
     locate(store, 1)
     scan(store, 6, *(make_checkpoint(f"c{number}.pt", number, step=number) for number in range(1, 6)))
     assert history_of(store).reaches == (AttemptProgress(save_count=5, steps=(1, 5), epochs=None),)
-    monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 9)
+    monkeypatch.setattr(history_rows, "CHECKPOINT_LIMIT", 9)
     store.histories.cache = histories.HistoryCache()
     assert history_of(store).reaches is None
 

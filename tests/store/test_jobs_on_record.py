@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import EndCause, RestartKind, RunKey, Unknown
 from ckptd.core.model.records import DaemonIdentity
-from ckptd.store import jobs
+from ckptd.store import attempt_rows
 from store.observing import HOSTILE, history_of, make_flag, poll, scan
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
 from support.recorded import locate
@@ -57,7 +57,7 @@ def test_a_requeue_is_two_attempts_of_one_run(store):
 
 
 def test_of_a_run_of_thousands_of_attempts_the_latest_are_told_and_those_that_run(store, monkeypatch):
-    monkeypatch.setattr(jobs, "ATTEMPT_COUNT", 3)
+    monkeypatch.setattr(attempt_rows, "ATTEMPT_COUNT", 3)
     for count in range(5):
         running = make_job(2, STATES.RUNNING, count, submitted_at=at(count), started_at=at(count))
         poll(store, count + 0.5, make_job(1), running)

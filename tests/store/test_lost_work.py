@@ -9,7 +9,7 @@ from ckptd.core.model import Certainty, EndCause, FileIdentity, Role, RunKey, Un
 from ckptd.core.model.records import ScanRecord
 from ckptd.core.queue import accounting_merge
 from ckptd.core.runs.lost_work_totals import LossKey, LossTotal
-from ckptd.store import histories, lost_work
+from ckptd.store import history_rows, lost_work
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_row, make_scan
 from support.recorded import locate, note_run, poll, scan
 
@@ -285,7 +285,7 @@ def test_data_beside_states_save_no_work(store):
 
 
 def test_data_do_not_hide_the_states_of_a_run_from_rules(store, monkeypatch):
-    monkeypatch.setattr(histories, "CHECKPOINT_LIMIT", 2)
+    monkeypatch.setattr(history_rows, "CHECKPOINT_LIMIT", 2)
     run_job(store)
     states = [make_checkpoint(f"epoch_{each}.pt", written=each, role=Role.STATE) for each in (2, 3, 4)]
     data = [make_checkpoint(f"sample_{each}.npz", written=each, role=Role.DATA) for each in range(5, 12)]

@@ -1,7 +1,7 @@
 """Actions: recorded before they happen, finished afterwards."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -11,20 +11,18 @@ from sqlalchemy.exc import IntegrityError
 from ckptd.core.fleet.prune_totals import DONE
 from ckptd.core.model import Evidence, RunKey
 from ckptd.core.model.records import AuditEntry
-from ckptd.store import plain_reads, runs
+from ckptd.store import runs
+from ckptd.store.audit_rows import AuditReader
 from ckptd.store.database_errors import AlreadyRecordedError
-from ckptd.store.engine import select_through
-from ckptd.store.rows import RUN_KEY_COLUMNS, list_columns, run_key, split
-from ckptd.store.tables import AuditTable, RunTable, hash_path
+from ckptd.store.row_values import hash_path
+from ckptd.store.rows import RUN_KEY_COLUMNS, run_key, split
+from ckptd.store.tables import AuditTable, RunTable
 from ckptd.store.transactions import StorePart, reading, writing
 
-COLUMN_NAMES = (
-    "id", "plan_id", "actor", "action", "target", "reasons", "details", "begun_at", "finished_at", "outcome",
-)  # fmt: skip
 MOVE = "prune"  # of DONE: the act that moves to the trash
 
 
-class AuditStore(StorePart):
+class AuditStore(StorePart, AuditReader):
     """Actions: recorded before they happen, finished afterwards."""
 
     @writing
@@ -131,40 +129,6 @@ class AuditStore(StorePart):
                 found[run_key(row)][str(details.get("act_id"))] = size_bytes if isinstance(size_bytes, int) else 0
         return found
 
-    @reading
-    def count_by_owner(
-        self, connection: sa.Connection, cluster: str, actor: str, since: datetime
-    ) -> dict[tuple[str, int], int]:
-        """Return how many actions of an actor started since then, by action and the owner's uid (-1: no run)."""
-        return plain_reads.count_audited_by_owner(select_through(connection), cluster, actor, since)
-
-    @reading
-    def list_newest(
-        self,
-        connection: sa.Connection,
-        cluster: str,
-        *,
-        run: RunKey | None = None,
-        unfinished_only: bool = False,
-        begun_since: datetime | None = None,
-        limit: int = 1000,
-    ) -> tuple[AuditEntry, ...]:
-        """Return the newest actions, newest first."""
-        statement = (
-            sa.select(*RUN_KEY_COLUMNS, *list_columns(AuditTable, COLUMN_NAMES))
-            .outerjoin(RunTable, AuditTable.run_id == RunTable.id)
-            .where(AuditTable.cluster == cluster)
-            .order_by(AuditTable.id.desc())
-            .limit(limit)
-        )
-        if run is not None:
-            statement = statement.where(AuditTable.run_id == runs.find_run(connection, run))
-        if unfinished_only:
-            statement = statement.where(AuditTable.finished_at.is_(None))
-        if begun_since is not None:
-            statement = statement.where(AuditTable.begun_at >= begun_since)
-        return tuple(_entry(cluster, row) for row in connection.execute(statement))
-
 
 def finish_audit(
     connection: sa.Connection,
@@ -180,10 +144,3 @@ def finish_audit(
     if details is not None:
         values["details"] = dict(details)
     connection.execute(sa.update(AuditTable).where(AuditTable.id == audit_id).values(**values))
-
-
-def _entry(cluster: str, row: Sequence[Any]) -> AuditEntry:
-    values = dict(zip(COLUMN_NAMES, row[len(RUN_KEY_COLUMNS) :], strict=True))
-    reasons = tuple(values.pop("reasons"))
-    run = run_key(row) if row[0] is not None else None
-    return AuditEntry(audit_id=values.pop("id"), cluster=cluster, run=run, reasons=reasons, **values)

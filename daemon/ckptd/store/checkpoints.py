@@ -1,9 +1,7 @@
 """Checkpoints, and what each scan of a run's directory found."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from pathlib import PurePosixPath
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,24 +10,18 @@ from ckptd.core.model import JobKey, RecordedCheckpoint, RunKey, Scan, Unknown
 from ckptd.core.model.records import ScanRecord
 from ckptd.core.runs.ownership import PreviousScan
 from ckptd.core.runs.progress import CheckpointChanges
-from ckptd.store import jobs, lost_work, restart_state, resumed_from, runs, saved_states
+from ckptd.store import checkpoint_rows, jobs, lost_work, restart_state, resumed_from, runs, saved_states
+from ckptd.store.attempt_rows import read_attempts
+from ckptd.store.engine import select_through
 from ckptd.store.rows import (
-    CHECKPOINT_COLUMNS,
-    RECORD_COLUMNS,
-    SharedValues,
-    checkpoint_from_row,
     checkpoint_to_row,
     split,
     table_of,
 )
-from ckptd.store.tables import AttemptTable, CheckpointTable, ClusterTable, JobTable, RunTable
+from ckptd.store.tables import CheckpointTable, ClusterTable, RunTable
 from ckptd.store.transactions import StorePart, reading, writing, writing_if_any
 
-REMEMBERED_COUNT = 256  # gone checkpoints of a run that are compared with what a look finds
 GONE_COUNT = 20_000  # gone checkpoints of a run that stay on record: names change faster than the record is let go of
-
-_ATTEMPT_COLUMNS = [JobTable.cluster, JobTable.job_id, JobTable.first_seen_at, AttemptTable.restart_count]
-_COLUMNS = [CheckpointTable.run_id, *_ATTEMPT_COLUMNS, *RECORD_COLUMNS, *CHECKPOINT_COLUMNS]
 
 
 class CheckpointStore(StorePart):
@@ -44,19 +36,7 @@ class CheckpointStore(StorePart):
         self, connection: sa.Connection, keys: Collection[RunKey]
     ) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
         """Return the same for many runs; omit runs that are not recorded."""
-        numbers = runs.find_runs(connection, keys)
-        found: dict[int, list[RecordedCheckpoint]] = {}
-        is_present = CheckpointTable.deleted_at.is_(None)
-        for chunk in split(numbers.values()):
-            of_runs = CheckpointTable.run_id.in_(chunk)
-            order = sa.func.row_number().over(
-                partition_by=CheckpointTable.run_id,
-                order_by=[CheckpointTable.deleted_at.desc(), CheckpointTable.id.desc()],
-            )
-            gone = sa.select(CheckpointTable.id, order.label("place")).where(of_runs, ~is_present).subquery()
-            newest = sa.select(gone.c.id).where(gone.c.place <= REMEMBERED_COUNT)
-            found |= read_where(connection, of_runs & is_present, CheckpointTable.id.in_(newest))
-        return {key: tuple(found.get(row_id, ())) for key, row_id in numbers.items()}
+        return checkpoint_rows.read_recorded(select_through(connection), keys)
 
     @writing_if_any
     def record_scans(self, connection: sa.Connection, looks: Collection[ScanRecord]) -> None:
@@ -111,7 +91,7 @@ class CheckpointStore(StorePart):
         polls = sa.select(ClusterTable.polled_at, ClusterTable.polled_since).where(ClusterTable.name == cluster)
         polled_at, polled_since = connection.execute(polls).one_or_none() or (None, None)
         rows = runs.find_runs(connection, keys)
-        attempts = jobs.read_attempts(connection, rows.values())
+        attempts = read_attempts(select_through(connection), rows.values())
         is_whole = RunTable.unknown_what.is_(None) & RunTable.problems.is_(None)
         looks = {}
         for chunk in split(rows.values()):
@@ -155,36 +135,6 @@ class CheckpointStore(StorePart):
         if found:
             runs.touch_runs(connection, [row_id])
         return len(found)
-
-
-def read_where(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> dict[int, list[RecordedCheckpoint]]:
-    """Return the checkpoints that fulfil one of the conditions, by the row id of their run, oldest first."""
-    shared = SharedValues()
-    found: dict[int, list[RecordedCheckpoint]] = defaultdict(list)
-    for condition in conditions:
-        for row in connection.execute(_select_checkpoints().where(condition)):
-            found[row[0]].append(_from_row(row, shared))
-    for each in found.values():
-        each.sort(key=_age_order)
-    return found
-
-
-def _select_checkpoints() -> sa.Select[Any]:
-    return (
-        sa.select(*_COLUMNS)
-        .outerjoin(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
-        .outerjoin(JobTable, AttemptTable.job_row == JobTable.id)
-    )
-
-
-def _from_row(row: Sequence[Any], shared: SharedValues) -> RecordedCheckpoint:
-    _, cluster, job_id, first_seen_at, restart_count, *rest = row
-    attempt = shared.attempt(JobKey(cluster, job_id, first_seen_at), restart_count) if cluster is not None else None
-    return checkpoint_from_row(rest[: len(RECORD_COLUMNS)], rest[len(RECORD_COLUMNS) :], attempt, shared)
-
-
-def _age_order(recorded: RecordedCheckpoint) -> tuple[datetime, datetime, PurePosixPath]:
-    return recorded.first_seen_at, recorded.checkpoint.modified_at, recorded.checkpoint.path
 
 
 def _record_changes(

@@ -12,8 +12,9 @@ import sqlalchemy as sa
 from ckptd.core.notices import UNADDRESSED, Notice, digest_key
 from ckptd.core.notices.delivery import MessageClaim, NoticeState, SendOutcome, SendResult, next_try_at
 from ckptd.store import outbox
+from ckptd.store.row_values import hash_path
 from ckptd.store.rows import RUN_KEY_COLUMNS, split
-from ckptd.store.tables import NoticeTable, RunTable, hash_path
+from ckptd.store.tables import NoticeTable, RunTable
 from ckptd.store.transactions import StorePart, writing
 
 MAX_CLAIMED = 10_000  # notices in one message

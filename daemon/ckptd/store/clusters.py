@@ -6,16 +6,16 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.model import Unknown
-from ckptd.core.model.records import ClusterStatus, DaemonIdentity
+from ckptd.core.model.records import DaemonIdentity
 from ckptd.core.queue.poll_gaps import PollGap
 from ckptd.core.runs import ownership
-from ckptd.store import plain_reads, runs
-from ckptd.store.engine import select_through
+from ckptd.store import runs
+from ckptd.store.listing_readers import ClusterReader
 from ckptd.store.tables import ClusterTable
-from ckptd.store.transactions import StorePart, reading, writing
+from ckptd.store.transactions import StorePart, writing
 
 
-class ClusterStore(StorePart):
+class ClusterStore(StorePart, ClusterReader):
     """Status of each cluster."""
 
     @writing
@@ -69,8 +69,3 @@ class ClusterStore(StorePart):
                 daemon_started_at=daemon.started_at,
             )
         )
-
-    @reading
-    def read_status(self, connection: sa.Connection) -> tuple[ClusterStatus, ...]:
-        """Return the status of each cluster, by name."""
-        return plain_reads.read_status(select_through(connection))

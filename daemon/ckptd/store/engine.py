@@ -102,12 +102,13 @@ def begin(engine: sa.Engine, *, is_writer: bool) -> Iterator[sa.Connection]:
 
 def select_through(connection: sa.Connection) -> Select:
     """Return a function that runs plain SQL in a transaction of SQLAlchemy."""
-    encode = encode_sqlite if connection.dialect.name == "sqlite" else (lambda value: value)
+    is_sqlite = connection.dialect.name == "sqlite"
+    encode = encode_sqlite if is_sqlite else (lambda value: value)
 
     def select(statement: str, values: Mapping[str, object]) -> sa.CursorResult[Any]:
         return connection.execute(sa.text(statement), {key: encode(value) for key, value in values.items()})
 
-    return select
+    return Select(select, is_sqlite=is_sqlite)
 
 
 def name_database(url: URL) -> str:

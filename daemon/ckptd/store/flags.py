@@ -10,37 +10,20 @@ import sqlalchemy as sa
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import Flag, Job, RunKey
 from ckptd.core.notices import Notice
-from ckptd.store import outbox, plain_reads, runs
+from ckptd.store import outbox, runs
 from ckptd.store.database_errors import StoreError
-from ckptd.store.engine import select_through
+from ckptd.store.listing_readers import FlagReader
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split, table_of
 from ckptd.store.tables import FlagTable, JobTable, RunTable
-from ckptd.store.transactions import StorePart, reading
-
-NO_RUN = 0  # the number of no row
+from ckptd.store.transactions import StorePart
 
 
-class FlagStore(StorePart):
+class FlagStore(StorePart, FlagReader):
     """Open and resolved flags."""
 
     def list_open(self, cluster: str) -> tuple[Flag, ...]:
         """Return the open flags of a cluster, oldest first."""
         return self.read(cluster)
-
-    @reading
-    def read(
-        self,
-        connection: sa.Connection,
-        cluster: str | None = None,
-        *,
-        include_resolved: bool = False,
-        run: RunKey | None = None,
-    ) -> tuple[Flag, ...]:
-        """Return flags, oldest first; None for a cluster or run means all."""
-        run_id = None if run is None else runs.find_runs(connection, [run]).get(run, NO_RUN)
-        return plain_reads.read_flags(
-            select_through(connection), cluster=cluster, include_resolved=include_resolved, run_id=run_id
-        )
 
     def read_jobs(self, flags: Collection[Flag]) -> dict[tuple[RunKey, int | None], Job]:
         """Return the flagged jobs as of their last poll, by run and job id, including those that left the queue."""

@@ -1,6 +1,5 @@
 """Jobs and their attempts: records what a poll changed, and reads what the next poll is compared with."""
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
@@ -8,10 +7,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.model import SUSPENDED_STATES, Attempt, JobKey
-from ckptd.core.model.records import JobRow
 from ckptd.core.queue import GUESSED_CAUSES, JobChanges, TrackedJob
-from ckptd.store import checkpoint_writers, lost_work, plain_reads, resumed_from, runs
-from ckptd.store.engine import select_through
+from ckptd.store import checkpoint_writers, lost_work, resumed_from, runs
+from ckptd.store.listing_readers import JobReader
 from ckptd.store.rows import (
     ATTEMPT_COLUMNS,
     JOB_COLUMNS,
@@ -28,11 +26,10 @@ from ckptd.store.rows import (
 from ckptd.store.tables import AttemptTable, ClusterTable, JobTable, RunTable
 from ckptd.store.transactions import StorePart, reading, writing_if_any
 
-ATTEMPT_COUNT = 500  # latest ones of a run that are told: rules compare each with those before it
 _CORRECTED = ("state", "cause", "ended_at", "suspensions")  # what accounting tells better
 
 
-class JobStore(StorePart):
+class JobStore(StorePart, JobReader):
     """Jobs and their attempts."""
 
     @reading
@@ -73,21 +70,6 @@ class JobStore(StorePart):
             record_jobs(connection, changes)
 
     @reading
-    def list_open(
-        self,
-        connection: sa.Connection,
-        now: datetime,
-        *,
-        cluster: str | None = None,
-        user: str | None = None,
-        flagged_only: bool = False,
-    ) -> tuple[JobRow, ...]:
-        """Return the jobs that have started and not ended, with the time left at `now`."""
-        return plain_reads.list_jobs(
-            select_through(connection), now, cluster=cluster, user=user, flagged_only=flagged_only
-        )
-
-    @reading
     def list_unconfirmed_attempts(
         self, connection: sa.Connection, cluster: str, since: datetime
     ) -> tuple[Attempt, ...]:
@@ -109,17 +91,6 @@ class JobStore(StorePart):
         """Record accounting's later data about recorded attempts; measure their lost work again."""
         correct_attempts(connection, attempts)
 
-    @reading
-    def read_directories(self, connection: sa.Connection, cluster: str) -> dict[int, str]:
-        """Return the known checkpoint directories of the jobs in the queue, by job id."""
-        columns: list[Any] = [JobTable.job_id, RunTable.directory]
-        rows = connection.execute(
-            sa.select(*columns)
-            .join(RunTable, JobTable.run_id == RunTable.id)
-            .where(JobTable.cluster == cluster, JobTable.in_queue, RunTable.directory.like("/%"))
-        )
-        return {int(job_id): str(directory) for job_id, directory in rows}
-
 
 def _read_latest(connection: sa.Connection, cluster: str) -> dict[int, Any]:
     """Return the columns of each job's latest attempt, by the job's row id."""
@@ -137,28 +108,6 @@ def _read_latest(connection: sa.Connection, cluster: str) -> dict[int, Any]:
         )
     )
     return {row[0]: row[1:] for row in rows}
-
-
-def read_attempts(connection: sa.Connection, run_ids: Collection[int]) -> dict[int, list[Attempt]]:
-    """Return the latest attempts of runs by the run's row id, oldest first; attempts that have not ended come first."""
-    result: dict[int, list[Attempt]] = defaultdict(list)
-    columns: list[Any] = [AttemptTable.run_id, JobTable.cluster, JobTable.job_id, JobTable.first_seen_at]
-    order = sa.func.row_number().over(
-        partition_by=AttemptTable.run_id,
-        order_by=[AttemptTable.ended_at.is_(None).desc(), AttemptTable.started_at.desc(), AttemptTable.id.desc()],
-    )
-    for chunk in split(run_ids):
-        places = sa.select(AttemptTable.id, order.label("place")).where(AttemptTable.run_id.in_(chunk)).subquery()
-        latest = sa.select(places.c.id).where(places.c.place <= ATTEMPT_COUNT)
-        rows = connection.execute(
-            sa.select(*columns, *ATTEMPT_COLUMNS)
-            .join(JobTable, AttemptTable.job_row == JobTable.id)
-            .where(AttemptTable.id.in_(latest))
-            .order_by(AttemptTable.started_at, AttemptTable.id)
-        )
-        for row in rows:
-            result[row[0]].append(attempt_from_row(JobKey(*row[1:4]), row[4:]))
-    return result
 
 
 def record_jobs(connection: sa.Connection, changes: JobChanges) -> None:

@@ -66,7 +66,7 @@ def _open_sqlite(path: str) -> LightReader:
     def begin() -> Iterator[Select]:
         try:
             connection.execute("BEGIN")
-            yield select
+            yield Select(select, is_sqlite=True)
         except sqlite3.Error as error:
             raise StoreError(f"{name} did not answer as it should: {error}") from error
         finally:
@@ -106,7 +106,7 @@ def _open_postgresql(address: str, password: str | None) -> LightReader:
     def begin() -> Iterator[Select]:
         try:
             with connection.transaction():
-                yield select
+                yield Select(select, is_sqlite=False)
         except psycopg.Error as error:
             raise StoreError(f"{name} did not answer as it should: {' '.join(str(error).split())}") from error
 

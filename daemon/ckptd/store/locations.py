@@ -5,7 +5,7 @@ known or unknown on its own, and one that several runs share is scanned once.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -14,15 +14,18 @@ import sqlalchemy as sa
 from ckptd.core.model import COPY, NamedLocation, RunKey
 from ckptd.core.model.records import LocationRecord
 from ckptd.store import runs
+from ckptd.store.engine import select_through
+from ckptd.store.location_rows import read_locations
+from ckptd.store.row_values import hash_path
 from ckptd.store.rows import RUN_KEY_COLUMNS, run_key, split
-from ckptd.store.tables import LocationTable, RunTable, hash_path
+from ckptd.store.tables import LocationTable, RunTable
 
 
 def record_copies(connection: sa.Connection, found: Collection[LocationRecord], now: datetime) -> None:
     """Replace the further locations of the runs of which a search has named them."""
     told = {each.run: each for each in found if each.copies is not None}
     rows = runs.find_runs(connection, told)
-    known = read_locations(connection, rows.values())
+    known = read_locations(select_through(connection), rows.values())
     changed = {row_id: told[key] for key, row_id in rows.items() if known.get(row_id, ()) != told[key].copies}
     for chunk in split(changed):
         connection.execute(sa.delete(LocationTable).where(LocationTable.run_id.in_(chunk)))
@@ -45,18 +48,6 @@ def record_copies(connection: sa.Connection, found: Collection[LocationRecord], 
     runs.touch_runs(connection, changed)
 
 
-def read_locations(connection: sa.Connection, row_ids: Collection[int]) -> dict[int, tuple[NamedLocation, ...]]:
-    """Return the further locations of these runs, in the order in which they were named."""
-    found: dict[int, list[NamedLocation]] = defaultdict(list)
-    for chunk in split(row_ids):
-        rows = connection.execute(
-            _select(LocationTable.run_id).where(LocationTable.run_id.in_(chunk)).order_by(LocationTable.ordinal)
-        )
-        for row_id, *named in rows:
-            found[row_id].append(NamedLocation(*named))
-    return {row_id: tuple(locations) for row_id, locations in found.items()}
-
-
 def read_all(connection: sa.Connection, cluster: str) -> dict[RunKey, tuple[NamedLocation, ...]]:
     """Return the further locations of every run of a cluster that has any."""
     found: dict[RunKey, list[NamedLocation]] = defaultdict(list)
@@ -69,34 +60,6 @@ def read_all(connection: sa.Connection, cluster: str) -> dict[RunKey, tuple[Name
     for row in rows:
         found[run_key(row)].append(NamedLocation(*row[len(RUN_KEY_COLUMNS) :]))
     return {key: tuple(locations) for key, locations in found.items()}
-
-
-def read_primaries(
-    connection: sa.Connection, cluster: str, keys: Collection[RunKey]
-) -> dict[RunKey, tuple[RunKey, ...]]:
-    """Return the runs of which each of these directories is a further location; only directories that are any."""
-    found: dict[RunKey, list[RunKey]] = defaultdict(list)
-    wanted = set(keys)
-    is_scanned = LocationTable.trouble.is_(None) & LocationTable.is_absent.is_not(True)
-    for chunk in split(wanted):
-        rows = connection.execute(
-            sa.select(*RUN_KEY_COLUMNS, LocationTable.directory)
-            .join(RunTable, RunTable.id == LocationTable.run_id)
-            .where(RunTable.cluster == cluster, is_scanned)
-            .where(LocationTable.directory_hash.in_([hash_path(key.directory) for key in chunk]))
-            .order_by(RunTable.id)
-        )
-        for row in rows:
-            primary = run_key(row)
-            copy = primary._replace(directory=str(row[-1]))
-            if copy in wanted:
-                found[copy].append(primary)
-    return {key: tuple(primaries) for key, primaries in found.items()}
-
-
-def list_keys(run: RunKey, named: Iterable[NamedLocation]) -> tuple[RunKey, ...]:
-    """Return the keys under which the copies of a run are recorded."""
-    return tuple(run._replace(directory=each.directory) for each in named if each.is_scanned)
 
 
 def is_copy_of_any() -> sa.ColumnElement[bool]:

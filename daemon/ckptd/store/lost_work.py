@@ -11,12 +11,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ckptd.core.model import Attempt, Certainty, CheckpointState, JobKey, Role, RunKey
+from ckptd.core.model import Attempt, CheckpointState, JobKey, Role, RunKey
 from ckptd.core.runs import lost_work
-from ckptd.core.runs.lost_work import AttemptLoss, LedgerLine, SavedWork
+from ckptd.core.runs.lost_work import AttemptLoss, SavedWork
 from ckptd.core.runs.redone_work import LATENESS, NONE, UNKNOWN, RedoneWork, measure_redone
 from ckptd.core.runs.saved_state import SavedState
-from ckptd.store import runs, saved_states
+from ckptd.store import saved_states
+from ckptd.store.loss_rows import LossReader
 from ckptd.store.rows import ATTEMPT_COLUMNS, RUN_KEY_COLUMNS, attempt_from_row, run_key, split, table_of
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LossTable, RunTable
 from ckptd.store.transactions import StorePart, reading
@@ -275,7 +276,7 @@ def _line_values(attempt: Attempt, loss: AttemptLoss) -> dict[str, Any]:
     }
 
 
-class LostWorkStore(StorePart):
+class LostWorkStore(StorePart, LossReader):
     """Lost work of ended attempts."""
 
     @reading
@@ -291,62 +292,3 @@ class LostWorkStore(StorePart):
             .distinct()
         )
         return tuple(map(run_key, rows))
-
-    @reading
-    def list_lines(self, connection: sa.Connection, run: RunKey) -> tuple[LedgerLine, ...]:
-        """Return the lost work of each ended attempt of a run, oldest end first."""
-        rows = connection.execute(
-            sa.select(
-                *_KEY_COLUMNS,
-                AttemptTable.restart_count,
-                LossTable.user,
-                LossTable.account,
-                LossTable.partition,
-                LossTable.cause,
-                LossTable.ended_at,
-                LossTable.is_final,
-                LossTable.saved_at,
-                LossTable.lost.label("lost"),
-                LossTable.lost_high,
-                LossTable.node_seconds,
-                LossTable.cpu_seconds,
-                LossTable.gpu_seconds,
-                LossTable.redone_low,
-                LossTable.redone_high,
-                LossTable.redone_certainty,
-                AttemptTable.node_count,
-                AttemptTable.cpu_count,
-                AttemptTable.gpu_count,
-            )
-            .join(AttemptTable, LossTable.attempt_id == AttemptTable.id)
-            .join(JobTable, AttemptTable.job_row == JobTable.id)
-            .where(AttemptTable.run_id == runs.find_run(connection, run))
-            .order_by(LossTable.ended_at, LossTable.attempt_id)
-        )
-        return tuple(_line_from_row(row) for row in rows)
-
-
-def _line_from_row(row: Any) -> LedgerLine:
-    return LedgerLine(
-        attempt=(JobKey(row.cluster, row.job_id, row.first_seen_at), row.restart_count),
-        user=row.user,
-        account=row.account,
-        partition=row.partition,
-        cause=row.cause,
-        ended_at=row.ended_at,
-        loss=AttemptLoss(
-            saved_at=row.saved_at,
-            lost=row.lost,
-            most=row.lost if row.lost_high is None else row.lost_high,
-            node_seconds=row.node_seconds,
-            cpu_seconds=row.cpu_seconds,
-            gpu_seconds=row.gpu_seconds,
-        ),
-        is_final=row.is_final,
-        redone=RedoneWork(
-            low=row.redone_low, high=row.redone_high, certainty=row.redone_certainty or Certainty.UNKNOWN
-        ),
-        node_count=row.node_count,
-        cpu_count=row.cpu_count,
-        gpu_count=row.gpu_count,
-    )

@@ -11,8 +11,9 @@ from ckptd.core.model import RunKey
 from ckptd.core.notices import UNADDRESSED, DelayedNotices, Notice, NoticeKind, Recipient, TopicNotification
 from ckptd.core.notices.delivery import NoticeState, Outbox
 from ckptd.store import runs
+from ckptd.store.row_values import hash_path
 from ckptd.store.rows import RUN_KEY_COLUMNS, split
-from ckptd.store.tables import NoticeTable, RunTable, hash_path
+from ckptd.store.tables import NoticeTable, RunTable
 from ckptd.store.transactions import StorePart, reading, writing, writing_if_any
 
 _TOLD_STATES = [NoticeState.WAITING.value, NoticeState.CLAIMED.value, NoticeState.SENT.value]

@@ -6,9 +6,9 @@ than reading the data. The daemon and the web pages run the same statements thro
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ckptd.core.leadership.lease import RUN
 from ckptd.core.model import RUNNING_STATES, Finding, Flag, JobKey, JobState, RunKey, Severity, Unknown
@@ -16,10 +16,14 @@ from ckptd.core.model.records import ClusterStatus, DaemonIdentity, JobRow
 from ckptd.store.text_escapes import decode_text, encode_text
 
 
-class Select(Protocol):
+class Select(NamedTuple):
     """Runs one statement with values named `:name`; aware datetimes work with both databases."""
 
-    def __call__(self, statement: str, values: Mapping[str, object], /) -> Iterable[Sequence[Any]]: ...
+    run: Callable[[str, Mapping[str, object]], Iterable[Sequence[Any]]]
+    is_sqlite: bool
+
+    def __call__(self, statement: str, values: Mapping[str, object], /) -> Iterable[Sequence[Any]]:
+        return self.run(statement, values)
 
 
 class Leadership(NamedTuple):

@@ -7,7 +7,7 @@ recorded for this purpose.
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,9 +15,12 @@ import sqlalchemy as sa
 from ckptd.core import retention
 from ckptd.core.job_actions.action_policy import DONE, ActionKind, read_hold
 from ckptd.core.model import EndCause, FreeSpaceSample, Hold, JobKey, RunKey
-from ckptd.core.runs.observations import EndTally, RestartState, TimedOutAttempt
+from ckptd.core.runs.observations import RestartState, TimedOutAttempt
 from ckptd.core.runs.user_settings import select_user_settings
 from ckptd.store import runs
+from ckptd.store.end_rows import EndReader, read_ends
+from ckptd.store.engine import select_through
+from ckptd.store.row_values import decode_free_space
 from ckptd.store.rows import (
     ATTEMPT_COLUMNS,
     JOB_COLUMNS,
@@ -33,7 +36,7 @@ from ckptd.store.tables import AttemptTable, AuditTable, JobTable, RunTable
 from ckptd.store.transactions import StorePart, reading
 
 
-class RestartStateStore(StorePart):
+class RestartStateStore(StorePart, EndReader):
     """State of the daemon before its restart."""
 
     @reading
@@ -45,40 +48,11 @@ class RestartStateStore(StorePart):
         Ends and holds since `ended_since`, attempts that their limit ended since the other instant, and free space.
         """
         return RestartState(
-            ends=read_ends(connection, cluster, ended_since),
+            ends=read_ends(select_through(connection), cluster, ended_since),
             timed_out=_read_timed_out(connection, cluster, timed_out_since),
             free_space_samples=_read_free_space(connection, cluster),
             holds=_read_holds(connection, cluster, ended_since),
         )
-
-    @reading
-    def read_ends(self, connection: sa.Connection, cluster: str, since: datetime) -> tuple[EndTally, ...]:
-        """Return the attempts that ended since then, summed up by size, partition, cause and owner."""
-        return read_ends(connection, cluster, since)
-
-
-def read_ends(connection: sa.Connection, cluster: str, since: datetime) -> tuple[EndTally, ...]:
-    """Count the attempts that ended since then, by size, partition, cause and owner."""
-    columns: list[Any] = [AttemptTable.node_count, AttemptTable.partition, AttemptTable.cause, JobTable.uid]
-    began, ended = (_seconds_of(connection, each) for each in (AttemptTable.started_at, AttemptTable.ended_at))
-    sums: list[Any] = [sa.func.count(), sa.func.sum(ended - began)]
-    rows = connection.execute(
-        sa.select(*columns, *sums)
-        .join(JobTable, AttemptTable.job_row == JobTable.id)
-        .where(JobTable.cluster == cluster, AttemptTable.ended_at >= since)
-        .group_by(*columns)
-    )
-    return tuple(
-        EndTally(node_count, partition, cause or EndCause.UNKNOWN, count, timedelta(seconds=int(seconds)), uid)
-        for node_count, partition, cause, uid, count, seconds in rows
-    )
-
-
-def _seconds_of(connection: sa.Connection, instant: Any) -> sa.ColumnElement[Any]:  # a mapped column
-    """Return whole seconds since the epoch, because SQLite's other ways to subtract instants are not exact."""
-    if connection.dialect.name == "sqlite":
-        return sa.cast(sa.func.strftime("%s", instant, type_=sa.Text()), sa.BigInteger())
-    return sa.func.floor(sa.extract("epoch", instant))
 
 
 def _read_timed_out(connection: sa.Connection, cluster: str, since: datetime) -> dict[RunKey, TimedOutAttempt]:
@@ -123,11 +97,6 @@ def _read_free_space(connection: sa.Connection, cluster: str) -> dict[RunKey, tu
     columns: list[Any] = [*RUN_KEY_COLUMNS, RunTable.free_space_samples]
     rows = connection.execute(sa.select(*columns).where(_open_runs(cluster), RunTable.free_space_samples.is_not(None)))
     return {run_key(row): decode_free_space(row[3]) for row in rows}
-
-
-def decode_free_space(samples: Sequence[Sequence[float]] | None) -> tuple[FreeSpaceSample, ...]:
-    """Return the samples of free space in a run's row."""
-    return tuple(FreeSpaceSample(datetime.fromtimestamp(at, UTC), int(free)) for at, free in samples or ())
 
 
 def record_free_space(connection: sa.Connection, samples_by_row: Mapping[int, Sequence[FreeSpaceSample]]) -> None:

@@ -10,8 +10,11 @@ import sqlalchemy as sa
 from ckptd.core import queue
 from ckptd.core.model import JobKey, RunKey
 from ckptd.core.model.records import LocationRecord
-from ckptd.store.database_errors import UnknownRunError
+from ckptd.store import run_rows
+from ckptd.store.engine import select_through
+from ckptd.store.row_values import hash_path
 from ckptd.store.rows import RUN_KEY_COLUMNS, run_key, split, table_of
+from ckptd.store.run_rows import RunReader
 from ckptd.store.tables import (
     AttemptTable,
     AuditTable,
@@ -22,11 +25,9 @@ from ckptd.store.tables import (
     LocationTable,
     NoticeTable,
     RunTable,
-    hash_path,
 )
 from ckptd.store.transactions import StorePart, reading
 
-MOST_OF_ARRAY = 1000  # attempts of tasks whose runs an array's id finds
 MAX_WORK_DIRS = 8  # of one run, the newest jobs'
 MAX_RESUMING_JOBS = 20  # of one run, the newest
 
@@ -40,20 +41,7 @@ def ensure_cluster(connection: sa.Connection, cluster: str) -> None:
 
 def find_runs(connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, int]:
     """Return the row ids of the recorded runs among these."""
-    result: dict[RunKey, int] = {}
-    for chunk in split(keys):
-        wanted = set(chunk)
-        hashes = [hash_path(key.directory) for key in chunk]
-        rows = connection.execute(
-            sa.select(RunTable.cluster, RunTable.uid, RunTable.directory, RunTable.id).where(
-                RunTable.cluster.in_({key.cluster for key in chunk}), RunTable.directory_hash.in_(hashes)
-            )
-        )
-        for cluster, uid, directory, row_id in rows:
-            key = RunKey(cluster, uid, directory)
-            if key in wanted:
-                result[key] = row_id
-    return result
+    return run_rows.find_runs(select_through(connection), keys)
 
 
 def find_run(connection: sa.Connection, key: RunKey) -> int:
@@ -63,10 +51,7 @@ def find_run(connection: sa.Connection, key: RunKey) -> int:
         UnknownRunError: the run is not recorded.
 
     """
-    found = find_runs(connection, [key])
-    if key not in found:
-        raise UnknownRunError(f"no run of user {key.uid} at {key.directory!r} is on record")
-    return found[key]
+    return run_rows.find_run(select_through(connection), key)
 
 
 class RunLocation(NamedTuple):
@@ -213,33 +198,8 @@ def assign_kinds(connection: sa.Connection, run_ids: Collection[int]) -> None:
         connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), changed)
 
 
-class RunStore(StorePart):
+class RunStore(StorePart, RunReader):
     """Runs: their keys, directories and revisions."""
-
-    @reading
-    def find_of_job(
-        self, connection: sa.Connection, job_id: int, cluster: str | None = None, task_id: int | None = None
-    ) -> tuple[RunKey, ...]:
-        """Return the current and earlier runs of a job id, an array or an array task, latest first.
-
-        While tasks of an array are pending, no task has the array's own id; the id then means the runs of all tasks.
-        """
-        if task_id is not None:
-            is_task = (JobTable.array_job_id == job_id) & (JobTable.array_task_id == task_id)
-            return _find_of(connection, is_task, cluster)
-        return _find_of(connection, JobTable.job_id == job_id, cluster) or _find_of(
-            connection, JobTable.array_job_id == job_id, cluster
-        )
-
-    @reading
-    def find_at(self, connection: sa.Connection, directory: str, cluster: str | None = None) -> tuple[RunKey, ...]:
-        """Return the runs of a directory, one for each user who has used it."""
-        statement = sa.select(RunTable.cluster, RunTable.uid, RunTable.directory).where(
-            RunTable.directory_hash == hash_path(directory), RunTable.directory == directory
-        )
-        if cluster is not None:
-            statement = statement.where(RunTable.cluster == cluster)
-        return tuple(RunKey(*row) for row in connection.execute(statement.order_by(RunTable.id)))
 
     @reading
     def read_revisions(self, connection: sa.Connection, cluster: str) -> dict[RunKey, int]:
@@ -292,41 +252,3 @@ class RunStore(StorePart):
             for row in rows:
                 found.setdefault(run_key(row), {})[row[3]] = None
         return {key: tuple(job_ids)[:MAX_RESUMING_JOBS] for key, job_ids in found.items()}
-
-    @reading
-    def read_writing(self, connection: sa.Connection) -> Mapping[RunKey, bool]:
-        """Return every run with a known directory, of all clusters, and whether ckptd saw a job of it write there.
-
-        For a run without an open job, this is true only while a checkpoint that it wrote exists.
-        """
-        has_open_job = sa.exists().where(JobTable.run_id == CheckpointTable.run_id, JobTable.ended_at.is_(None))
-        was_seen = sa.exists().where(
-            CheckpointTable.run_id == RunTable.id,
-            CheckpointTable.attempt_id.is_not(None),
-            CheckpointTable.deleted_at.is_(None) | has_open_job,
-        )
-        columns: list[Any] = [*RUN_KEY_COLUMNS, was_seen]
-        rows = connection.execute(sa.select(*columns).where(RunTable.directory.like("/%")).order_by(RunTable.id))
-        return {run_key(row): bool(row[3]) for row in rows}
-
-    @reading
-    def list_keys(self, connection: sa.Connection) -> tuple[RunKey, ...]:
-        """Return the key of every recorded run with a known directory, of all clusters."""
-        rows = connection.execute(
-            sa.select(*RUN_KEY_COLUMNS).where(RunTable.directory.like("/%")).order_by(RunTable.id)
-        )
-        return tuple(run_key(row) for row in rows)
-
-
-def _find_of(connection: sa.Connection, is_it: sa.ColumnElement[bool], cluster: str | None) -> tuple[RunKey, ...]:
-    statement = (
-        sa.select(RunTable.cluster, RunTable.uid, RunTable.directory)
-        .join(AttemptTable, AttemptTable.run_id == RunTable.id)
-        .join(JobTable, AttemptTable.job_row == JobTable.id)
-        .where(is_it)
-        .order_by(AttemptTable.started_at.desc())
-        .limit(MOST_OF_ARRAY)
-    )
-    if cluster is not None:
-        statement = statement.where(JobTable.cluster == cluster)
-    return tuple(dict.fromkeys(RunKey(*row) for row in connection.execute(statement)))

@@ -16,7 +16,7 @@ from ckptd.store.clusters import ClusterStore
 from ckptd.store.ended_runs import EndedRunStore
 from ckptd.store.expiry import ExpiryStore
 from ckptd.store.flags import FlagStore
-from ckptd.store.histories import HistoryStore
+from ckptd.store.histories import HistoryReader
 from ckptd.store.jobs import JobStore
 from ckptd.store.leases import LeaseStore
 from ckptd.store.located_runs import LocatedRunStore
@@ -27,34 +27,35 @@ from ckptd.store.outbox import OutboxStore
 from ckptd.store.prune_records import PruneRecordStore
 from ckptd.store.restart_state import RestartStateStore
 from ckptd.store.runs import RunStore
+from ckptd.store.store_reader import StoreReader
 from ckptd.store.topic_counts import TopicCountStore
 from ckptd.store.transactions import Database
 
 
-class Store:
+class Store(StoreReader):
     """One database, one attribute for each module of this package. `Store.open` checks that its tables are current."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.audit = AuditStore(database)
+        self.audit: AuditStore = AuditStore(database)
         self.backfill = BackfillStore(database)
         self.checkpoints = CheckpointStore(database)
         self.claims = ClaimStore(database)
-        self.clusters = ClusterStore(database)
+        self.clusters: ClusterStore = ClusterStore(database)
         self.ended_runs = EndedRunStore(database)
         self.expiry = ExpiryStore(database)
-        self.flags = FlagStore(database)
-        self.histories = HistoryStore(database)
-        self.jobs = JobStore(database)
+        self.flags: FlagStore = FlagStore(database)
+        self.histories = HistoryReader(database)
+        self.jobs: JobStore = JobStore(database)
         self.leases = LeaseStore(database)
         self.located_runs = LocatedRunStore(database)
-        self.lost_work = LostWorkStore(database)
+        self.lost_work: LostWorkStore = LostWorkStore(database)
         self.lost_work_sums = LostWorkSumStore(database)
-        self.mentions = MentionStore(database)
+        self.mentions: MentionStore = MentionStore(database)
         self.outbox = OutboxStore(database)
-        self.prune_records = PruneRecordStore(database)
-        self.restart_state = RestartStateStore(database)
-        self.runs = RunStore(database)
+        self.prune_records: PruneRecordStore = PruneRecordStore(database)
+        self.restart_state: RestartStateStore = RestartStateStore(database)
+        self.runs: RunStore = RunStore(database)
         self.topic_counts = TopicCountStore(database)
 
     @classmethod

@@ -4,7 +4,6 @@ Paths are indexed by a hash, because PostgreSQL refuses index entries as long as
 read whole (a checkpoint's files, evidence) are JSON text.
 """
 
-import hashlib
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -13,12 +12,6 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from ckptd.core.model import Certainty, CheckpointState, EndCause, JobState, Level, RestartKind, Role, Severity
 from ckptd.store.columns import EnumText, Identifier, Instant, IntOrFloat, Json, Seconds, Text, WholeNumber
-from ckptd.store.text_escapes import encode_text
-
-
-def hash_path(path: str) -> str:
-    """Return 32 hexadecimal digits that represent a path of any length in an index."""
-    return hashlib.blake2b(encode_text(path).encode(), digest_size=16).hexdigest()
 
 
 class Base(DeclarativeBase):

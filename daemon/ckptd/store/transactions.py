@@ -13,6 +13,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 import sqlalchemy as sa
 
 from ckptd.store import engine
+from ckptd.store.plain_reads import Select
+from ckptd.store.read_parts import ReadPart
 
 Fence = Callable[[sa.Connection], None]
 
@@ -41,6 +43,12 @@ class Database:
     def reading(self) -> AbstractContextManager[sa.Connection]:
         """Return a read-only transaction; see engine.begin."""
         return engine.begin(self._engine, is_writer=False)
+
+    @contextmanager
+    def selecting(self) -> Iterator[Select]:
+        """Run plain SQL in a read-only transaction."""
+        with self.reading() as connection:
+            yield engine.select_through(connection)
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
@@ -73,11 +81,10 @@ class Database:
         self._engine.dispose()
 
 
-class StorePart:
-    """Base class of the parts of the store, such as jobs, flags and the outbox."""
+class StorePart(ReadPart):
+    """Base class of the parts of the store that write, such as jobs, flags and the outbox."""
 
-    def __init__(self, database: Database) -> None:
-        self.database = database
+    database: Database
 
 
 P = ParamSpec("P")

@@ -20,7 +20,7 @@ from ckptd.core.retention import (
 from ckptd.steps.prune import circuit_breaker
 from ckptd.steps.prune.circuit_breaker import BreakerState
 from ckptd.steps.site_policy import SitePolicy
-from ckptd.store.store import Store
+from ckptd.store.store_reader import StoreReader
 
 ANY_TIME = timedelta(days=36_500)
 AUDIT_LIMIT = 100_000  # acts that the brake looks back on
@@ -38,7 +38,7 @@ class PlanFacts:
     named: ReferenceSources = field(default_factory=ReferenceSources)  # what links, jobs and users name
 
 
-def read_facts(store: Store, cluster: str, site: SitePolicy, keys: Collection[RunKey] | None = None) -> PlanFacts:
+def read_facts(store: StoreReader, cluster: str, site: SitePolicy, keys: Collection[RunKey] | None = None) -> PlanFacts:
     """Read the data of these runs; None: of all runs from which something could be removed."""
     runs = tuple(store.prune_records.read(cluster, keys))
     choices = {
@@ -66,7 +66,7 @@ def _without_strangers(history: RunRecord, known: Mapping[RunKey, bool]) -> RunR
     return replace(history, other_writers=writers)
 
 
-def read_named(store: Store, cluster: str, uids: Collection[int]) -> ReferenceSources:
+def read_named(store: StoreReader, cluster: str, uids: Collection[int]) -> ReferenceSources:
     """Read the references of links, jobs and users to these owners' checkpoints, and possible ones of others' jobs."""
     if not uids:
         return ReferenceSources()
@@ -78,7 +78,7 @@ def read_named(store: Store, cluster: str, uids: Collection[int]) -> ReferenceSo
     )
 
 
-def list_limited_settings(store: Store, site: SitePolicy, key: RunKey) -> tuple[str, ...]:
+def list_limited_settings(store: StoreReader, site: SitePolicy, key: RunKey) -> tuple[str, ...]:
     """Return the user settings of a run that the site limits."""
     found = (
         retention.choose_policy(site.matches, site.bounds, run.history, run.job, run.retention_settings)
@@ -153,7 +153,7 @@ def _as_seen(record: RecordedCheckpoint, found: Checkpoint | None) -> RecordedCh
     return replace(record, checkpoint=found)
 
 
-def check_brake(store: Store, cluster: str, site: SitePolicy, now: datetime) -> BreakerState:
+def check_brake(store: StoreReader, cluster: str, site: SitePolicy, now: datetime) -> BreakerState:
     """Evaluate the circuit breakers over all removals that ended within the window."""
     since = now - site.caps.error_window - LONGEST_ACT
     return circuit_breaker.check(store.audit.list_newest(cluster, begun_since=since, limit=AUDIT_LIMIT), site.caps, now)

@@ -1,0 +1,35 @@
+"""Reads attempts of runs with plain SQL."""
+
+from collections import defaultdict
+from collections.abc import Collection
+
+from ckptd.core.model import Attempt, JobKey
+from ckptd.store.plain_reads import Select
+from ckptd.store.plain_rows import ATTEMPT, JOB_KEY, list_numbers
+from ckptd.store.row_values import attempt_from_row, split
+
+ATTEMPT_COUNT = 500  # latest ones of a run that are read: rules compare each with those before it
+
+_LATEST = f"""
+SELECT a.run_id, {JOB_KEY.of("j")}, {ATTEMPT.of("a")}
+FROM attempts a JOIN jobs j ON a.job_row = j.id
+WHERE a.id IN (
+    SELECT id FROM (
+        SELECT id, row_number() OVER (
+            PARTITION BY run_id ORDER BY (CASE WHEN ended_at IS NULL THEN 0 ELSE 1 END), started_at DESC, id DESC
+        ) AS place
+        FROM attempts WHERE run_id IN ({{runs}})
+    ) places WHERE place <= :count
+)
+ORDER BY a.started_at, a.id
+"""  # noqa: S608 - the columns are this package's own
+
+
+def read_attempts(select: Select, run_ids: Collection[int]) -> dict[int, list[Attempt]]:
+    """Return the latest attempts of runs by the run's row id, oldest first; attempts that have not ended come first."""
+    result: dict[int, list[Attempt]] = defaultdict(list)
+    for chunk in split(run_ids):
+        for row in select(_LATEST.format(runs=list_numbers(chunk)), {"count": ATTEMPT_COUNT}):
+            key = JobKey(*JOB_KEY.decode(row[1:4]))
+            result[row[0]].append(attempt_from_row(key, ATTEMPT.decode(row[4:])))
+    return result

@@ -1,0 +1,68 @@
+"""Reads checkpoints of runs with plain SQL."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any
+
+from ckptd.core.model import JobKey, RecordedCheckpoint, RunKey
+from ckptd.store.plain_reads import Select
+from ckptd.store.plain_rows import CHECKPOINT, JOB_KEY, RECORD, list_numbers
+from ckptd.store.row_values import SharedValues, checkpoint_from_row, split
+from ckptd.store.run_rows import find_runs
+
+REMEMBERED_COUNT = 256  # deleted checkpoints of a run that are compared with what a scan finds
+
+_CHECKPOINTS = f"""
+SELECT c.run_id, {JOB_KEY.of("j")}, a.restart_count, {RECORD.of("c")}, {CHECKPOINT.of("c")}
+FROM checkpoints c LEFT JOIN attempts a ON c.attempt_id = a.id LEFT JOIN jobs j ON a.job_row = j.id
+WHERE {{condition}}
+"""  # noqa: S608 - the columns are this package's own
+_NEWEST_GONE = """
+c.id IN (
+    SELECT id FROM (
+        SELECT id, row_number() OVER (PARTITION BY run_id ORDER BY deleted_at DESC, id DESC) AS place
+        FROM checkpoints WHERE run_id IN ({runs}) AND deleted_at IS NOT NULL
+    ) gone WHERE place <= :count
+)
+"""
+
+
+def read_recorded(select: Select, keys: Collection[RunKey]) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
+    """Return the present checkpoints of these runs and their latest deleted ones, oldest first."""
+    numbers = find_runs(select, keys)
+    found: dict[int, list[RecordedCheckpoint]] = {}
+    for chunk in split(numbers.values()):
+        runs = list_numbers(chunk)
+        is_present = f"c.run_id IN ({runs}) AND c.deleted_at IS NULL"
+        found |= read_where(select, is_present, _NEWEST_GONE.format(runs=runs), values={"count": REMEMBERED_COUNT})
+    return {key: tuple(found.get(row_id, ())) for key, row_id in numbers.items()}
+
+
+def read_where(select: Select, *conditions: str, values: Mapping[str, object]) -> dict[int, list[RecordedCheckpoint]]:
+    """Return the checkpoints that fulfil one of the conditions, by the row id of their run, oldest first.
+
+    The conditions are SQL about the table `c`, and exclude one another.
+    """
+    shared = SharedValues()
+    found: dict[int, list[RecordedCheckpoint]] = defaultdict(list)
+    for condition in conditions:
+        used = {name: value for name, value in values.items() if f":{name}" in condition}
+        for row in select(_CHECKPOINTS.format(condition=condition), used):
+            found[row[0]].append(_from_row(row, shared))
+    for each in found.values():
+        each.sort(key=_age_order)
+    return found
+
+
+def _from_row(row: Sequence[Any], shared: SharedValues) -> RecordedCheckpoint:
+    attempt = None
+    if row[1] is not None:
+        attempt = shared.attempt(JobKey(*JOB_KEY.decode(row[1:4])), row[4])
+    cut = 5 + len(RECORD)
+    return checkpoint_from_row(RECORD.decode(row[5:cut]), CHECKPOINT.decode(row[cut:]), attempt, shared)
+
+
+def _age_order(recorded: RecordedCheckpoint) -> tuple[datetime, datetime, PurePosixPath]:
+    return recorded.first_seen_at, recorded.checkpoint.modified_at, recorded.checkpoint.path

@@ -1,0 +1,251 @@
+"""Reads the records of runs with plain SQL: open jobs, attempts, checkpoints, the last scan."""
+
+from collections import defaultdict
+from collections.abc import Collection
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any
+
+from ckptd.core.discovery.generic_job_names import is_generic
+from ckptd.core.model import Job, RecordedCheckpoint, Role, RunKey, RunRecord, Scan, Totals, Unknown, UserSettings
+from ckptd.core.runs.attempt_progress import SavedProgress, measure_reaches
+from ckptd.core.runs.cadence import with_rhythm
+from ckptd.core.runs.user_settings import parse_user_settings
+from ckptd.store.attempt_rows import read_attempts
+from ckptd.store.checkpoint_rows import REMEMBERED_COUNT, read_where
+from ckptd.store.plain_reads import Select, instant
+from ckptd.store.plain_rows import JOB, RUN_KEY, Columns, decode_any, decode_number, list_numbers
+from ckptd.store.row_values import decode_free_space, job_from_row, split
+from ckptd.store.run_rows import IS_LOCATED
+from ckptd.store.text_escapes import encode_text
+
+# newest ones in a history, and newest ones that were complete once: enough for medians of intervals, and failed saves
+# hide none that a restart can load; pruning reads all of them
+CHECKPOINT_LIMIT = 64
+
+_RUN = Columns(
+    (
+        "id", "revision", "scanned_at", "user_settings", "free_space_samples", "cluster", "uid", "directory", "user",
+        "located_by", "recorded_since", "problems", "leftovers", "free_bytes", "total_bytes", "quota_left_bytes",
+        "quota_error", "filesystem_type", "unknown_what", "unknown_reason",
+    )
+)  # fmt: skip
+Others = dict[tuple[str, str], list[tuple[RunKey, Job, str]]]
+
+
+def load_records(select: Select, row_ids: Collection[int], *, is_whole: bool) -> dict[int, tuple[int, RunRecord]]:
+    """Return the revision and record of these runs, by row id.
+
+    `is_whole` reads all checkpoints that are there and the latest deleted ones, as pruning needs them.
+    """
+    result: dict[int, tuple[int, RunRecord]] = {}
+    for chunk in split(row_ids):
+        runs = list_numbers(chunk)
+        open_jobs, suspended = _load_jobs(select, runs)
+        attempts = read_attempts(select, chunk)
+        found = _load_checkpoints(select, runs, is_whole=is_whole)
+        saved = _load_saved(select, [row_id for row_id in chunk if len(found[row_id]) >= CHECKPOINT_LIMIT])
+        savers = _find_savers(select, runs)
+        totals = _load_totals(select, list(saved))
+        for row in select(f"SELECT {_RUN.of('r')} FROM runs r WHERE r.id IN ({runs})", {}):  # noqa: S608
+            row_id, revision, scanned_at, user_settings, free_space, cluster, uid, directory, *rest = _RUN.decode(row)
+            key, (user, located_by, since, *scanned) = RunKey(cluster, uid, directory), rest
+            record = RunRecord(
+                key=key,
+                user=user,
+                located_by=located_by,
+                jobs=tuple(open_jobs[row_id]),
+                suspended_until=suspended[row_id],
+                attempts=tuple(attempts[row_id]),
+                checkpoints=tuple(found[row_id]),
+                polled_at=None,
+                scan=_scan(key, scanned_at, scanned, found[row_id]),
+                recorded_since=since,
+                user_settings=parse_user_settings(user_settings) if user_settings else UserSettings(),
+                free_space_samples=decode_free_space(free_space),
+                has_saved_before=row_id in savers,
+                is_truncated=row_id in saved,
+                totals=totals.get(row_id),
+                reaches=measure_reaches(attempts[row_id], saved[row_id]) if row_id in saved else None,
+            )
+            result[row_id] = (revision, record if is_whole else with_rhythm(record))  # pruning asks for none
+    return result
+
+
+def _load_jobs(select: Select, runs: str) -> tuple[dict[int, list[Job]], dict[int, dict[int, datetime]]]:
+    """Return the open jobs of each run, and the end of the last suspension of those that were suspended."""
+    result: dict[int, list[Job]] = defaultdict(list)
+    suspended: dict[int, dict[int, datetime]] = defaultdict(dict)
+    rows = select(
+        f"""
+        SELECT j.run_id, j.suspended_until, {JOB.of("j")} FROM jobs j
+        WHERE j.run_id IN ({runs}) AND j.ended_at IS NULL ORDER BY j.id
+        """,  # noqa: S608 - row ids
+        {},
+    )
+    for row_id, until, *rest in rows:
+        job = job_from_row(JOB.decode(rest))
+        result[row_id].append(job)
+        if (last := instant(until)) is not None:
+            suspended[row_id][job.job_id] = last
+    return result, suspended
+
+
+_WAS_COMPLETE = "c.completed_at IS NOT NULL"
+_WAS_STATE = f"({_WAS_COMPLETE} AND c.role = 'state')"
+_IS_USABLE = "(c.deleted_at IS NULL AND c.state = 'complete')"
+_BY_PROGRESS = "coalesce(c.step, -1) DESC, coalesce(c.epoch, -1.0) DESC, c.first_seen_at DESC, c.id DESC"
+
+
+def _rank(is_one: str, order: str) -> str:
+    """Number the checkpoints of each run that fulfil a condition, in an order; the others come behind them."""
+    return f"row_number() OVER (PARTITION BY c.run_id ORDER BY CASE WHEN {is_one} THEN 0 ELSE 1 END, {order})"
+
+
+# include the furthest one, however old: rules compare a restart's progress with it.
+# data beside the states must not hide them, however often they are written
+_NEWEST = f"""
+SELECT id FROM (
+    SELECT c.id AS id,
+        row_number() OVER (PARTITION BY c.run_id ORDER BY c.first_seen_at DESC, c.modified_at DESC, c.id) AS place,
+        CASE WHEN {_WAS_COMPLETE} THEN 1 ELSE 0 END AS was_complete,
+        {_rank(_WAS_COMPLETE, "c.completed_at DESC, c.id")} AS completed,
+        {_rank(_WAS_COMPLETE, _BY_PROGRESS)} AS reach,
+        CASE WHEN {_WAS_STATE} THEN 1 ELSE 0 END AS was_state,
+        {_rank(_WAS_STATE, "c.completed_at DESC, c.id")} AS states,
+        {_rank(_WAS_STATE, _BY_PROGRESS)} AS state_reach,
+        CASE WHEN {_IS_USABLE} THEN 1 ELSE 0 END AS is_usable,
+        {_rank(_IS_USABLE, "c.modified_at DESC, c.id")} AS usable,
+        {_rank(_IS_USABLE, _BY_PROGRESS)} AS usable_reach
+    FROM checkpoints c WHERE c.run_id IN ({{runs}})
+) ranked
+WHERE place <= :count
+    OR was_complete = 1 AND (completed <= :count OR reach = 1)
+    OR was_state = 1 AND (states <= :count OR state_reach = 1)
+    OR is_usable = 1 AND (usable = 1 OR usable_reach = 1)
+"""  # noqa: S608 - the conditions are this module's own
+# present checkpoints that can open a flag at any age: unsafe, of another owner, or unfinished. The limit per run is
+# that of its newest checkpoints; if there are more, those selected suffice for the flag
+_ODD = """
+SELECT id FROM (
+    SELECT c.id AS id, row_number() OVER (PARTITION BY c.run_id ORDER BY c.first_seen_at DESC, c.id) AS place
+    FROM checkpoints c JOIN runs r ON r.id = c.run_id
+    WHERE c.run_id IN ({runs}) AND c.deleted_at IS NULL AND (
+        c.unsafe <> '[]' OR c.owner_uids NOT IN ('[' || CAST(r.uid AS TEXT) || ']', '[]') OR c.state = 'writing'
+    )
+) odd WHERE place <= :odd_count
+"""
+
+
+def _load_checkpoints(select: Select, runs: str, *, is_whole: bool) -> dict[int, list[RecordedCheckpoint]]:
+    wanted = f"c.id IN ({_NEWEST.format(runs=runs)}) OR c.id IN ({_ODD.format(runs=runs)})"
+    if is_whole:
+        wanted += f" OR c.run_id IN ({runs}) AND c.deleted_at IS NULL"
+    limit = REMEMBERED_COUNT if is_whole else CHECKPOINT_LIMIT
+    return read_where(select, wanted, values={"count": limit, "odd_count": CHECKPOINT_LIMIT})
+
+
+_UNLOCATED_JOBS = """
+SELECT j.run_id, r.cluster, r.uid, j.name, j.work_dir FROM jobs j JOIN runs r ON r.id = j.run_id
+WHERE j.run_id IN ({runs}) AND j.ended_at IS NULL AND NOT ({is_located}) AND j.work_dir IS NOT NULL
+"""
+_SAVING_JOBS = """
+SELECT DISTINCT r.cluster, r.uid, j.name, j.work_dir FROM jobs j JOIN runs r ON r.id = j.run_id
+WHERE r.uid IN ({uids}) AND j.name IN ({names}) AND {is_located}
+    AND EXISTS (SELECT 1 FROM checkpoints c WHERE c.run_id = r.id AND c.completed_at IS NOT NULL)
+"""
+
+
+def _find_savers(select: Select, runs: str) -> set[int]:
+    """Return the runs without a directory whose users' other jobs of the same name and place saved checkpoints.
+
+    A name that jobs of any kind have tells nothing.
+    """
+    unlocated = select(_UNLOCATED_JOBS.format(runs=runs, is_located=IS_LOCATED), {})
+    found_jobs = {row[0]: tuple(map(decode_any, row[1:])) for row in unlocated}
+    wanted = {row_id: each for row_id, each in found_jobs.items() if not is_generic(each[2])}
+    if not wanted:
+        return set()
+    uids = list_numbers({each[1] for each in wanted.values()})
+    saving: set[tuple[Any, ...]] = set()
+    for chunk in split({each[2] for each in wanted.values()}):
+        values = {f"n{place}": encode_text(name) for place, name in enumerate(chunk)}
+        names = ", ".join(f":{name}" for name in values)
+        found = select(_SAVING_JOBS.format(uids=uids, names=names, is_located=IS_LOCATED), values)
+        saving |= {tuple(map(decode_any, row)) for row in found}
+    return {row_id for row_id, each in wanted.items() if each in saving}
+
+
+# sparse files may claim more than a whole number holds
+_TOTALS = """
+SELECT c.run_id, count(*), sum(CAST(c.size_bytes AS FLOAT)),
+    sum(CASE WHEN c.state = 'damaged' AND (good.modified_at IS NULL OR c.modified_at > good.modified_at)
+        THEN 1 ELSE 0 END)
+FROM checkpoints c LEFT JOIN (
+    SELECT run_id, max(modified_at) AS modified_at FROM checkpoints
+    WHERE run_id IN ({runs}) AND deleted_at IS NULL AND state = 'complete' GROUP BY run_id
+) good ON good.run_id = c.run_id
+WHERE c.run_id IN ({runs}) AND c.deleted_at IS NULL
+GROUP BY c.run_id
+"""
+
+
+def _load_totals(select: Select, row_ids: list[int]) -> dict[int, Totals]:
+    """Return what all checkpoints that are there add up to, of each run."""
+    rows = select(_TOTALS.format(runs=list_numbers(row_ids)), {}) if row_ids else ()
+    found = {row_id: Totals(int(count), int(size), int(damaged)) for row_id, count, size, damaged in rows}
+    return {row_id: found.get(row_id, Totals(0, 0, 0)) for row_id in row_ids}
+
+
+def _load_saved(select: Select, row_ids: list[int]) -> dict[int, list[SavedProgress]]:
+    """Return the completion time and progress of every checkpoint of these runs, without a limit."""
+    result: dict[int, list[SavedProgress]] = {row_id: [] for row_id in row_ids}
+    statement = f"""
+        SELECT run_id, completed_at, step, epoch, role FROM checkpoints
+        WHERE run_id IN ({list_numbers(row_ids)}) AND completed_at IS NOT NULL
+    """  # noqa: S608 - row ids
+    for row_id, at, step, epoch, role in select(statement, {}) if row_ids else ():
+        if (completed_at := instant(at)) is not None:
+            number = None if epoch is None else decode_number(epoch)
+            result[row_id].append(SavedProgress(completed_at, step, number, is_state=role == Role.STATE))
+    return result
+
+
+def _scan(
+    key: RunKey, scanned_at: datetime | None, scanned: list[Any], found: list[RecordedCheckpoint]
+) -> Scan | Unknown | None:
+    problems, leftovers, free_bytes, total_bytes, quota_left, quota_error, kind, what, reason = scanned
+    if what is not None:
+        return Unknown(what=what, reason=reason)
+    if scanned_at is None:
+        return None
+    return Scan(
+        directory=PurePosixPath(key.directory),
+        scanned_at=scanned_at,
+        checkpoints=tuple(known.checkpoint for known in found if known.deleted_at is None),
+        problems=tuple(Unknown(what=problem[0], reason=problem[1]) for problem in problems or ()),
+        leftovers=tuple(leftovers or ()),
+        free_bytes=free_bytes,
+        total_bytes=total_bytes,
+        quota_left_bytes=quota_left,
+        quota_error=quota_error,
+        filesystem_type=kind,
+    )
+
+
+_SHARED = f"""
+SELECT {RUN_KEY.of("r")}, r."user", {JOB.of("j")} FROM runs r JOIN jobs j ON j.run_id = r.id
+WHERE r.cluster = :cluster AND j.ended_at IS NULL AND j.state = 'RUNNING' AND r.directory_hash IN (
+    SELECT r.directory_hash FROM runs r WHERE r.cluster = :cluster AND {IS_LOCATED}
+    GROUP BY r.directory_hash HAVING count(*) > 1
+)
+"""  # noqa: S608 - the columns are this package's own
+
+
+def read_other_writers(select: Select, cluster: str) -> Others:
+    """Return the running jobs of the directories that several users' runs share, by directory."""
+    result: Others = defaultdict(list)
+    for row in select(_SHARED, {"cluster": encode_text(cluster)}):
+        key = RunKey(*RUN_KEY.decode(row[:3]))
+        result[key.cluster, key.directory].append((key, job_from_row(JOB.decode(row[4:])), decode_any(row[3])))
+    return result

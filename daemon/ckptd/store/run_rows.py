@@ -1,0 +1,117 @@
+"""Finds runs with plain SQL: by their key, by a job, by their directory."""
+
+from collections.abc import Collection, Mapping
+
+from ckptd.core.model import RunKey
+from ckptd.store.database_errors import UnknownRunError
+from ckptd.store.plain_reads import Select
+from ckptd.store.plain_rows import RUN_KEY
+from ckptd.store.read_parts import ReadPart, selecting
+from ckptd.store.row_values import hash_path, split
+from ckptd.store.text_escapes import encode_text
+
+MOST_OF_ARRAY = 1000  # attempts of tasks whose runs an array's id finds
+IS_LOCATED = "substr(r.directory, 1, 1) = '/'"
+
+
+def find_runs(select: Select, keys: Collection[RunKey]) -> dict[RunKey, int]:
+    """Return the row ids of the recorded runs among these."""
+    result: dict[RunKey, int] = {}
+    for chunk in split(keys):
+        wanted = set(chunk)
+        clusters = {f"c{place}": encode_text(name) for place, name in enumerate({key.cluster for key in chunk})}
+        hashes = ", ".join(f"'{hash_path(key.directory)}'" for key in chunk)
+        named = ", ".join(f":{name}" for name in clusters)
+        statement = f"""
+            SELECT r.id, {RUN_KEY.of("r")} FROM runs r WHERE r.cluster IN ({named}) AND r.directory_hash IN ({hashes})
+        """  # noqa: S608 - hexadecimal digits
+        for row in select(statement, clusters):
+            key = RunKey(*RUN_KEY.decode(row[1:]))
+            if key in wanted:
+                result[key] = row[0]
+    return result
+
+
+def find_run(select: Select, key: RunKey) -> int:
+    """Return the row id of a run.
+
+    Raises:
+        UnknownRunError: the run is not recorded.
+
+    """
+    found = find_runs(select, [key])
+    if key not in found:
+        raise UnknownRunError(f"no run of user {key.uid} at {key.directory!r} is on record")
+    return found[key]
+
+
+class RunReader(ReadPart):
+    """Runs: their keys and directories."""
+
+    @selecting
+    def find_of_job(
+        self, select: Select, job_id: int, cluster: str | None = None, task_id: int | None = None
+    ) -> tuple[RunKey, ...]:
+        """Return the current and earlier runs of a job id, an array or an array task, latest first.
+
+        While tasks of an array are pending, no task has the array's own id; the id then means the runs of all tasks.
+        """
+        if task_id is not None:
+            condition = "j.array_job_id = :job_id AND j.array_task_id = :task_id"
+            return _find_of(select, condition, {"job_id": job_id, "task_id": task_id}, cluster)
+        of_job = _find_of(select, "j.job_id = :job_id", {"job_id": job_id}, cluster)
+        return of_job or _find_of(select, "j.array_job_id = :job_id", {"job_id": job_id}, cluster)
+
+    @selecting
+    def find_at(self, select: Select, directory: str, cluster: str | None = None) -> tuple[RunKey, ...]:
+        """Return the runs of a directory, one for each user who has used it."""
+        values: dict[str, object] = {"hash": hash_path(directory), "directory": encode_text(directory)}
+        condition = "r.directory_hash = :hash AND r.directory = :directory"
+        if cluster is not None:
+            condition, values["cluster"] = f"{condition} AND r.cluster = :cluster", encode_text(cluster)
+        statement = f"SELECT {RUN_KEY.of('r')} FROM runs r WHERE {condition} ORDER BY r.id"  # noqa: S608
+        return tuple(RunKey(*RUN_KEY.decode(row)) for row in select(statement, values))
+
+    @selecting
+    def list_keys(self, select: Select) -> tuple[RunKey, ...]:
+        """Return the key of every recorded run with a known directory, of all clusters."""
+        statement = f"SELECT {RUN_KEY.of('r')} FROM runs r WHERE {IS_LOCATED} ORDER BY r.id"  # noqa: S608
+        return tuple(RunKey(*RUN_KEY.decode(row)) for row in select(statement, {}))
+
+    @selecting
+    def read_writing(self, select: Select) -> Mapping[RunKey, bool]:
+        """Return every run with a known directory, of all clusters, and whether ckptd saw a job of it write there.
+
+        For a run without an open job, this is true only while a checkpoint that it wrote exists.
+        """
+        return {RunKey(*RUN_KEY.decode(row[:3])): bool(row[3]) for row in select(_WRITING, {})}
+
+    @selecting
+    def has_retention_settings(self, select: Select, key: RunKey) -> bool:
+        """Return whether the user of a run has settings about retention."""
+        statement = """
+            SELECT count(*) FROM runs WHERE id = :id AND retention_settings IS NOT NULL AND retention_settings <> '{}'
+        """
+        ((count,),) = select(statement, {"id": find_run(select, key)})
+        return bool(count)
+
+
+_WRITING = f"""
+SELECT {RUN_KEY.of("r")}, EXISTS (
+    SELECT 1 FROM checkpoints c WHERE c.run_id = r.id AND c.attempt_id IS NOT NULL AND (
+        c.deleted_at IS NULL OR EXISTS (SELECT 1 FROM jobs j WHERE j.run_id = c.run_id AND j.ended_at IS NULL)
+    )
+)
+FROM runs r WHERE {IS_LOCATED} ORDER BY r.id
+"""  # noqa: S608 - the columns are this package's own
+
+
+def _find_of(select: Select, condition: str, values: Mapping[str, object], cluster: str | None) -> tuple[RunKey, ...]:
+    if cluster is not None:
+        condition, values = f"{condition} AND j.cluster = :cluster", {**values, "cluster": encode_text(cluster)}
+    statement = f"""
+        SELECT {RUN_KEY.of("r")}
+        FROM runs r JOIN attempts a ON a.run_id = r.id JOIN jobs j ON a.job_row = j.id
+        WHERE {condition} ORDER BY a.started_at DESC LIMIT {MOST_OF_ARRAY}
+    """  # noqa: S608 - the conditions are this module's own
+    return tuple(dict.fromkeys(RunKey(*RUN_KEY.decode(row)) for row in select(statement, values)))

@@ -1,0 +1,59 @@
+"""The columns that plain SQL reads are decoded as the types of the tables say."""
+
+import json
+
+import pytest
+
+from ckptd.store import audit_rows, columns, histories, history_rows, location_rows, mention_rows, plain_rows
+from ckptd.store.plain_reads import instant
+from ckptd.store.plain_rows import decode_any, decode_number, decode_seconds
+from ckptd.store.tables import (
+    AttemptTable,
+    AuditTable,
+    CheckpointTable,
+    JobTable,
+    LocationTable,
+    MentionTable,
+    RunTable,
+)
+
+DECODERS = {
+    "BigInteger": decode_any,
+    "Boolean": bool,
+    "Instant": instant,
+    "Integer": decode_any,
+    "IntOrFloat": decode_number,
+    "Json": json.loads,
+    "Seconds": decode_seconds,
+    "String": decode_any,
+    "Text": decode_any,
+}
+GROUPS = [
+    (plain_rows.JOB, JobTable),
+    (plain_rows.JOB_KEY, JobTable),
+    (plain_rows.ATTEMPT, AttemptTable),
+    (plain_rows.CHECKPOINT, CheckpointTable),
+    (plain_rows.RECORD, CheckpointTable),
+    (plain_rows.RUN_KEY, RunTable),
+    (audit_rows._COLUMNS, AuditTable),
+    (histories._WANTED, RunTable),
+    (history_rows._RUN, RunTable),
+    (location_rows._NAMED, LocationTable),
+    (mention_rows._MENTIONS, MentionTable),
+    (mention_rows._LINKS, RunTable),
+    (plain_rows.Columns(column.name for column in RunTable.__table__.columns), RunTable),
+]
+
+
+@pytest.mark.parametrize(("group", "table"), GROUPS)
+def test_a_column_is_decoded_as_its_table_says(group, table):
+    types = {column.name: column.type for column in table.__table__.columns}
+    for name, decoder in zip(group.names, group._decoders, strict=True):
+        kind = types[name]
+        expected = kind.words if isinstance(kind, columns.EnumText) else DECODERS[type(kind).__name__]
+        assert decoder is expected, name
+
+
+def test_no_row_ids_match_nothing():
+    assert plain_rows.list_numbers([]) == "NULL"
+    assert plain_rows.list_numbers([3, 1]) == "3, 1"
