@@ -1,6 +1,9 @@
 """`ckptd show` and `advise` on a run that was broken off and goes on: all of it in one place."""
 
 import json
+import shutil
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -9,6 +12,7 @@ from click.testing import CliRunner
 
 from ckptd.cli import listing_commands, main, output, run_output, run_views
 from ckptd.core.model import CheckpointState
+from ckptd.store.text_escapes import encode_text
 from support.migrated import open_record
 from web import samples
 from web.samples import ALICE, BOB
@@ -128,12 +132,21 @@ def test_advise_tells_the_interval_and_what_it_follows_from(config):
     assert "7.0 GiB free on the file system" in say(config, "show", "90190190")
 
 
-def test_a_run_whose_directory_is_found_while_it_is_read_is_shown_with_it(config, monkeypatch):
-    names = [[BOB._replace(directory="job:90190190@2026-01-01T00:00:00")]]
+def test_a_run_that_is_renamed_while_it_is_read_is_shown_as_it_was(config, tmp_path, monkeypatch):
+    database = tmp_path / "ckptd.sqlite3"
+    shutil.copy(config.parent / database.name, database)
+    (tmp_path / "config.toml").write_text(f'[service]\nstate_directory = "{tmp_path}"\n')
     find = run_views.find_runs
-    monkeypatch.setattr(run_views, "find_runs", lambda store, name: names.pop() if names else find(store, name))
-    (found,) = json.loads(say(config, "show", "90190190", "--json"))["runs"]
-    assert (found["run"], names) == (BOB.directory, [])
+
+    def find_and_rename(store, name):
+        found = find(store, name)
+        with closing(sqlite3.connect(database)) as other, other:
+            other.execute("UPDATE runs SET directory_hash = 'x' WHERE directory = ?", [encode_text(BOB.directory)])
+        return found
+
+    monkeypatch.setattr(run_views, "find_runs", find_and_rename)
+    (found,) = json.loads(say(tmp_path / "config.toml", "show", "90190190", "--json"))["runs"]
+    assert (found["run"], bool(found["checkpoints"])) == (BOB.directory, True)
 
 
 def test_a_run_that_is_not_on_record_is_a_sentence(config):

@@ -18,7 +18,8 @@ import click
 from ckptd.checkpoints.agent.client import AgentClient
 from ckptd.checkpoints.trash import TrashOutcome, TrashResult
 from ckptd.cli.output import EXIT_TROUBLE, format_duration, format_size, print_json, print_table, safe
-from ckptd.cli.retention_scope import RetentionScope, open_desk
+from ckptd.cli.retention_scope import RetentionScope
+from ckptd.cli.writable_scope import open_scope
 from ckptd.core.model import Unknown
 from ckptd.core.retention import Decision
 from ckptd.present.responses.retention_documents import PruneDocument, RemovalDocument
@@ -36,6 +37,7 @@ from ckptd.steps.prune.recovered_runs import RecoveredRuns
 from ckptd.steps.prune.recovery import PruneParts
 from ckptd.steps.prune.scan_before_prune import ScanTurns
 from ckptd.steps.state import begin
+from ckptd.store.store import Store
 
 WAITS = "waits"  # for a cap, as the plan showed it
 EARLIER_ONE = "an earlier checkpoint of its run could not be moved"
@@ -55,7 +57,7 @@ def apply_plan(context: click.Context, names: tuple[str, ...], plan_id: str, *, 
     """Move what the plan with this id removes to the trash; refuse if it is no longer the plan."""
     logging.getLogger("ckptd").addHandler(logging.NullHandler())  # the table shows each outcome
     with (
-        open_desk(context, names) as desk,
+        open_scope(context, names) as desk,
         _open_agent(context) as agent,
         _stop_on_signals() as should_stop,
         join_or_take_lease(desk.store, desk.cluster, "prune") as store,
@@ -105,7 +107,9 @@ def _stop_on_signals() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-def _apply(desk: RetentionScope, agent: AgentClient, plan_id: str, should_stop: Callable[[], bool]) -> ApplyResult:
+def _apply(
+    desk: RetentionScope[Store], agent: AgentClient, plan_id: str, should_stop: Callable[[], bool]
+) -> ApplyResult:
     """Plan again from the database, and apply the plan if its id is `plan_id`.
 
     The database also provides what the daemon has in memory: the known jobs, and why removals are paused.
@@ -130,7 +134,7 @@ def _apply(desk: RetentionScope, agent: AgentClient, plan_id: str, should_stop: 
     return apply.apply(made, facts, means, terms, now)
 
 
-def _observe(desk: RetentionScope, agent: AgentClient, now: datetime) -> CommandObserver:
+def _observe(desk: RetentionScope[Store], agent: AgentClient, now: datetime) -> CommandObserver:
     """Poll Slurm through the daemon's source; ordinary users may see only their own jobs."""
     uid = os.geteuid()
     source = build_source(desk.config, None if uid == 0 else _find_name(uid))

@@ -6,7 +6,8 @@ from pathlib import PurePosixPath
 import click
 
 from ckptd.cli.output import safe
-from ckptd.cli.retention_scope import RetentionError, open_desk
+from ckptd.cli.retention_scope import RetentionError
+from ckptd.cli.writable_scope import open_scope
 from ckptd.core.model import Checkpoint, RunKey
 from ckptd.store.store import Store
 
@@ -14,7 +15,7 @@ from ckptd.store.store import Store
 def set_pinned(context: click.Context, path: str, *, is_pinned: bool) -> None:
     """Pin or unpin the checkpoint at a path, or the one with a file there; print what was pinned."""
     found = PurePosixPath(os.path.realpath(os.path.dirname(os.path.abspath(path))), os.path.basename(path.rstrip("/")))
-    with open_desk(context) as desk:
+    with open_scope(context) as desk:
         keys = [key for parent in found.parents for key in desk.store.runs.find_at(str(parent), desk.cluster)]
         own = [key for key in keys if os.geteuid() in {0, key.uid}]
         if keys and not own:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from ckptd.cli.output import format_size, print_json, print_table, safe
-from ckptd.cli.retention_scope import RetentionScope, open_desk
+from ckptd.cli.retention_scope import RetentionScope, read_scope
 from ckptd.core.retention import Decision, Plan, RunPlan
 from ckptd.present.formatting import format_count
 from ckptd.steps.prune import circuit_breaker, planning
+from ckptd.store.store_reader import StoreReader
 
 if TYPE_CHECKING:  # pydantic is loaded for the configuration only
     from ckptd.present.responses.retention_documents import (
@@ -24,10 +25,10 @@ if TYPE_CHECKING:  # pydantic is loaded for the configuration only
 def print_plan(context: click.Context, names: tuple[str, ...], *, is_json: bool, is_verbose: bool) -> None:
     """Print what pruning would keep and remove of the runs that these names mean; none: of all runs."""
     now = datetime.now(UTC)
-    with open_desk(context, names) as desk:
-        facts = planning.read_facts(desk.store, desk.cluster, desk.site, desk.keys)
+    with read_scope(context, names) as scope:
+        facts = planning.read_facts(scope.store, scope.cluster, scope.site, scope.keys)
         made = planning.plan(facts, now)
-        limited = limit(desk, made, now)
+        limited = limit(scope, made, now)
     if is_json:
         document: PlanDocument = {
             "plan": made.plan_id,
@@ -49,12 +50,12 @@ def print_plan(context: click.Context, names: tuple[str, ...], *, is_json: bool,
         )
 
 
-def limit(desk: RetentionScope, made: Plan, now: datetime) -> Plan:
+def limit(scope: RetentionScope[StoreReader], made: Plan, now: datetime) -> Plan:
     """Return the plan limited by the site's caps and circuit breakers."""
-    found = planning.check_brake(desk.store, desk.cluster, desk.site, now)._replace(
+    found = planning.check_brake(scope.store, scope.cluster, scope.site, now)._replace(
         refused={}
     )  # a person may try again
-    return circuit_breaker.limit(made, desk.site.caps, found, now, modes=planning.ACTIVE_MODES)
+    return circuit_breaker.limit(made, scope.site.caps, found, now, modes=planning.ACTIVE_MODES)
 
 
 def _totals(made: Plan, limited: Plan) -> "PlanTotalsDocument":

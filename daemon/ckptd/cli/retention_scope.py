@@ -3,47 +3,55 @@
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import click
 
-from ckptd.cli.context import find_runs, open_existing_store
+from ckptd.cli.listing_record import open_record_at
+from ckptd.cli.run_names import find_runs
 from ckptd.cli.whole_config import load_config
 from ckptd.config import Config
 from ckptd.core.model import RunKey
 from ckptd.errors import CkptdError
 from ckptd.service.build_retention import build_retention
-from ckptd.steps.prune import SitePolicy
-from ckptd.store.store import Store
+from ckptd.steps.site_policy import SitePolicy
+from ckptd.store.store_reader import StoreReader, read_snapshot
+
+StoreT = TypeVar("StoreT", bound=StoreReader)
 
 
 class RetentionError(CkptdError):
     """The command cannot be carried out."""
 
 
-class RetentionScope(NamedTuple):
+class RetentionScope(NamedTuple, Generic[StoreT]):
     """The database, the site's settings and the runs that these commands work on."""
 
     config: Config
-    store: Store
+    store: StoreT
     site: SitePolicy
     cluster: str
     keys: tuple[RunKey, ...] | None  # None: every run that the user may see
 
 
 @contextmanager
-def open_desk(context: click.Context, names: Collection[str] = ()) -> Iterator[RetentionScope]:
-    """Open the database and find the runs that a command names; ordinary users see only their own."""
+def read_scope(context: click.Context, names: Collection[str] = ()) -> Iterator[RetentionScope[StoreReader]]:
+    """Read the database as it is now, without SQLAlchemy, and find the runs that a command names."""
     config = load_config(context)
-    with open_existing_store(config) as store:
-        cluster = find_cluster(config, store)
-        keys = tuple(key for name in names for key in _find_own_runs(store, name, cluster)) if names else None
-        if keys is None and os.geteuid() != 0:
-            keys = tuple(key for key in store.runs.list_keys() if key.uid == os.geteuid())
-        yield RetentionScope(config, store, build_retention(config), cluster, keys)
+    with open_record_at(config.database_url, config.store.password_file) as record, read_snapshot(record) as store:
+        yield find_scope(config, store, names)
 
 
-def find_cluster(config: Config, store: Store) -> str:
+def find_scope(config: Config, store: StoreT, names: Collection[str]) -> RetentionScope[StoreT]:
+    """Find the runs that a command names; ordinary users see only their own."""
+    cluster = find_cluster(config, store)
+    keys = tuple(key for name in names for key in _find_own_runs(store, name, cluster)) if names else None
+    if keys is None and os.geteuid() != 0:
+        keys = tuple(key for key in store.runs.list_keys() if key.uid == os.geteuid())
+    return RetentionScope(config, store, build_retention(config), cluster, keys)
+
+
+def find_cluster(config: Config, store: StoreReader) -> str:
     """Return the configured cluster, or the only one in the database."""
     recorded = [status.cluster for status in store.clusters.read_status()]
     if config.slurm.cluster:
@@ -55,7 +63,7 @@ def find_cluster(config: Config, store: Store) -> str:
     return recorded[0]
 
 
-def _find_own_runs(store: Store, name: str, cluster: str) -> tuple[RunKey, ...]:
+def _find_own_runs(store: StoreReader, name: str, cluster: str) -> tuple[RunKey, ...]:
     found = find_known_runs(store, name, cluster)
     own = tuple(key for key in found if os.geteuid() in {0, key.uid})
     if not own:
@@ -63,7 +71,7 @@ def _find_own_runs(store: Store, name: str, cluster: str) -> tuple[RunKey, ...]:
     return own
 
 
-def find_known_runs(store: Store, name: str, cluster: str) -> tuple[RunKey, ...]:
+def find_known_runs(store: StoreReader, name: str, cluster: str) -> tuple[RunKey, ...]:
     """Return the runs of a job id or directory.
 
     Raises:

@@ -15,8 +15,9 @@ from ckptd.checkpoints.agent import trash_client
 from ckptd.checkpoints.agent.client import AgentClient
 from ckptd.checkpoints.agent.trash_client import TrashDeletion, TrashLocation
 from ckptd.checkpoints.trash import ReleaseRule, TrashEntry, TrashOutcome
-from ckptd.cli.retention_scope import RetentionError, open_desk
+from ckptd.cli.retention_scope import RetentionError
 from ckptd.cli.trash_search import find_trashes
+from ckptd.cli.writable_scope import open_scope
 from ckptd.config import ConfigError, read_config
 from ckptd.core.model import RunKey, Unknown
 from ckptd.core.model.records import AuditEntry
@@ -160,7 +161,7 @@ def open_bench(context: click.Context, directories: Collection[str]) -> Iterator
         if directories:
             keys = [_key_of(directory) for directory in directories]
         else:
-            desk = held.enter_context(open_desk(context))
+            desk = held.enter_context(open_scope(context))
             store, cluster = desk.store, desk.cluster
             found = store.runs.list_keys() if desk.keys is None else desk.keys
             keys = [key for key in found if key.cluster == desk.cluster]
@@ -176,7 +177,7 @@ def open_whole_bench(context: click.Context, directories: Sequence[str]) -> Iter
 
     Without directories, search below the site's allowed roots, and add the trashes of the recorded runs.
     """
-    with open_desk(context) as desk:
+    with open_scope(context) as desk:
         keys = desk.store.runs.list_keys() if desk.keys is None else desk.keys
         known = [key for key in keys if key.cluster == desk.cluster]
         roots = [str(root) for root in desk.site.allowed_roots if root != PurePosixPath("/")]
