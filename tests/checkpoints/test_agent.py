@@ -113,8 +113,9 @@ def test_a_child_that_hangs_is_given_up_and_others_are_served(agent, owned):
         Batch(uid=uid, operation="scan", items=(scan_item(directory),), deadline_seconds=20),
     ]
     late, served = agent.run(batches)
-    assert late[-1] is NOT_REACHED
-    assert Unknown(what="agent", reason="it did not answer in time") in late
+    given_up = Unknown(what="agent", reason="it did not answer in time")
+    assert given_up in late
+    assert late[-1] in {NOT_REACHED, given_up}, "the child may be stopped in the last of them"
     assert served[0]["checkpoints"]
     assert time.monotonic() - began < allow(15)
 

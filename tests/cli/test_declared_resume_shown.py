@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from demo.patience import allow
+
 UID = 54_321 if os.geteuid() == 0 else os.geteuid()
 SETTINGS = """
 [slurm]
@@ -48,7 +50,7 @@ class Site:
 
     def run(self, *words):
         argv = [sys.executable, "-m", "ckptd", "--config", self.root / "config.toml", *words]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=allow(120))
         assert done.returncode in {0, 1}, done.stderr[-2000:]  # 1: there are flags
         return done.stdout
 
@@ -126,7 +128,7 @@ def test_the_command_in_the_job_declares_it(site):
     site.once(1, 7100)
     variables = {"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "1", "SLURM_CLUSTER_NAME": "alpha"}
     argv = [sys.executable, "-m", "ckptd", "resumed", "ckpts/epoch_4.npz"]
-    subprocess.run(argv, cwd=site.home, env={**os.environ, **variables}, check=True, timeout=60)
+    subprocess.run(argv, cwd=site.home, env={**os.environ, **variables}, check=True, timeout=allow(60))
     for place in (".ckptd", ".ckptd/resumed"):
         os.chown(site.home / place, UID, -1)
     site.once(1, 7100)

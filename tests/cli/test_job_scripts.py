@@ -10,6 +10,7 @@ import pytest
 
 import ckptd
 from ckptd.checkpoints.scanning import resumed_file
+from demo.patience import allow
 from support import hanging_file_system
 from support.checkpoint_bytes import torch_state
 
@@ -39,7 +40,7 @@ def work(tmp_path, monkeypatch):
 def run(shell, options, directory):
     script = f'{options}\nDIR=$1\n{PATTERN}\necho "resume from: ${{CKPT:-nothing}}"\n'
     words = [shell, "-c", script, "job", str(directory)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(words, capture_output=True, text=True, timeout=allow(120), check=False)
 
 
 @pytest.mark.parametrize(("shell", "options"), [("bash", "set -euo pipefail"), ("bash", ""), ("sh", "set -eu")])

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 import ckptd
 from ckptd.checkpoints.scanning import find_newest as search
 from ckptd.cli import main, output
+from demo.patience import allow
 from support import hanging_file_system
 from support.checkpoint_bytes import npz_arrays, torch_optimizer, torch_state, torch_weights
 
@@ -51,7 +52,7 @@ def newest(*arguments):
 
 def shell(script, *arguments, **more):
     words = ["bash", "-c", script, "job", *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, **more)
+    return subprocess.run(words, capture_output=True, text=True, timeout=allow(120), check=False, **more)
 
 
 def test_the_path_is_printed_as_the_directory_was_given(run, monkeypatch):

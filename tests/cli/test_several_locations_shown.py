@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from demo.patience import allow
+
 UID = 54_321 if os.geteuid() == 0 else os.geteuid()
 SETTINGS = """
 [slurm]
@@ -71,7 +73,7 @@ class Site:
 
     def run(self, *words):
         argv = [sys.executable, "-m", "ckptd", "--config", self.root / "config.toml", *words]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=allow(120))
         assert done.returncode in {0, 1}, done.stderr[-2000:]  # 1: there are flags
         return done.stdout
 

@@ -1,6 +1,7 @@
 """`ckptd show` and `advise` on a run that was broken off and goes on: all of it in one place."""
 
 import json
+import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -54,7 +55,8 @@ def test_show_tells_attempts_with_kind_cause_and_loss_and_what_lies_ahead(config
     assert any(row[:4] == ["101", "1", "requeue", "RUNNING"] for row in rows)
     assert "work lost by all ended attempts: 25 min unsaved (0.4 node-hours)" in shown
     assert "job 101: the next checkpoint is expected now" in shown, "the last one is as old as the interval"
-    assert "of work may be lost (3 more checkpoints expected before then); 1" in shown
+    # how many depends on how long ago the tests began
+    assert re.search(r"of work may be lost \([1-3] more checkpoints? expected before then\); 1", shown)
     assert "epochs fit between its newest checkpoint and the time limit" in shown
     assert "recommended interval: not known yet" in shown
 

@@ -11,6 +11,7 @@ import pytest
 from ckptd import cli
 from ckptd.cli import COMMANDS, main
 from ckptd.store.store import Store
+from demo.patience import allow
 from web import samples
 
 HEAVY = {
@@ -42,7 +43,7 @@ MAY_IMPORT = {
 def start(*words):
     """Run a command in a process of its own; return its exit status and which of the heavy packages it imported."""
     command = [sys.executable, "-c", REPORT, *map(str, words)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, env=os.environ)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=allow(120), env=os.environ)
     assert done.stdout, done.stderr
     report = json.loads(done.stdout.splitlines()[-1])
     return report["status"], HEAVY & set(report["imported"])
@@ -60,7 +61,9 @@ def test_the_help_of_a_command_imports_nothing_heavy(name):
 @pytest.mark.parametrize("name", sorted(MAY_IMPORT))
 def test_what_a_command_imports_when_it_runs_is_no_more_than_it_may(name):
     report = f"import json, sys, ckptd.cli.{name}; print(json.dumps([name.partition('.')[0] for name in sys.modules]))"
-    done = subprocess.run([sys.executable, "-c", report], check=True, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", report], check=True, capture_output=True, text=True, timeout=allow(120)
+    )
     assert HEAVY & set(json.loads(done.stdout)) <= MAY_IMPORT[name]
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from demo import processes
+from demo.patience import allow
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,7 +53,7 @@ def test_without_root_the_demo_says_so_in_one_sentence(user):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=allow(60),
     )
     assert done.returncode == 1
     assert "needs root" in done.stdout

@@ -87,7 +87,9 @@ class Fleet:
     def command(self, *arguments):
         environment = {**os.environ, **self.cluster.environment}
         command = [CKPTD, "--config", self.watcher.config, *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=allow(60), check=True
+        ).stdout
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from demo.patience import allow
+
 PROGRAM = """
 import gc, sys, weakref
 from ckptd.service import gc_tuning
@@ -30,5 +32,7 @@ print(young > 100, old, gone() is None, is_old, forgotten() is None, sys.getswit
 
 
 def test_only_young_garbage_stops_the_daemon_and_the_rest_goes_when_it_is_time():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=allow(120), check=True
+    )
     assert done.stdout.split() == ["True", "0", "True", "True", "True", "True"]

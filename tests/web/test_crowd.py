@@ -134,7 +134,7 @@ def test_pages_that_wait_have_an_end_and_scrapes_none(server, connect, monkeypat
     for _ in range(5):
         connect(PAGE)
     wait_for("five to wait", lambda: sum(not each.is_idle for each in held(server)) == 5)
-    refused = httpx.get(f"http://127.0.0.1:{server.port}/api/v1/jobs", timeout=20)
+    refused = httpx.get(f"http://127.0.0.1:{server.port}/api/v1/jobs", timeout=allow(20))
     assert (refused.status_code, refused.json()) == (503, {"error": "Too many concurrent requests; try again soon."})
     assert scrape(server) == 200
     server.record.release.set()

@@ -11,7 +11,7 @@ import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
 from demo import ports
-from demo.patience import Deadline
+from demo.patience import Deadline, allow
 from support.prune_facts import UID, own
 from support.rank_files import make_ranks
 from support.tensorflow_table import make_set
@@ -122,7 +122,7 @@ class Metrics:
     def read(self, name, **labels):
         """One number; 0 as long as there is none."""
         try:
-            with urllib.request.urlopen(f"http://{self.listen}/metrics", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://{self.listen}/metrics", timeout=allow(10)) as answer:
                 text = answer.read().decode()
         except OSError:
             return 0
