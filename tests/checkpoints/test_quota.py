@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from ckptd.checkpoints.agent import scan_json
+from ckptd.checkpoints.agent.agent_operations import OPERATIONS
 from ckptd.checkpoints.agent.process import answer
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.agent.scan_client import QUOTA_GAP, scan_runs
@@ -138,7 +139,7 @@ class SameProcess:
         self.policy = RequestPolicy(quota_command=quota_command)
 
     def run(self, batches):
-        return [[answer(batch.operation, item, self.policy) for item in batch.items] for batch in batches]
+        return [[answer(batch.operation, item, self.policy, OPERATIONS) for item in batch.items] for batch in batches]
 
 
 def test_a_look_tells_the_quota_and_asks_for_it_once_in_a_while(tmp_path):

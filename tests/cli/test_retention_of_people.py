@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from ckptd import cli
 from ckptd.checkpoints.agent import process
-from ckptd.checkpoints.agent.agent_operations import preload
+from ckptd.checkpoints.agent.agent_operations import OPERATIONS, preload
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.cli import apply_plan, pinning, plan_output, trash_changes
 from ckptd.core.model import Unknown
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be seve
 class OwnAgent:
     """The agent of an ordinary user, within the process: other users it cannot become, and says so."""
 
-    def __init__(self, path, *, is_person, is_configured=True):
+    def __init__(self, path, *, is_person, is_configured=True, is_for_trash=False):
         self.policy = (
             read_policy(path, {}, is_person=is_person) if is_configured else RequestPolicy(is_person=is_person)
         )
@@ -43,7 +43,7 @@ class OwnAgent:
     def _answer(self, batch, item):
         if batch.uid != os.geteuid():
             return Unknown(what="agent", reason=f"this process may not act as uid {batch.uid}")
-        result = process.answer(batch.operation, item, self.policy)
+        result = process.answer(batch.operation, item, self.policy, OPERATIONS)
         return Unknown(what="x", reason=result["unknown"]) if "unknown" in result else result
 
     def close(self):
@@ -53,7 +53,7 @@ class OwnAgent:
 def run(words):
     with (
         mock.patch("ckptd.cli.apply_plan.start_agent", OwnAgent),
-        mock.patch("ckptd.cli.trash_access.start_agent", OwnAgent),
+        mock.patch("ckptd.cli.trash_view.start_agent", OwnAgent),
     ):
         found = CliRunner().invoke(cli.main, words)
     if found.exception is not None and not isinstance(found.exception, SystemExit):

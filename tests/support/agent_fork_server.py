@@ -12,7 +12,8 @@ import sys
 from ckptd.checkpoints.agent import agent_operations, process
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.errors import CkptdError
-from ckptd.service.agent_process import OPERATIONS, PolicyError
+from ckptd.service.agent_process import OPERATIONS
+from ckptd.service.policy_child import PolicyError
 
 MAX_REQUEST_BYTES = 1 << 17
 

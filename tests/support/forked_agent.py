@@ -23,14 +23,19 @@ from unittest import mock
 from ckptd.checkpoints.agent import client
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.errors import CkptdError
-from ckptd.service import agent_policy, agent_start
+from ckptd.service import agent_options, agent_policy, agent_start
 from support import agent_fork_server
 
 
-def start_agent(config_path, *, is_person=False, is_configured=True):
-    """Start an agent as `ckptd.service.agent_start.start_agent` does; it cannot reload its configuration."""
+def start_agent(config_path, *, is_person=False, is_configured=True, is_for_trash=False):
+    """Start an agent as `ckptd.service.agent_start.start_agent` does; it cannot reload its configuration.
+
+    An agent for the trash only has all operations here.
+    """
     with mock.patch.object(client, "subprocess", SimpleNamespace(Popen=_ForkedProcess)):
-        return agent_start.start_agent(config_path, is_person=is_person, is_configured=is_configured)
+        return agent_start.start_agent(
+            config_path, is_person=is_person, is_configured=is_configured, is_for_trash=is_for_trash
+        )
 
 
 class _ForkedProcess:
@@ -58,10 +63,10 @@ class _ForkedProcess:
 
 
 def _read_policy(options):
-    is_person = agent_start.PERSON in options
-    if agent_start.DEFAULTS in options:
+    is_person = agent_options.PERSON in options
+    if agent_options.DEFAULTS in options:
         return {"policy": asdict(RequestPolicy(is_person=is_person)), "refusal": None}
-    path = next((Path(each) for each in options if each != agent_start.PERSON), None)
+    path = next((Path(each) for each in options if each != agent_options.PERSON), None)
     try:
         policy = agent_policy.read_policy(path, os.environ, is_person=is_person)
     except CkptdError as error:

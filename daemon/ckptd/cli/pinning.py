@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 import click
 
 from ckptd.cli.output import safe
-from ckptd.cli.retention_scope import RetentionError
+from ckptd.cli.run_names import RetentionError
 from ckptd.cli.writable_scope import open_scope
 from ckptd.core.model import Checkpoint, RunKey
 from ckptd.store.store import Store

@@ -8,20 +8,15 @@ from typing import Generic, NamedTuple, TypeVar
 import click
 
 from ckptd.cli.listing_record import open_record_at
-from ckptd.cli.run_names import find_runs
+from ckptd.cli.run_names import RetentionError, find_cluster, find_runs
 from ckptd.cli.whole_config import load_config
 from ckptd.config import Config
 from ckptd.core.model import RunKey
-from ckptd.errors import CkptdError
 from ckptd.service.build_retention import build_retention
 from ckptd.steps.site_policy import SitePolicy
 from ckptd.store.store_reader import StoreReader, read_snapshot
 
 StoreT = TypeVar("StoreT", bound=StoreReader)
-
-
-class RetentionError(CkptdError):
-    """The command cannot be carried out."""
 
 
 class RetentionScope(NamedTuple, Generic[StoreT]):
@@ -44,23 +39,11 @@ def read_scope(context: click.Context, names: Collection[str] = ()) -> Iterator[
 
 def find_scope(config: Config, store: StoreT, names: Collection[str]) -> RetentionScope[StoreT]:
     """Find the runs that a command names; ordinary users see only their own."""
-    cluster = find_cluster(config, store)
+    cluster = find_cluster(config.slurm.cluster, store.clusters.read_status())
     keys = tuple(key for name in names for key in _find_own_runs(store, name, cluster)) if names else None
     if keys is None and os.geteuid() != 0:
         keys = tuple(key for key in store.runs.list_keys() if key.uid == os.geteuid())
     return RetentionScope(config, store, build_retention(config), cluster, keys)
-
-
-def find_cluster(config: Config, store: StoreReader) -> str:
-    """Return the configured cluster, or the only one in the database."""
-    recorded = [status.cluster for status in store.clusters.read_status()]
-    if config.slurm.cluster:
-        return config.slurm.cluster
-    if len(recorded) != 1:
-        raise RetentionError(
-            f"the cluster is ambiguous (on record: {', '.join(recorded) or 'none'}): set [slurm] cluster"
-        )
-    return recorded[0]
 
 
 def _find_own_runs(store: StoreReader, name: str, cluster: str) -> tuple[RunKey, ...]:
@@ -78,7 +61,7 @@ def find_known_runs(store: StoreReader, name: str, cluster: str) -> tuple[RunKey
         RetentionError: the database has none.
 
     """
-    found = find_runs(store, name, cluster)
+    found = find_runs(store.runs, name, cluster)
     if not found:
         raise RetentionError(f"no job or run {name!r} is on record; `ckptd jobs` lists the jobs that have started")
     return found

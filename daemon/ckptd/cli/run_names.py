@@ -1,20 +1,42 @@
-"""Finds the runs that an argument of a command names."""
+"""Finds the cluster and the runs that a command is about."""
 
 import os
 import re
+from collections.abc import Iterable
 
 from ckptd.core.model import RunKey
-from ckptd.store.store_reader import StoreReader
+from ckptd.core.model.records import ClusterStatus
+from ckptd.errors import CkptdError
+from ckptd.store.run_rows import RunReader
 
 _JOB = re.compile("(?P<job>[0-9]{1,18})(_(?P<task>[0-9]{1,18})|[+][0-9]{1,4})?")  # 18 digits fit a database integer
 
 
-def find_runs(store: StoreReader, name: str, cluster: str | None = None) -> tuple[RunKey, ...]:
+class RetentionError(CkptdError):
+    """The command cannot be carried out."""
+
+
+def find_cluster(configured: str | None, recorded: Iterable[ClusterStatus]) -> str:
+    """Return the configured cluster, or the only one in the database.
+
+    Raises:
+        RetentionError: none is configured, and the database has none or several.
+
+    """
+    names = [status.cluster for status in recorded]
+    if configured:
+        return configured
+    if len(names) != 1:
+        raise RetentionError(f"the cluster is ambiguous (on record: {', '.join(names) or 'none'}): set [slurm] cluster")
+    return names[0]
+
+
+def find_runs(runs: RunReader, name: str, cluster: str | None = None) -> tuple[RunKey, ...]:
     """Return the runs named by JOB|PATH: a job id, an array task (`12_3`) or a directory.
 
     A component of a heterogeneous job (`12+1`) names the whole job, because components are recorded together.
     """
     if found := _JOB.fullmatch(name):
         task = found["task"]
-        return store.runs.find_of_job(int(found["job"]), cluster, None if task is None else int(task))
-    return store.runs.find_at(os.path.realpath(name), cluster)
+        return runs.find_of_job(int(found["job"]), cluster, None if task is None else int(task))
+    return runs.find_at(os.path.realpath(name), cluster)

@@ -30,7 +30,7 @@ def read_named(context: click.Context, name: str) -> "list[ShownRunDocument]":
     """
     now = datetime.now(UTC)
     with open_record(load_settings(context)) as record, read_snapshot(record) as store:
-        keys = find_runs(store, name)
+        keys = find_runs(store.runs, name)
         found = [view for key in keys for view in _read_view(store, key, now)]
         for view in found:
             view["setting_warnings"] += _read_refused(context, store, RunKey(view["cluster"], view["uid"], view["run"]))

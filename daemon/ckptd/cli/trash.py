@@ -40,7 +40,7 @@ def scan(context: click.Context, directories: tuple[str, ...], is_json: bool) ->
     Use this after the database was lost or replaced. ckptd searches these directories and everything below them, by
     default scan.allowed_roots, and reads the manifest of every checkpoint in a trash.
     """
-    from ckptd.cli.trash_contents import scan_and_record  # noqa: PLC0415 - --help needs none of it
+    from ckptd.cli.trash_recording import scan_and_record  # noqa: PLC0415 - --help needs none of it
 
     scan_and_record(context, directories, is_json=is_json)
 

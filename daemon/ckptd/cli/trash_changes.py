@@ -7,8 +7,8 @@ import click
 
 from ckptd.checkpoints.trash import TrashEntry, TrashOutcome, TrashResult
 from ckptd.cli.output import EXIT_TROUBLE, format_size, safe
-from ckptd.cli.retention_scope import RetentionError
-from ckptd.cli.trash_access import open_bench
+from ckptd.cli.run_names import RetentionError
+from ckptd.cli.trash_access import open_access
 from ckptd.cli.trash_contents import print_totals
 from ckptd.core.model import Unknown
 from ckptd.present.formatting import format_count
@@ -16,8 +16,8 @@ from ckptd.present.formatting import format_count
 
 def restore_entries(context: click.Context, act_ids: tuple[str, ...], directories: tuple[str, ...]) -> None:
     """Move the entries with these ids back to where they were, and print each outcome."""
-    with open_bench(context, directories) as opened, opened.acting() as bench:
-        _report((bench.restore(entry) for entry in bench.choose(act_ids)), TrashResult.RESTORED)
+    with open_access(context, directories) as access, access.acting() as acting:
+        _report((acting.restore(entry) for entry in acting.view.choose(act_ids)), TrashResult.RESTORED)
 
 
 def delete_entries(
@@ -37,13 +37,13 @@ def delete_entries(
     """
     if bool(act_ids) == is_all or (user and not is_all):
         raise RetentionError("give either the ids to delete, or --all (with --user USER: only of one user)")
-    with open_bench(context, directories) as bench:
-        entries, problems = bench.read(user) if is_all else (bench.choose(act_ids), [])
+    with open_access(context, directories) as access:
+        entries, problems = access.view.read(user) if is_all else (access.view.choose(act_ids), [])
         for problem in problems:
             click.echo(safe(f"skipped: {problem.what}: {problem.reason}"), err=True)
         if is_all and entries and not is_sure:
             _ask(entries)
-        with bench.acting() as acting:
+        with access.acting() as acting:
             _report(acting.empty(entries), TrashResult.DELETED)
 
 

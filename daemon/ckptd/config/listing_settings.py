@@ -7,6 +7,7 @@ checked; `ckptd config check` does that.
 
 import os
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,7 +50,7 @@ class ListingSettings(NamedTuple):
     max_per_hour: int = 200
 
 
-class _UncertainSettingError(Exception):
+class UncertainSettingError(Exception):
     """A setting needs the complete check of `read_config`."""
 
 
@@ -61,8 +62,8 @@ def read_listing_settings(path: Path | None, environment: Mapping[str, str]) -> 
 
     """
     try:
-        return _pick(read_tables(path, environment).data)
-    except _UncertainSettingError:
+        return pick_settings(read_tables(path, environment).data)
+    except UncertainSettingError:
         from ckptd.config.reading import read_config  # noqa: PLC0415 - it builds the models
 
         config = read_config(path, environment)
@@ -71,41 +72,59 @@ def read_listing_settings(path: Path | None, environment: Mapping[str, str]) -> 
         )
 
 
-def _pick(data: Mapping[str, Any]) -> ListingSettings:
-    if not data.keys() <= SECTIONS:
-        raise _UncertainSettingError
-    tables = {section: data.get(section, {}) for section in KEYS}
-    if not all(isinstance(table, dict) and table.keys() <= KEYS[section] for section, table in tables.items()):
-        raise _UncertainSettingError
-    state_directory = _read_value(tables["service"], "state_directory", str)
-    password_file = _read_value(tables["store"], "password_file", str)
-    url = _read_value(tables["store"], "url", str)
+def pick_settings(data: Mapping[str, Any]) -> ListingSettings:
+    """Return the settings of listings from a file's tables.
+
+    Raises:
+        UncertainSettingError: only the whole configuration can tell.
+
+    """
+    tables = pick_tables(data, KEYS)
+    state_directory = read_value(tables["service"], "state_directory", str)
+    password_file = read_value(tables["store"], "password_file", str)
+    url = read_value(tables["store"], "url", str)
     settings = ListingSettings(
         url or default_url(choose_state_directory(Path(state_directory) if state_directory else None)),
         Path(password_file) if password_file else None,
     )
     if "poll_interval" in tables["slurm"]:
-        settings = settings._replace(poll_interval=_duration(tables["slurm"]["poll_interval"]))
-    limit = _read_value(tables["actions"], "max_per_hour", int)
+        settings = settings._replace(poll_interval=read_duration(tables["slurm"]["poll_interval"]))
+    limit = read_value(tables["actions"], "max_per_hour", int)
     if limit is not None:
         if limit < 0:
-            raise _UncertainSettingError
+            raise UncertainSettingError
         settings = settings._replace(max_per_hour=limit)
     return settings
 
 
-def _read_value(table: Mapping[str, Any], key: str, wanted: type[Any]) -> Any:
+def pick_tables(data: Mapping[str, Any], known: Mapping[str, AbstractSet[str]]) -> dict[str, dict[str, Any]]:
+    """Return the tables of these sections, which have only known keys.
+
+    Raises:
+        UncertainSettingError: a section or key is not known.
+
+    """
+    tables = {section: data.get(section, {}) for section in known}
+    if not data.keys() <= SECTIONS:
+        raise UncertainSettingError
+    if not all(isinstance(table, dict) and table.keys() <= known[section] for section, table in tables.items()):
+        raise UncertainSettingError
+    return tables
+
+
+def read_value(table: Mapping[str, Any], key: str, wanted: type[Any]) -> Any:
     """Return a value of exactly this type; None if it is absent."""
     value = table.get(key)
     if value is not None and (type(value) is not wanted or value == ""):
-        raise _UncertainSettingError
+        raise UncertainSettingError
     return value
 
 
-def _duration(given: object) -> timedelta:
+def read_duration(given: object) -> timedelta:
+    """Return a duration as the models read it."""
     found = parse_duration(given)
     if not isinstance(found, timedelta) or not timedelta(0) < found <= LONGEST:
-        raise _UncertainSettingError
+        raise UncertainSettingError
     return found
 
 

@@ -4,15 +4,15 @@ An agent that runs as an ordinary user has no privileges to protect: then the fi
 """
 
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from ckptd.checkpoints.agent.identities import read_identities
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
-from ckptd.config import DEFAULT_PATH, Config, ConfigError, read_config
+from ckptd.config import DEFAULT_PATH, Config, read_config
 from ckptd.core.retention import PolicyMode
+from ckptd.service.trusted_file import check_trusted
 
 
 def read_policy(path: Path | None, environment: Mapping[str, str], *, is_person: bool = False) -> RequestPolicy:
@@ -51,33 +51,3 @@ def build_policy(config: Config) -> RequestPolicy:
         no_room_hold_seconds=None if retention.no_room_hold is None else retention.no_room_hold.total_seconds(),
         clock_tolerance_seconds=retention.guards.clock_tolerance.total_seconds(),
     )
-
-
-def check_trusted(path: Path) -> None:
-    """Refuse a file that somebody other than root could change, or replace in one of its directories.
-
-    Raises:
-        ConfigError: somebody else could.
-
-    """
-    named = Path(os.path.abspath(path))
-    real = Path(os.path.realpath(path))
-    for each in dict.fromkeys([*reversed(named.parents), *reversed(real.parents), real]):
-        try:
-            status = each.stat()
-        except OSError as error:
-            raise ConfigError(f"{path}: {error.strerror}") from error
-        if problem := _find_problem(each, status):
-            raise ConfigError(
-                f"{path}: {problem}. The privileged agent takes its policy from this file, so it and its directories "
-                f"must belong to root and be writable by root only: chown root {each} && chmod go-w {each}"
-            )
-
-
-def _find_problem(path: Path, status: os.stat_result) -> str | None:
-    if status.st_uid != 0:
-        return f"{path} belongs to uid {status.st_uid}"
-    is_sticky_directory = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_sticky_directory:
-        return f"{path} is writable by others than root (mode {stat.S_IMODE(status.st_mode):o})"
-    return None

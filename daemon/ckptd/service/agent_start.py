@@ -3,17 +3,21 @@
 from pathlib import Path
 
 from ckptd.checkpoints.agent.client import AgentClient
+from ckptd.service.agent_options import DEFAULTS, PERSON
 
 MODULE = "ckptd.service.agent_process"
-DEFAULTS = "--defaults"
-PERSON = "--person"
+TRASH_MODULE = "ckptd.service.trash_agent_process"
 
 
-def start_agent(config_path: Path | None, *, is_person: bool = False, is_configured: bool = True) -> AgentClient:
+def start_agent(
+    config_path: Path | None, *, is_person: bool = False, is_configured: bool = True, is_for_trash: bool = False
+) -> AgentClient:
     """Start the agent with the configuration at this path, or with the default file where there is one.
 
     With `is_person` the caller is a command that a person typed: it keeps all its privileges and may release held jobs.
-    With `is_configured` false the agent works with the default of every setting and reads no file.
+    With `is_configured` false the agent works with the default of every setting and reads no file. With `is_for_trash`,
+    for people only, the agent knows nothing but the operations on trashes, and starts faster.
     """
     options = [name for name, is_given in ((PERSON, is_person), (DEFAULTS, not is_configured)) if is_given]
-    return AgentClient(MODULE, [*options, *([] if config_path is None else [str(config_path)])])
+    module = TRASH_MODULE if is_for_trash and is_person else MODULE
+    return AgentClient(module, [*options, *([] if config_path is None else [str(config_path)])])

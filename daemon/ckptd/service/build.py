@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from ckptd.checkpoints.agent.batches import BatchRunner
 from ckptd.checkpoints.agent.client import AgentClient
-from ckptd.checkpoints.agent.scan_client import BatchRunner, ScanLimits
+from ckptd.checkpoints.agent.scan_client import ScanLimits
 from ckptd.checkpoints.agent.watcher_client import WatcherClient
 from ckptd.checkpoints.scanning.locate import SiteRule
 from ckptd.config import Config, build_overrides, build_rules

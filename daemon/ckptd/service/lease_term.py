@@ -4,8 +4,8 @@ import threading
 import time
 from collections.abc import Sequence
 
+from ckptd.checkpoints.agent.batches import BatchRunner
 from ckptd.checkpoints.agent.client import Answer, Batch
-from ckptd.checkpoints.agent.scan_client import BatchRunner
 from ckptd.core.notices.delivery import SendOutcome, SendResult
 from ckptd.errors import CkptdError
 from ckptd.notify.interface import Channel, Message

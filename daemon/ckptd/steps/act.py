@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
+from ckptd.checkpoints.agent.batches import BatchRunner
 from ckptd.checkpoints.agent.client import SILENCE, Answer, Batch
-from ckptd.checkpoints.agent.scan_client import BatchRunner
 from ckptd.core import health
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.job_actions import action_policy, sbatch_options

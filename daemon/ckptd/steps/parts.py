@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
-from ckptd.checkpoints.agent.scan_client import BatchRunner, ScanLimits
+from ckptd.checkpoints.agent.batches import BatchRunner
+from ckptd.checkpoints.agent.scan_client import ScanLimits
 from ckptd.checkpoints.scanning.locate import SiteRule
 from ckptd.core import health, notices
 from ckptd.core.fleet.snapshot import Report

@@ -1,8 +1,8 @@
 """The parts of a store that only read: their methods run plain SQL, through SQLAlchemy or through a driver alone."""
 
 import functools
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from ckptd.store.plain_reads import Select
@@ -13,6 +13,17 @@ class Readable(Protocol):
 
     def selecting(self) -> AbstractContextManager[Select]:
         """Run plain SQL in a read-only transaction, in which all statements see the same snapshot."""
+
+
+class Snapshot:
+    """One open transaction in place of a database: all that is read through it is of one moment."""
+
+    def __init__(self, select: Select) -> None:
+        self._select = select
+
+    @contextmanager
+    def selecting(self) -> Iterator[Select]:
+        yield self._select
 
 
 class ReadPart:

@@ -10,9 +10,8 @@ from ckptd.store.light_reader import LightReader
 from ckptd.store.listing_readers import ClusterReader, FlagReader, JobReader
 from ckptd.store.loss_rows import LossReader
 from ckptd.store.mention_rows import MentionReader
-from ckptd.store.plain_reads import Select
 from ckptd.store.prunable_runs import PrunableRunReader
-from ckptd.store.read_parts import Readable
+from ckptd.store.read_parts import Readable, Snapshot
 from ckptd.store.run_rows import RunReader
 
 
@@ -32,19 +31,8 @@ class StoreReader:
         self.runs = RunReader(database)
 
 
-class _Snapshot:
-    """One transaction in place of a database."""
-
-    def __init__(self, select: Select) -> None:
-        self._select = select
-
-    @contextmanager
-    def selecting(self) -> Iterator[Select]:
-        yield self._select
-
-
 @contextmanager
 def read_snapshot(reader: LightReader) -> Iterator[StoreReader]:
     """Read everything in one transaction: the database as it is now."""
     with reader.begin() as select:
-        yield StoreReader(_Snapshot(select))
+        yield StoreReader(Snapshot(select))

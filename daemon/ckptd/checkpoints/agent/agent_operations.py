@@ -2,31 +2,21 @@
 
 import codecs
 import importlib
-from collections.abc import Callable
-from typing import Any
 
+from ckptd.checkpoints.agent.process import Operation
 from ckptd.checkpoints.scanning.locate import locate, read_mutes
 from ckptd.checkpoints.scanning.pointers import look_up_paths
 from ckptd.checkpoints.scanning.scan_operation import scan
 from ckptd.checkpoints.scanning.verification import verify
 from ckptd.checkpoints.scanning.workspaces import find_workspaces
-from ckptd.checkpoints.trash import trash_operations as trash
-
-Operation = Callable[[dict[str, Any]], dict[str, Any]]
+from ckptd.checkpoints.trash import trash_operations
 
 OPERATIONS: dict[str, Operation] = {
     "locate": locate,
     "read_mutes": read_mutes,
     "scan": scan,
     "verify": verify,
-    "move_aside": trash.move,
-    "restore": trash.restore,
-    "empty": trash.empty,
-    "recover": trash.recover,
-    "list_trash": trash.list_entries,
-    "list_known": trash.list_known,
-    "list_unrecorded": trash.list_unrecorded,
-    "look_up": trash.look_up,
+    **trash_operations.OPERATIONS,
     "look_up_paths": look_up_paths,
     "find_workspaces": find_workspaces,
 }

@@ -26,11 +26,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ckptd.checkpoints.agent import requests
-from ckptd.checkpoints.agent.agent_operations import OPERATIONS, Operation, preload
 from ckptd.checkpoints.agent.identities import DeniedUserError
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.agent.request_rate import RequestRate
 from ckptd.errors import CkptdError
+
+Operation = Callable[[dict[str, Any]], dict[str, Any]]  # takes and returns JSON types
 
 MAX_CHILDREN = 8
 MAX_LINE_BYTES = 64 * 2**20
@@ -270,9 +271,7 @@ def _lead_group(process_id: int) -> None:
         os.setpgid(process_id, process_id)
 
 
-def answer(
-    operation: str, item: Any, policy: RequestPolicy, operations: Mapping[str, Operation] = OPERATIONS
-) -> dict[str, Any]:
+def answer(operation: str, item: Any, policy: RequestPolicy, operations: Mapping[str, Operation]) -> dict[str, Any]:
     """Run one operation; if an item fails, its answer is the error, and the next item continues."""
     try:
         return operations[operation](requests.complete(operation, item, policy))
@@ -329,11 +328,12 @@ def _limit() -> None:
 def serve(descriptor: int, read_policy: Callable[[], RequestPolicy], operations: Mapping[str, Operation]) -> None:
     """Serve on a socket until its other end closes; where the policy cannot be read, say so there and raise.
 
+    The caller has imported all that the operations need: a child that became a user may be unable to read the files.
+
     Raises:
         CkptdError: the policy cannot be read, or must not be trusted.
 
     """
-    preload()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process closes the socket when it ends
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the main process says when to reload
     connection = socket.socket(fileno=descriptor)

@@ -1,14 +1,14 @@
 """Sends requests to the agent to find and scan directories as their owners, and decodes the answers."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ckptd.checkpoints.agent import scan_json
-from ckptd.checkpoints.agent.client import Answer, Batch
+from ckptd.checkpoints.agent.batches import BatchRunner, decode_answer, run_items
+from ckptd.checkpoints.agent.client import Answer
 from ckptd.checkpoints.scanning import copy_locations
 from ckptd.checkpoints.scanning.locate import SiteRule, plan_candidates
 from ckptd.checkpoints.scanning.pointers import decode_link
@@ -32,13 +32,6 @@ Value = TypeVar("Value")
 QUOTA_GAP = timedelta(minutes=5)  # between two questions for one directory, however often it is looked at
 MAX_COPIES = 1000  # names of further locations of one job that are sent: the agent resolves the first few
 _NAMED = frozenset({"comment", "admin-comment", "watch", "batch-script"})  # places of which nobody has to search
-MAX_BATCH = 50  # directories that one child looks at before another user's turn
-
-
-class BatchRunner(Protocol):
-    """Runs batches, each as its owner."""
-
-    def run(self, batches: Sequence[Batch]) -> list[list[Answer]]: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -206,43 +199,6 @@ def _looked_up(data: dict[str, Any], paths: Sequence[str]) -> ResolvedPaths:
     pairs = zip(paths, data["real"], strict=True)
     real = {path: None if found is None else str(found) for path, found in pairs if found is not False}
     return ResolvedPaths(real, tuple(decode_link(link) for link in data["links"]))
-
-
-def run_items(
-    agent: BatchRunner, operation: str, items: Sequence[tuple[int, dict[str, Any]]], deadline: timedelta
-) -> list[Answer]:
-    """Run the items grouped by owner, and return the answers in the order of the items."""
-    by_owner: dict[int, list[int]] = defaultdict(list)
-    for index, (uid, _) in enumerate(items):
-        by_owner[uid].append(index)
-    chunks = [
-        (uid, indexes[start : start + MAX_BATCH])
-        for uid, indexes in by_owner.items()
-        for start in range(0, len(indexes), MAX_BATCH)
-    ]
-    batches = [
-        Batch(
-            uid=uid,
-            operation=operation,
-            items=tuple(items[index][1] for index in indexes),
-            deadline_seconds=deadline.total_seconds(),
-        )
-        for uid, indexes in chunks
-    ]
-    answers: dict[int, Answer] = {}
-    for (_, indexes), found in zip(chunks, agent.run(batches), strict=True):
-        answers.update(zip(indexes, found, strict=True))
-    return [answers[index] for index in range(len(items))]
-
-
-def decode_answer(answer: Answer, decode: Callable[[dict[str, Any]], Value]) -> Value | Unknown:
-    """Decode an answer; Unknown if it is missing or malformed."""
-    if isinstance(answer, Unknown):
-        return answer
-    try:
-        return decode(answer)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        return Unknown(what="answer", reason=f"the child's answer is malformed: {error}")
 
 
 def _fresh_quota(last: Scan | Unknown | None, now: datetime) -> Scan | None:

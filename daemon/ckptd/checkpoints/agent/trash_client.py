@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from ckptd.checkpoints.agent.scan_client import BatchRunner, decode_answer, run_items
+from ckptd.checkpoints.agent.batches import BatchRunner, decode_answer, run_items
 from ckptd.checkpoints.trash import (
     WHOLE,
     EntryRecovery,

@@ -1,6 +1,7 @@
 """Operations of the agent's child on the trash of the user that it has become, with JSON types."""
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from math import inf
@@ -266,3 +267,16 @@ def decode_turn(item: list[Any]) -> TurnLimits:
 
 def _instant(seconds: float) -> datetime:
     return datetime.fromtimestamp(float(seconds), UTC)
+
+
+# by the names of the agent's requests
+OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "move_aside": move,
+    "restore": restore,
+    "empty": empty,
+    "recover": recover,
+    "list_trash": list_entries,
+    "list_known": list_known,
+    "list_unrecorded": list_unrecorded,
+    "look_up": look_up,
+}

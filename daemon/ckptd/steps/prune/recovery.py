@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ckptd.checkpoints.agent import trash_client
-from ckptd.checkpoints.agent.scan_client import BatchRunner
+from ckptd.checkpoints.agent.batches import BatchRunner
 from ckptd.checkpoints.agent.trash_client import TrashLocation, TrashRequest
 from ckptd.checkpoints.trash import WHOLE, EntryRecovery, EntryState, TrashOutcome, TrashResult, TurnLimits
 from ckptd.core.fleet.prune_totals import FailureCause
