@@ -69,7 +69,16 @@ def test_what_a_command_imports_when_it_runs_is_no_more_than_it_may(name):
 
 
 @pytest.mark.parametrize(
-    "words", [["jobs"], ["jobs", "--json"], ["flags"], ["status"], ["db", "check"], ["trash", "list"]]
+    "words",
+    [
+        ["jobs"],
+        ["jobs", "--json"],
+        ["flags"],
+        ["status"],
+        ["report", "--by", "rule"],
+        ["db", "check"],
+        ["trash", "list"],
+    ],
 )
 def test_a_listing_reads_the_record_without_anything_heavy(words, tmp_path):
     store = Store.open(f"sqlite:///{tmp_path}/ckptd.sqlite3", upgrade=True)

@@ -7,6 +7,7 @@ import pytest
 from ckptd.core.discovery.path_mentions import Mention, describe
 from ckptd.core.model import JobState, NamedLocation, RunKey, SeenLink
 from ckptd.core.model.records import LocationRecord, ScanRecord
+from ckptd.core.runs.lost_work_totals import GroupedBy
 from ckptd.store.light_reader import open_reader
 from ckptd.store.store_reader import read_snapshot
 from store.test_light_reader import HOSTILE, fill
@@ -33,6 +34,13 @@ READS = {
     "lost work": lambda store: [
         line for record in store.histories.read(CLUSTER) for line in store.lost_work.list_lines(record.key)
     ],
+    "sums by day": lambda store: store.lost_work_sums.sum_by_day(CLUSTER),
+    "sums of some days": lambda store: store.lost_work_sums.sum_by_day(
+        CLUSTER, first=at(0).date(), last=at(0).date(), final_before=at(60)
+    ),
+    "sums by user": lambda store: store.lost_work_sums.sum_by(GroupedBy.USER, at(0), cluster=CLUSTER),
+    "sums of one user": lambda store: store.lost_work_sums.sum_by(GroupedBy.CAUSE, at(0), user="alice"),
+    "sums by rule": lambda store: store.lost_work_sums.sum_by(GroupedBy.RULE, at(0)),
     "what jobs name": lambda store: store.mentions.read(CLUSTER),
     "what nobody has read": lambda store: store.mentions.read_unknown_reason(CLUSTER),
     "links": lambda store: store.mentions.read_links([RUN.uid, OTHER.uid]),

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 import click
 
 from ckptd.cli.command import friendly
-from ckptd.cli.listing_record import load_settings
+from ckptd.cli.listing_record import load_settings, open_record
 from ckptd.cli.output import format_second, print_json, print_table
 from ckptd.core.runs.lost_work_totals import GroupedBy, LossTotal
 from ckptd.core.text.quantities import parse_duration
 from ckptd.present import lost_work_report
+from ckptd.store.read_parts import Snapshot
 
 if TYPE_CHECKING:  # the command starts without pydantic
     from ckptd.present.responses.lost_work_documents import LostWorkReportDocument
@@ -45,17 +46,14 @@ def report(context: click.Context, age: timedelta, by: str, cluster: str | None,
     counts the attempts of which nothing is known. By rule, an attempt counts under each rule that had a flag about
     it, so these rows overlap.
     """
-    from ckptd.cli.context import open_listed_store  # noqa: PLC0415 - --help needs none of it
+    from ckptd.store.lost_work_sums import LostWorkSumReader  # noqa: PLC0415 - --help needs none of it
 
     now = datetime.now(UTC)
     since, group = now - age, GroupedBy(by)
-    with open_listed_store(load_settings(context)) as store:
-        sums = store.lost_work_sums.sum_by(group, since, cluster=cluster)
-        once = (
-            sums
-            if group is not GroupedBy.RULE
-            else store.lost_work_sums.sum_by(GroupedBy.CAUSE, since, cluster=cluster)
-        )
+    with open_record(load_settings(context)) as record, record.begin() as select:
+        lost_work_sums = LostWorkSumReader(Snapshot(select))
+        sums = lost_work_sums.sum_by(group, since, cluster=cluster)
+        once = sums if group is not GroupedBy.RULE else lost_work_sums.sum_by(GroupedBy.CAUSE, since, cluster=cluster)
     document = lost_work_report.report(sums, sum(once.values(), LossTotal()), group, since, now)
     if is_json:
         print_json(document)

@@ -1,19 +1,19 @@
 """Open the database for those of pruning's commands that change it."""
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import click
 
-from ckptd.cli.context import open_existing_store
 from ckptd.cli.retention_scope import RetentionScope, find_scope
 from ckptd.cli.whole_config import load_config
+from ckptd.service.open_database import open_store
 from ckptd.store.store import Store
 
 
 @contextmanager
 def open_scope(context: click.Context, names: Collection[str] = ()) -> Iterator[RetentionScope[Store]]:
-    """Open the database and find the runs that a command names."""
+    """Open the database without upgrading its tables, and find the runs that a command names."""
     config = load_config(context)
-    with open_existing_store(config) as store:
+    with closing(open_store(config, is_upgraded=False)) as store:
         yield find_scope(config, store, names)

@@ -1,15 +1,12 @@
 """Opens the database and the state directory, for the daemon and for commands."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import make_url
 
+from ckptd.config import Config
 from ckptd.service.password_file import StateError, read_password
 from ckptd.store.store import Store
-
-if TYPE_CHECKING:  # `ckptd show` opens the database without the whole configuration
-    from ckptd.config import Config
 
 
 def make_state_directory(directory: Path) -> None:
@@ -27,14 +24,9 @@ def make_state_directory(directory: Path) -> None:
         ) from error
 
 
-def open_store(config: "Config", *, is_upgraded: bool) -> Store:
+def open_store(config: Config, *, is_upgraded: bool) -> Store:
     """Open the database; upgrade its tables first if asked to."""
-    return open_store_at(config.database_url, config.store.password_file, is_upgraded=is_upgraded)
-
-
-def open_store_at(database_url: str, password_file: Path | None, *, is_upgraded: bool) -> Store:
-    """Open the database at an address, as `open_store` does."""
-    url = make_url(database_url)
-    if password_file:
-        url = url.set(password=read_password(password_file))
+    url = make_url(config.database_url)
+    if config.store.password_file:
+        url = url.set(password=read_password(config.store.password_file))
     return Store.open(url.render_as_string(hide_password=False), upgrade=is_upgraded)

@@ -1,11 +1,11 @@
 """Sums of lost work over the attempts of a period, by day for metrics, and by user, account or rule for reports."""
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
-import sqlalchemy as sa
-
+from ckptd.core.model import EndCause
 from ckptd.core.queue import GUESSED_CAUSES
 from ckptd.core.runs.lost_work_totals import (
     NO_RULE,
@@ -14,48 +14,72 @@ from ckptd.core.runs.lost_work_totals import (
     LossKey,
     LossTotal,
 )
-from ckptd.store.tables import AttemptTable, FlagTable, JobTable, LossTable
-from ckptd.store.transactions import StorePart, reading
+from ckptd.store.plain_reads import Select
+from ckptd.store.plain_rows import decode_any, decode_day
+from ckptd.store.read_parts import ReadPart, selecting
+from ckptd.store.text_escapes import encode_text
 
-_UNITS: dict[str, Any] = {
-    "": sa.literal(1),
-    "node_": AttemptTable.node_count,
-    "cpu_": AttemptTable.cpu_count,
-    "gpu_": AttemptTable.gpu_count,
-}
-_HIGH = sa.func.coalesce(LossTable.lost_high, LossTable.lost)
-_PARTS: dict[str, Any] = {
-    "": LossTable.lost,
+_HIGH = "coalesce(l.lost_high_seconds, l.lost_seconds)"
+_UNITS = {"": "1", "node_": "a.node_count", "cpu_": "a.cpu_count", "gpu_": "a.gpu_count"}
+_PARTS = {
+    "": "l.lost_seconds",
     "high_": _HIGH,
-    "redone_": LossTable.redone_low,
-    "redone_high_": LossTable.redone_high,
+    "redone_": "l.redone_low_seconds",
+    "redone_high_": "l.redone_high_seconds",
 }
-_COUNTS: dict[str, sa.ColumnElement[Any]] = {
-    "attempt_count": sa.func.count(),
-    "unknown_count": sa.func.coalesce(sa.func.sum(sa.case((LossTable.lost < _HIGH, 1), else_=0)), 0),
-    "redone_unknown_count": sa.func.coalesce(sa.func.sum(sa.case((LossTable.redone_low.is_(None), 1), else_=0)), 0),
+_COUNTS = {
+    "attempt_count": "count(*)",
+    "unknown_count": f"sum(CASE WHEN l.lost_seconds < {_HIGH} THEN 1 ELSE 0 END)",
+    "redone_unknown_count": "sum(CASE WHEN l.redone_low_seconds IS NULL THEN 1 ELSE 0 END)",
 }
-_SUMS: dict[str, sa.ColumnElement[Any]] = {
-    f"{part}{unit}seconds": sa.func.coalesce(sa.func.sum(sa.type_coerce(duration, sa.Double()) * factor), 0.0)
+_SUMS = {
+    f"{part}{unit}seconds": f"coalesce(sum({duration} * {factor}), 0.0)"
     for part, duration in _PARTS.items()
     for unit, factor in _UNITS.items()
 }
-_TOTAL_COLUMNS: list[Any] = [*_COUNTS.values(), *_SUMS.values()]
-_GROUP_COLUMNS: dict[GroupedBy, Any] = {
-    GroupedBy.USER: LossTable.user,
-    GroupedBy.ACCOUNT: LossTable.account,
-    GroupedBy.PARTITION: LossTable.partition,
-    GroupedBy.CAUSE: LossTable.cause,
+_GROUP_COLUMNS = {
+    GroupedBy.USER: 'l."user"',
+    GroupedBy.ACCOUNT: "l.account",
+    GroupedBy.PARTITION: 'l."partition"',
+    GroupedBy.CAUSE: "l.cause",
 }
 
 
-class LostWorkSumStore(StorePart):
+def _quote(words: Iterable[str]) -> str:
+    """Return words of this program for `IN (...)`."""
+    return ", ".join(f"'{word}'" for word in sorted(words))
+
+
+# which rule had a flag about which of the attempts that have ended since, each pair once
+_BEFORE = _quote(RULES_ABOUT_THE_ATTEMPT_BEFORE)
+_ORDER = "PARTITION BY a.run_id ORDER BY a.started_at, a.id"
+_FLAGGED = f"""
+LEFT JOIN (
+    SELECT DISTINCT e.id AS attempt_id, f.rule AS rule FROM (
+        SELECT a.id, a.run_id, a.started_at, a.ended_at, j.job_id,
+            lead(a.started_at, 1) OVER ({_ORDER}) AS next_started_at,
+            lead(a.started_at, 2) OVER ({_ORDER}) AS second_started_at
+        FROM attempts a JOIN jobs j ON a.job_row = j.id
+        WHERE a.ended_at >= :since OR a.ended_at IS NULL
+    ) e JOIN flags f ON f.run_id = e.run_id
+    WHERE e.ended_at IS NOT NULL AND (
+        f.rule IN ({_BEFORE}) AND f.opened_at >= e.next_started_at
+            AND (e.second_started_at IS NULL OR f.opened_at < e.second_started_at)
+        OR f.rule NOT IN ({_BEFORE}) AND f.opened_at <= e.ended_at
+            AND (f.resolved_at IS NULL OR f.resolved_at > e.started_at)
+            AND (f.job_id IS NULL OR f.job_id = e.job_id)
+    )
+) flagged ON flagged.attempt_id = l.attempt_id
+"""  # noqa: S608 - the rules are this program's own
+
+
+class LostWorkSumReader(ReadPart):
     """Sums of the lost work of ended attempts."""
 
-    @reading
+    @selecting
     def sum_by_day(
         self,
-        connection: sa.Connection,
+        select: Select,
         cluster: str,
         *,
         first: date | None = None,
@@ -67,24 +91,30 @@ class LostWorkSumStore(StorePart):
         With `final_before`, only sum rows that are unlikely to change: attempts that ended before then, and final rows
         whose cause is certain.
         """
-        groups: list[Any] = [LossTable.day, LossTable.cause, LossTable.partition, LossTable.account]
-        statement = _sum(groups).where(LossTable.cluster == cluster).order_by(LossTable.day)
+        conditions = ["l.cluster = :cluster"]
+        values: dict[str, object] = {"cluster": encode_text(cluster)}
         if first is not None:
-            statement = statement.where(LossTable.day >= first)
+            conditions.append("l.day >= :first")
+            values["first"] = first
         if last is not None:
-            statement = statement.where(LossTable.day <= last)
+            conditions.append("l.day <= :last")
+            values["last"] = last
         if final_before is not None:
-            is_sure = LossTable.is_final & LossTable.cause.not_in(GUESSED_CAUSES)
-            statement = statement.where(is_sure | (LossTable.ended_at < final_before))
+            is_sure = f"l.is_final AND l.cause NOT IN ({_quote(GUESSED_CAUSES)})"
+            conditions.append(f"({is_sure} OR l.ended_at < :final_before)")
+            values["final_before"] = final_before
+        groups = ("l.day", "l.cause", 'l."partition"', "l.account")
+        statement = f"{_sum(groups, '', conditions)} ORDER BY l.day"
         result: dict[date, dict[LossKey, LossTotal]] = defaultdict(dict)
-        for day, cause, partition, account, *sums in connection.execute(statement):
-            result[day][LossKey(cause, partition, account)] = _total(sums)
+        for day, cause, partition, account, *sums in select(statement, values):
+            key = LossKey(EndCause(cause), decode_any(partition), decode_any(account))
+            result[decode_day(day)][key] = _total(sums)
         return dict(result)
 
-    @reading
+    @selecting
     def sum_by(
         self,
-        connection: sa.Connection,
+        select: Select,
         group: GroupedBy,
         since: datetime,
         *,
@@ -97,23 +127,28 @@ class LostWorkSumStore(StorePart):
         where there was none. A flag is about the attempt during which it was open; one of the rules that judge a
         restart is about the attempt before the one in which it opened.
         """
-        if group is GroupedBy.RULE:
-            flagged = _select_flagged(since)
-            name: Any = sa.func.coalesce(flagged.c.rule, NO_RULE)
-            statement = _sum([name]).outerjoin(flagged, flagged.c.attempt_id == LossTable.attempt_id)
-        else:
-            statement = _sum([_GROUP_COLUMNS[group]])
-        statement = statement.where(LossTable.day >= since.astimezone(UTC).date(), LossTable.ended_at >= since)
+        conditions = ["l.day >= :day", "l.ended_at >= :since"]
+        values: dict[str, object] = {"day": since.astimezone(UTC).date(), "since": since}
         if cluster is not None:
-            statement = statement.where(LossTable.cluster == cluster)
+            conditions.append("l.cluster = :cluster")
+            values["cluster"] = encode_text(cluster)
         if user is not None:
-            statement = statement.where(LossTable.user == user)
-        return {str(name): _total(sums) for name, *sums in connection.execute(statement)}
+            conditions.append('l."user" = :user')
+            values["user"] = encode_text(user)
+        if group is GroupedBy.RULE:
+            statement = _sum([f"coalesce(flagged.rule, '{NO_RULE}')"], _FLAGGED, conditions)
+        else:
+            statement = _sum([_GROUP_COLUMNS[group]], "", conditions)
+        return {decode_any(name): _total(sums) for name, *sums in select(statement, values)}
 
 
-def _sum(groups: list[Any]) -> sa.Select[Any]:
-    joined = sa.select(*groups, *_TOTAL_COLUMNS).join(AttemptTable, LossTable.attempt_id == AttemptTable.id)
-    return joined.select_from(LossTable).group_by(*groups)
+def _sum(groups: Sequence[str], join: str, conditions: Sequence[str]) -> str:
+    names = ", ".join(groups)
+    totals = ", ".join([*_COUNTS.values(), *_SUMS.values()])
+    return f"""
+        SELECT {names}, {totals} FROM losses l JOIN attempts a ON l.attempt_id = a.id {join}
+        WHERE {" AND ".join(conditions)} GROUP BY {names}
+    """  # noqa: S608 - the columns and conditions are this module's own
 
 
 def _total(sums: list[Any]) -> LossTotal:
@@ -121,42 +156,3 @@ def _total(sums: list[Any]) -> LossTotal:
     for name, each in zip([*_COUNTS, *_SUMS], sums, strict=True):
         values[name] = int(each) if name in _COUNTS else float(each)
     return LossTotal(**values)
-
-
-def _select_flagged(since: datetime) -> sa.Subquery:
-    """Return which rule had a flag about which of the attempts that have ended since, each pair once."""
-    order: dict[str, Any] = {
-        "partition_by": AttemptTable.run_id,
-        "order_by": (AttemptTable.started_at, AttemptTable.id),
-    }
-    attempts = (
-        sa.select(
-            AttemptTable.id,
-            AttemptTable.run_id,
-            AttemptTable.started_at,
-            AttemptTable.ended_at,
-            JobTable.job_id,
-            sa.func.lead(AttemptTable.started_at, 1).over(**order).label("next_started_at"),
-            sa.func.lead(AttemptTable.started_at, 2).over(**order).label("second_started_at"),
-        )
-        .join(JobTable, AttemptTable.job_row == JobTable.id)
-        .where((AttemptTable.ended_at >= since) | AttemptTable.ended_at.is_(None))
-        .subquery()
-    )
-    is_about_before = FlagTable.rule.in_(RULES_ABOUT_THE_ATTEMPT_BEFORE)
-    is_during = (
-        (FlagTable.opened_at <= attempts.c.ended_at)
-        & (FlagTable.resolved_at.is_(None) | (FlagTable.resolved_at > attempts.c.started_at))
-        & (FlagTable.job_id.is_(None) | (FlagTable.job_id == attempts.c.job_id))
-    )
-    is_after = (FlagTable.opened_at >= attempts.c.next_started_at) & (
-        attempts.c.second_started_at.is_(None) | (FlagTable.opened_at < attempts.c.second_started_at)
-    )
-    is_about = (is_about_before & is_after) | (~is_about_before & is_during)
-    return (
-        sa.select(attempts.c.id.label("attempt_id"), FlagTable.rule)
-        .join(FlagTable, FlagTable.run_id == attempts.c.run_id)
-        .where(attempts.c.ended_at.is_not(None), is_about)
-        .distinct()
-        .subquery()
-    )

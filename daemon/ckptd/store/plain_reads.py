@@ -7,7 +7,7 @@ than reading the data. The daemon and the web pages run the same statements thro
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 
 from ckptd.core.leadership.lease import RUN
@@ -50,8 +50,10 @@ def instant(value: str | datetime | None) -> datetime | None:
 
 
 def encode_sqlite(value: object) -> object:
-    """Return a value as SQLite stores it: instants as text in UTC without a zone."""
-    return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if isinstance(value, datetime) else value
+    """Return a value as SQLite stores it: days as text, and instants as text in UTC without a zone."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    return value.isoformat() if isinstance(value, date) else value
 
 
 _JOBS = """

@@ -5,7 +5,7 @@ A column's name says what it holds; a test compares this with the types of the t
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import date, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -68,6 +68,11 @@ def choose_decoder(name: str, words: Mapping[str, type[StrEnum]]) -> Decoder:
 
 def decode_seconds(value: float) -> timedelta:
     return timedelta(seconds=value)
+
+
+def decode_day(value: str | date) -> date:
+    """Return a day; SQLite has text."""
+    return date.fromisoformat(value) if isinstance(value, str) else value
 
 
 def decode_number(value: float) -> float:

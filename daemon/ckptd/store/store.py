@@ -21,7 +21,7 @@ from ckptd.store.jobs import JobStore
 from ckptd.store.leases import LeaseStore
 from ckptd.store.located_runs import LocatedRunStore
 from ckptd.store.lost_work import LostWorkStore
-from ckptd.store.lost_work_sums import LostWorkSumStore
+from ckptd.store.lost_work_sums import LostWorkSumReader
 from ckptd.store.mentions import MentionStore
 from ckptd.store.outbox import OutboxStore
 from ckptd.store.prune_records import PruneRecordStore
@@ -50,7 +50,7 @@ class Store(StoreReader):
         self.leases = LeaseStore(database)
         self.located_runs = LocatedRunStore(database)
         self.lost_work: LostWorkStore = LostWorkStore(database)
-        self.lost_work_sums = LostWorkSumStore(database)
+        self.lost_work_sums = LostWorkSumReader(database)
         self.mentions: MentionStore = MentionStore(database)
         self.outbox = OutboxStore(database)
         self.prune_records: PruneRecordStore = PruneRecordStore(database)

@@ -9,6 +9,7 @@ from ckptd.store.histories import HistoryReader
 from ckptd.store.light_reader import LightReader
 from ckptd.store.listing_readers import ClusterReader, FlagReader, JobReader
 from ckptd.store.loss_rows import LossReader
+from ckptd.store.lost_work_sums import LostWorkSumReader
 from ckptd.store.mention_rows import MentionReader
 from ckptd.store.prunable_runs import PrunableRunReader
 from ckptd.store.read_parts import Readable, Snapshot
@@ -25,6 +26,7 @@ class StoreReader:
         self.histories = HistoryReader(database)
         self.jobs = JobReader(database)
         self.lost_work = LossReader(database)
+        self.lost_work_sums = LostWorkSumReader(database)
         self.mentions = MentionReader(database)
         self.prune_records = PrunableRunReader(database)
         self.restart_state = EndReader(database)
