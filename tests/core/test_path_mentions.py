@@ -73,6 +73,16 @@ def is_opaque(script):
         ("if [ -f /x/e_8.pt ]; then python train.py; fi", "/x/e_8.pt"),
         ("python train.py --resume /x/../y//e_1.pt", "/y/e_1.pt"),
         ("python train.py --inits /x/e_1.pt,/x/e_2.pt", "/x/e_2.pt"),
+        ("python train.py --ckpt_path=ckpts/epoch=2-step=20.ckpt", f"{WORK_DIR}/ckpts/epoch=2-step=20.ckpt"),
+        ("python train.py ckpt_path=ckpts/epoch=2-step=20.ckpt", f"{WORK_DIR}/ckpts/epoch=2-step=20.ckpt"),
+        ("CKPT='epoch=02-val_loss=0.50.ckpt'\ntrain --load $CKPT", f"{WORK_DIR}/epoch=02-val_loss=0.50.ckpt"),
+        ("python train.py 'ckpt_path=\"c/epoch=2.ckpt\"'", f"{WORK_DIR}/c/epoch=2.ckpt"),
+        ("python train.py 'ckpt_path=c/epoch\\=2.ckpt'", f"{WORK_DIR}/c/epoch=2.ckpt"),
+        ("python train.py a=1,ckpt_path=c/epoch=2.ckpt", f"{WORK_DIR}/c/epoch=2.ckpt"),
+        ("python train.py --resume 'ckpts/epoch 2.pt'", f"{WORK_DIR}/ckpts/epoch 2.pt"),
+        ("python train.py --resume ckpts/epoch\\ 2.pt", f"{WORK_DIR}/ckpts/epoch 2.pt"),
+        ("python eval.py ckpts/epoch_{2,3}.pt", f"{WORK_DIR}/ckpts/epoch_3.pt"),
+        ("python eval.py {a,b}/epoch_{08..10}.pt", f"{WORK_DIR}/b/epoch_09.pt"),
     ],
 )
 def test_a_path_that_can_be_filled_in_is_named_for_sure(script, path):
@@ -88,6 +98,8 @@ def test_a_path_that_can_be_filled_in_is_named_for_sure(script, path):
         ("python train.py --resume ckpts/e_1.pt", "ckpts/e_1.pt"),
         ("python train.py --load */epoch_3.pt", "epoch_3.pt"),
         ("python train.py --load ~bob/run/epoch_3.pt", "run/epoch_3.pt"),
+        ("python train.py --load $CKPTS/epoch=2-step=20.ckpt", "epoch=2-step=20.ckpt"),
+        ("python - <<EOF\nload(Path('ckpts')/'epoch_2.pt')\nEOF", "epoch_2.pt"),
     ],
 )
 def test_of_a_path_that_cannot_be_filled_in_its_literal_end_is_named(script, tail):
@@ -112,6 +124,14 @@ def test_a_path_that_may_be_anything_stands_for_what_is_near_the_job(script):
 def test_a_pattern_stands_for_all_of_its_directory():
     (mention,) = read("python train.py --load /x/run/epoch_*.pt")
     assert (mention.path, mention.is_sure) == ("/x/run", False)
+
+
+@pytest.mark.parametrize(
+    "load", ["f'ckpts/epoch_{epoch}.pt'", "'ckpts/epoch_{}.pt'.format(2)", "'ckpts/epoch_%02d.pt' % 2"]
+)
+def test_a_name_that_a_program_formats_stands_for_all_of_its_directory(load):
+    found = read(f"python - <<EOF\nmodel = torch.load({load})\nEOF")
+    assert (f"{WORK_DIR}/ckpts", False) in {(mention.path, mention.is_sure) for mention in found}
 
 
 @pytest.mark.parametrize(

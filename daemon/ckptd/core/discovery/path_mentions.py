@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import NamedTuple
 
 from ckptd.core.discovery.batch_script import OPTIONS, VARIABLES, list_slurm_variables
@@ -35,6 +36,13 @@ _IN_NAME = re.compile(
     r"/|\.[A-Za-z]\w{0,11}$|(?:epoch|step|iter|ckpt|checkpoint|model|state)[-_=.]?[0-9]", re.IGNORECASE
 )
 _PIECES = re.compile(r"[,;:(){}'\"<>|&=\s@]++")
+_QUOTED = re.compile(r"[,;:(){}'\"<>|&\s@]++")  # without `=`, as in `epoch=2-step=20.ckpt`
+_BRACES = re.compile(r"\{([^{}/\s]{1,99})\}")
+_RANGE = re.compile(r"(\d{1,9})\.\.(\d{1,9})")
+_FORMATTED = re.compile(r"\{[^{}/\s]{0,99}\}|%(?:\(\w{1,99}\))?0?\d{0,2}[dis](?![A-Za-z])")
+_LONGEST_NAME = 255  # of one file; also of a relative path that contains spaces
+MAX_BRACES = 5  # pairs of braces in one path
+MAX_ALTERNATIVES = 50  # that they stand for together
 _KEY = re.compile(r"-{0,2}([A-Za-z_+][\w.+-]{0,99})=(.*)", re.DOTALL)
 _NO_CHECKPOINTS = (".sh", ".py", ".log", ".out", ".err", ".txt", ".yaml", ".yml", ".toml", ".md", ".csv", ".sbatch")
 _SILENT = frozenset(
@@ -206,7 +214,26 @@ def _is_loaded(option: str) -> bool:
 
 
 def _split(value: str) -> Iterator[str]:
-    """Yield a value, and the pieces of it that punctuation divides, as in `load("a.pt")` and `first:second`."""
+    """Yield a value, and the pieces of it that punctuation divides, as in `load("a.pt")` and `first:second`.
+
+    `=` and spaces divide a value, and may as well be parts of a name: `epoch=2-step=20.ckpt`.
+    """
+    for each in _fill_braces(value):
+        yield from dict.fromkeys((*_join_names(each), *_divide(each)))
+
+
+def _join_names(value: str) -> Iterator[str]:
+    """Yield the paths in a value if `=` and spaces divide none of them."""
+    if "=" in value:
+        for piece in _QUOTED.split(value):
+            key = _KEY.fullmatch(piece)
+            path = key[2] if key else ""  # as in `ckpt_path=epoch=2.ckpt`
+            yield from (each for each in (path, "" if path.startswith(("/", "~", ".")) else piece) if "=" in each)
+    if " " in value and len(value) <= _LONGEST_NAME and not any(mark in value for mark in ";|&<>(){}\n"):
+        yield value.strip("\"' ")
+
+
+def _divide(value: str) -> Iterator[str]:
     pieces = [piece for each in _PIECES.split(value) if (piece := _without_brackets(each))]
     if len(pieces) > 1 or (pieces and pieces[0] != value):
         if value.startswith(("/", "~", ".")) and "/" in value:
@@ -214,6 +241,32 @@ def _split(value: str) -> Iterator[str]:
         yield from pieces
     elif value:
         yield value
+
+
+def _fill_braces(value: str) -> Iterator[str]:
+    """Yield a value, and what braces or a format in a path stand for: `e_{2,3}.pt`, `e_{epoch}.pt`, `e_%d.pt`."""
+    yield value
+    if not ("{" in value or "%" in value) or not ("/" in value or "." in value):
+        return
+    filled = [value]
+    for found in list(islice(_BRACES.finditer(value), MAX_BRACES)):
+        alternatives = _expand_braces(found[1])
+        if alternatives and len(filled) * len(alternatives) <= MAX_ALTERNATIVES:
+            filled = [each.replace(found[0], one, 1) for each in filled for one in alternatives]
+    for each in filled:
+        shown = _FORMATTED.sub(GAP, each)
+        if shown != value and shown.strip(GAP):
+            yield shown
+
+
+def _expand_braces(inner: str) -> list[str]:
+    """Return the words of `{2,3}` and `{1..3}`; nothing where a shell leaves the braces as they are."""
+    span = _RANGE.fullmatch(inner)
+    if span is None:
+        return inner.split(",")[:MAX_ALTERNATIVES] if "," in inner and inner.count(",") < MAX_ALTERNATIVES else []
+    first, last = sorted((int(span[1]), int(span[2])))
+    width = len(span[1]) if span[1].startswith("0") else 0
+    return [f"{each:0{width}}" for each in range(first, last + 1)] if last - first < MAX_ALTERNATIVES else []
 
 
 def _without_brackets(piece: str) -> str:

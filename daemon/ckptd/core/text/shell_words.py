@@ -21,6 +21,8 @@ _WORD = re.compile(
     r"""((?:[^\s"'\\;|&<>()`#]++|"[^"]*+"|'[^']*+'|\\.|(?<=[^\s;|&()])\#)++)|(\#.*)|[;|&<>()"'`\\]""", re.VERBOSE
 )
 _QUOTES = re.compile(r"""\\(.)|["']""")
+# Before a string of Python: the letter of `f"..."`, or the `/` of `Path("ckpts")/"epoch_2.pt"`.
+_PYTHON_STRING = re.compile(r"""[fFrRbBuU]{1,2}(?=["'])|/(?=(?P<quote>["'])[^"'/$]{1,255}(?P=quote)$)""")
 _VARIABLE = re.compile(r"\$(?:\{(\w{1,200})(?::?[-=]([^{}]{0,2000}))?\}|(\w{1,200})|\{[^{}]{0,2000}\}|[@*#?!$-])?")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w{0,199})\+?=(.*)", re.DOTALL)
 _DIRECTIVE = re.compile(r"#(?:SBATCH|PBS|BSUB)\s")
@@ -157,4 +159,5 @@ def _mark_substitutions(line: str) -> str:
 def _unquote(text: str) -> str:
     if '"' not in text and "'" not in text and "\\" not in text:
         return text
-    return _QUOTES.sub(lambda match: match[1] or "", text)
+    prefix = _PYTHON_STRING.match(text)
+    return _QUOTES.sub(lambda match: match[1] or "", text[prefix.end() :] if prefix else text)
