@@ -1,6 +1,7 @@
 """A lock beside a SQLite database, of the process that acts for a cluster; the kernel ends it with the process."""
 
 import fcntl
+import glob
 import os
 from pathlib import Path
 from urllib.parse import quote
@@ -17,6 +18,27 @@ class DatabaseLockError(CkptdError):
 
 class DatabaseLockDeniedError(DatabaseLockError):
     """The user of this process may not open the file of the lock."""
+
+
+def find_locked(database: Path) -> Path | None:
+    """Return a lock beside a SQLite database that a process has; None if there is none.
+
+    Raises:
+        DatabaseLockError: a file of a lock cannot be opened.
+
+    """
+    for path in sorted(database.parent.glob(f"{glob.escape(database.name)}.*.lock")):
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            raise DatabaseLockError(f"{path} cannot be opened: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return path
+        finally:
+            os.close(descriptor)
+    return None
 
 
 class DatabaseLock:

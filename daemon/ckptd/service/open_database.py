@@ -26,7 +26,17 @@ def make_state_directory(directory: Path) -> None:
 
 def open_store(config: Config, *, is_upgraded: bool) -> Store:
     """Open the database; upgrade its tables first if asked to."""
-    url = make_url(config.database_url)
-    if config.store.password_file:
-        url = url.set(password=read_password(config.store.password_file))
-    return Store.open(url.render_as_string(hide_password=False), upgrade=is_upgraded)
+    return open_store_at(config.database_url, config.store.password_file, is_upgraded=is_upgraded)
+
+
+def open_store_at(database_url: str, password_file: Path | None, *, is_upgraded: bool) -> Store:
+    """Open the database at an address, as `open_store` does."""
+    return Store.open(add_password(database_url, password_file), upgrade=is_upgraded)
+
+
+def add_password(database_url: str, password_file: Path | None) -> str:
+    """Return an address with the password from a file, if there is one."""
+    if password_file is None:
+        return database_url
+    url = make_url(database_url).set(password=read_password(password_file))
+    return url.render_as_string(hide_password=False)

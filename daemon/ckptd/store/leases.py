@@ -24,6 +24,11 @@ class LeaseStore(StorePart):
         row = connection.execute(sa.select(LeaseTable).where(LeaseTable.cluster == cluster)).first()
         return FREE if row is None else _lease(row)
 
+    @reading
+    def list_clusters(self, connection: sa.Connection) -> tuple[str, ...]:
+        """Return the clusters for which a process has acted."""
+        return tuple(connection.scalars(sa.select(LeaseTable.cluster).order_by(LeaseTable.cluster)))
+
     @writing
     def take(
         self, connection: sa.Connection, cluster: str, seen: Lease, holder: LeaseHolder, now: datetime
