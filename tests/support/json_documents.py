@@ -33,6 +33,7 @@ OF_COMMANDS = {
 OF_API = {  # by the first words of the path below /api/v1, longest first
     "/jobs/": api_documents.RunsDocument,
     "/users/": api_documents.UserDocument,
+    "/lost-work": lost_work_documents.LostWorkReportDocument,
     "/status": api_documents.StatusDocument,
     "/flags": api_documents.FlagsDocument,
     "/jobs": api_documents.JobsDocument,

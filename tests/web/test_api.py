@@ -40,6 +40,7 @@ def test_every_answer_is_as_described_and_none_is_an_error_of_the_server(case, g
         "/run" + run_address(ALICE),
         "/run" + run_address(BOB),
         "/users/bob",
+        "/lost-work?by=rule",
     ],
 )
 def test_real_documents_are_as_described(ask, path):
@@ -50,7 +51,8 @@ def test_real_documents_are_as_described(ask, path):
 
 
 @pytest.mark.parametrize(
-    "path", ["/jobs", "/runs", "/flags", "/status", "/jobs/101", "/run" + run_address(ALICE), "/users/alice"]
+    "path",
+    ["/jobs", "/runs", "/flags", "/status", "/jobs/101", "/run" + run_address(ALICE), "/users/alice", "/lost-work"],
 )
 def test_documents_hold_all_that_is_described_and_nothing_else(ask, path):
     answer = ask("/api/v1" + path, "alice")

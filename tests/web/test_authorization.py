@@ -47,6 +47,10 @@ PATHS = [
     "/api/v1/flags",
     "/api/v1/run" + run_address(BOB),
     "/api/v1/users/bob",
+    "/lost-work",
+    "/lost-work?by=user&period=365d",
+    "/api/v1/lost-work?by=user",
+    "/api/v1/lost-work?by=partition",
     "/api/v2/jobs",
 ]
 ECHO = {"/?q=bob", "/?user=bob", "/flags?user=bob"}  # the form shows what was asked for

@@ -15,4 +15,5 @@ def build_record(store: Store) -> PageQueries:
         read_status=store.clusters.read_status,
         find_runs_of_job=store.runs.find_of_job,
         list_ended_runs=store.ended_runs.list_of_user,
+        sum_lost_work=store.lost_work_sums.sum_by,
     )

@@ -11,12 +11,15 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ckptd.core.model import JobState, Severity
-from ckptd.present import models, timeline
+from ckptd.core.runs.lost_work_totals import GroupedBy
+from ckptd.present import lost_work_report, models, timeline
+from ckptd.present.responses import lost_work_documents
 from ckptd.present.timeline import fate
 from ckptd.web import documents, openapi, pages, timeline_drawing
 from ckptd.web import query as listing
 from ckptd.web.cache import RatedRun, RunDetails, fold
 from ckptd.web.documents import UserRecord
+from ckptd.web.lost_work_reports import Period
 from ckptd.web.query import FLAG_PARAMETERS, JOB_PARAMETERS, ORDERS, RUN_PARAMETERS, Query
 from ckptd.web.responses import GuardedApp, NotFoundError, Responder, document, page, redirect
 from ckptd.web.runbook import read_runbook
@@ -37,6 +40,7 @@ def make_app(site: Responder, metrics: Metrics, web_config: WebConfig | None = N
         Route("/run", site.endpoint(show_run)),
         Route("/jobs/{job_id}", site.endpoint(show_job)),
         Route("/users/{name}", site.endpoint(show_user)),
+        Route("/lost-work", site.endpoint(show_lost_work)),
         Route("/runbook", site.endpoint(show_runbook, is_public=True)),
         Route("/static/{name}", serve_static),
         Route("/api/v1/openapi.json", site.endpoint(serve_description, is_public=True)),
@@ -46,6 +50,7 @@ def make_app(site: Responder, metrics: Metrics, web_config: WebConfig | None = N
         Route("/api/v1/jobs/{job_id}", site.endpoint(serve_job)),
         Route("/api/v1/flags", site.endpoint(serve_flags)),
         Route("/api/v1/run", site.endpoint(serve_run)),
+        Route("/api/v1/lost-work", site.endpoint(serve_lost_work)),
         Route("/api/v1/users/{name}", site.endpoint(serve_user)),
         Route("/{rest:path}", site.endpoint(serve_not_found, is_public=True)),
     ]
@@ -177,6 +182,25 @@ def show_user(site: Responder, viewer: Viewer, request: Request) -> Response:
 LARGEST_SHOWN = 200
 
 
+def show_lost_work(site: Responder, viewer: Viewer, request: Request) -> Response:
+    report, period = _read_lost_work(site, viewer, request)
+    by = report["by"]
+    rows = [(row["name"], lost_work_report.name_row(row, by), lost_work_report.cells(row)) for row in report["rows"]]
+    return page(
+        "lost-work.html",
+        viewer=viewer,
+        by=by,
+        period=period,
+        groups=list(GroupedBy),
+        periods=list(Period),
+        columns=lost_work_report.COLUMNS,
+        rows=rows[:LARGEST_SHOWN],
+        row_count=len(rows),
+        total=lost_work_report.cells(report["total"]),
+        report=report,
+    )
+
+
 def show_runbook(_site: Responder, viewer: Viewer, _request: Request) -> Response:
     return page("runbook.html", viewer=viewer, runbook=read_runbook())
 
@@ -237,7 +261,19 @@ def serve_user(site: Responder, viewer: Viewer, request: Request) -> Response:
     return document(documents.user(_read_user(site, viewer, request), site.reader.read_fleet()))
 
 
+def serve_lost_work(site: Responder, viewer: Viewer, request: Request) -> Response:
+    return document(_read_lost_work(site, viewer, request)[0])
+
+
 # what both are made of
+
+
+def _read_lost_work(
+    site: Responder, viewer: Viewer, request: Request
+) -> tuple[lost_work_documents.LostWorkReportDocument, Period]:
+    """Return the report that an address asks for; of the viewer's own attempts unless it is an operator."""
+    by, period = listing.parse_lost_work(_parameters(request, listing.LOST_WORK_PARAMETERS))
+    return site.reader.lost_work.read(by, period, viewer.only_user), period
 
 
 def _read_run(site: Responder, viewer: Viewer, request: Request) -> RunDetails:

@@ -18,6 +18,7 @@ from ckptd.core.model.records import ClusterStatus, EndedRun, JobRow
 from ckptd.core.runs.lost_work import LedgerLine
 from ckptd.core.runs.observations import TALLY_AGE, EndTally
 from ckptd.errors import CkptdError
+from ckptd.web.lost_work_reports import LostWorkReports, SumLostWork
 
 FRESH_SECONDS = 10.0  # a younger picture is shown as it is
 STALE_SECONDS = 60.0  # an older one is shown only where no new one can be had
@@ -48,6 +49,7 @@ class PageQueries:
     read_status: Callable[[], Sequence[ClusterStatus]]
     find_runs_of_job: Callable[[int], Sequence[RunKey]]
     list_ended_runs: Callable[[str, int], Sequence[EndedRun]]
+    sum_lost_work: SumLostWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ class PageReader:
 
     def __init__(self, record: PageQueries, list_limited_settings: ListLimitedSettings | None = None) -> None:
         self._record = record
+        self.lost_work = LostWorkReports(record.sum_lost_work)
         self._list_limited_settings = list_limited_settings
         self._fleet: FleetView | None = None
         self._read_at = 0.0

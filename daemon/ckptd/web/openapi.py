@@ -7,7 +7,9 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from ckptd.core.model import JobState, Severity
-from ckptd.present.responses import api_documents, run_documents
+from ckptd.core.runs.lost_work_totals import GroupedBy
+from ckptd.present.responses import api_documents, lost_work_documents, run_documents
+from ckptd.web.lost_work_reports import Period
 from ckptd.web.query import LARGEST_LIMIT, LARGEST_OFFSET, LONGEST_FILTER, LONGEST_TEXT, ORDERS
 
 Schema = dict[str, Any]
@@ -21,6 +23,7 @@ ANSWERS = (
     run_documents.RunDocument,
     api_documents.FlagsDocument,
     api_documents.UserDocument,
+    lost_work_documents.LostWorkReportDocument,
     api_documents.ErrorDocument,
 )
 
@@ -89,6 +92,10 @@ _RUN_PARAMETERS = [
         is_required=True,
     ),
 ]
+_LOST_WORK_PARAMETERS = [
+    _parameter("by", {**_word(GroupedBy), "default": "cause"}, "What the sums are told apart by."),
+    _parameter("period", {**_word(Period), "default": "7d"}, "Attempts that ended in so many days until now."),
+]
 _JOB_ID = _parameter("job_id", {"type": "integer", "minimum": 1, "maximum": 2**32 - 1}, is_required=True, place="path")
 _NAME = _parameter("name", {"type": "string", "minLength": 1}, is_required=True, place="path")
 
@@ -136,6 +143,11 @@ def describe() -> Schema:
             "/api/v1/jobs/{job_id}": _get("Runs that a job belongs or belonged to", "Runs", [_JOB_ID]),
             "/api/v1/flags": _get("Open flags, most severe first", "Flags", _LIST_PARAMETERS),
             "/api/v1/run": _get("All data of one run", "Run", _RUN_PARAMETERS),
+            "/api/v1/lost-work": _get(
+                "Lost work of ended attempts; a user's own, or everybody's for operators",
+                "LostWorkReport",
+                _LOST_WORK_PARAMETERS,
+            ),
             "/api/v1/users/{name}": _get("One user's runs, jobs and open flags", "User", [_NAME]),
         },
         "components": {

@@ -8,9 +8,11 @@ from urllib.parse import parse_qsl, urlencode
 
 from ckptd.core.model import Finding, Flag, JobState, RunKey, Severity
 from ckptd.core.model.records import JobRow
+from ckptd.core.runs.lost_work_totals import GroupedBy
 from ckptd.errors import CkptdError
 from ckptd.present.labels import title_of
 from ckptd.web.cache import RatedJob, RatedRun, fold
+from ckptd.web.lost_work_reports import Period
 
 LONGEST_TEXT = 4096  # as long as a path may be
 LONGEST_FILTER = 256
@@ -126,7 +128,7 @@ def parse_query(parameters: Mapping[str, str], *, limit: int = 100) -> Query:
     )
 
 
-Word = TypeVar("Word", JobState, Severity)
+Word = TypeVar("Word", JobState, Severity, GroupedBy, Period)
 
 
 def _word(kind: type[Word], parameters: Mapping[str, str], name: str) -> Word | None:
@@ -222,6 +224,20 @@ def _is_as_bad(query: Query, severity: Severity | None) -> bool:
 def _holds(sought: str, *values: object) -> bool:
     lowered = sought.casefold()
     return any(lowered in str(value).casefold() for value in values if value is not None)
+
+
+LOST_WORK_PARAMETERS = ("by", "period")
+
+
+def parse_lost_work(parameters: Mapping[str, str]) -> tuple[GroupedBy, Period]:
+    """Parse what a report on lost work is about.
+
+    Raises:
+        AddressError: a parameter has an invalid value; the text names it.
+
+    """
+    by = _word(GroupedBy, parameters, "by") or GroupedBy.CAUSE
+    return by, _word(Period, parameters, "period") or Period.WEEK
 
 
 RUN_PARAMETERS = ("cluster", "uid", "directory")

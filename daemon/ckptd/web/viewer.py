@@ -33,6 +33,11 @@ class Viewer:
             return True
         return run.uid == self.uid if self.uid is not None else self.is_known and user == self.name
 
+    @property
+    def only_user(self) -> str | None:
+        """The user whose sums the viewer may see; None for operators, who may see everybody's."""
+        return None if self.is_operator else self.name
+
     def jobs(self, jobs: Iterable[RatedJob]) -> list[RatedJob]:
         return [job for job in jobs if self.may_see(job.row.run, job.row.user)]
 

@@ -1,0 +1,66 @@
+"""Reports on lost work for pages, kept for a minute because a million attempts take a second to add up."""
+
+import threading
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+from ckptd.core.runs.lost_work_totals import GroupedBy, LossTotal
+from ckptd.present import lost_work_report
+
+if TYPE_CHECKING:
+    from ckptd.present.responses.lost_work_documents import LostWorkReportDocument
+
+KEPT_SECONDS = 60.0
+
+
+class Period(StrEnum):
+    """How far back a report goes. A few values, so that nobody makes the database add up at will."""
+
+    DAY = "1d"
+    WEEK = "7d"
+    MONTH = "30d"
+    YEAR = "365d"
+
+    @property
+    def duration(self) -> timedelta:
+        return timedelta(days=int(self.value.removesuffix("d")))
+
+
+class SumLostWork(Protocol):
+    """Sums the lost work of attempts that ended since `since`, by the group's name; of all users where it is None."""
+
+    def __call__(self, group: GroupedBy, since: datetime, *, user: str | None = None) -> Mapping[str, LossTotal]: ...
+
+
+class LostWorkReports:
+    """Makes reports one at a time and keeps each for a minute."""
+
+    def __init__(self, sum_lost_work: SumLostWork) -> None:
+        self._sum = sum_lost_work
+        self._kept: dict[tuple[GroupedBy, Period, str | None], tuple[LostWorkReportDocument, float]] = {}
+        self._summing = threading.Lock()
+
+    def read(self, by: GroupedBy, period: Period, user: str | None) -> "LostWorkReportDocument":
+        """Return the report on the attempts that ended in a period; of one user, or of all where it is None.
+
+        Raises:
+            CkptdError: the database does not answer.
+
+        """
+        with self._summing:
+            now = time.monotonic()
+            self._kept = {key: each for key, each in self._kept.items() if now - each[1] < KEPT_SECONDS}
+            if (by, period, user) not in self._kept:
+                self._kept[by, period, user] = self._report(by, period, user), now
+            return self._kept[by, period, user][0]
+
+    def _report(self, by: GroupedBy, period: Period, user: str | None) -> "LostWorkReportDocument":
+        now = datetime.now(UTC)
+        since = now - period.duration
+        sums = self._sum(by, since, user=user)
+        # by rule, an attempt may be in several rows
+        once = self._sum(GroupedBy.CAUSE, since, user=user) if by is GroupedBy.RULE else sums
+        return lost_work_report.report(sums, sum(once.values(), LossTotal()), by, since, now)
