@@ -45,19 +45,22 @@ COMMANDS = {  # and the most that each may take
     "jobs": 1.5,
     "jobs --json": 1.5,
     "jobs --user user3": 0.5,
+    "show 1000": 0.4,
+    "report": 0.4,
 }
 EMPTY = {  # on a record of one job; `ckptd COMMAND --help` of every command at most HELP_LIMIT
     "jobs": 0.4,
     "flags": 0.4,
     "status": 0.4,
-    "inspect {checkpoints}": 0.6,
+    "inspect {checkpoints}": 0.4,
     "config example": 0.6,
-    "config check": 0.9,
-    "show 1000": 0.9,
-    "advise 1000": 0.9,
+    "config check": 0.6,
+    "show 1000": 0.4,
+    "advise 1000": 0.4,
+    "report": 0.4,
     "db check": 0.4,
-    "plan": 1.3,
-    "trash list": 2.2,  # with the agent that it starts
+    "plan": 0.4,
+    "trash list": 0.4,  # with the agent that it starts
 }
 HELP_LIMIT = 0.4
 CHECKPOINTS = Path(__file__).parent.parent / "data/formats/torch/run_epochs"

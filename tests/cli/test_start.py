@@ -32,7 +32,7 @@ STEPS = HEAVY - {"alembic", "apprise", "h5py", "numpy", "psycopg", "rich"}
 MAY_IMPORT = {
     "apply_plan": STEPS,
     "daemon_runs": STEPS,
-    "db_copies": RECORD,  # a lease is built on the client of the agent
+    "db_copies": {"sqlalchemy"},
     "pinning": RECORD,
     "plan_output": {"pydantic"},
     "run_output": set(),

@@ -19,7 +19,9 @@ from ckptd.checkpoints.agent.client import AgentClient
 from ckptd.checkpoints.trash import TrashOutcome, TrashResult
 from ckptd.cli.output import EXIT_TROUBLE, format_duration, format_size, print_json, print_table, safe
 from ckptd.cli.retention_scope import RetentionScope
+from ckptd.cli.whole_config import load_config
 from ckptd.cli.writable_scope import open_scope
+from ckptd.config import Config
 from ckptd.core.model import Unknown
 from ckptd.core.retention import Decision
 from ckptd.present.responses.retention_documents import PruneDocument, RemovalDocument
@@ -56,13 +58,14 @@ class _RemovalOutcome(NamedTuple):
 def apply_plan(context: click.Context, names: tuple[str, ...], plan_id: str, *, is_json: bool) -> None:
     """Move what the plan with this id removes to the trash; refuse if it is no longer the plan."""
     logging.getLogger("ckptd").addHandler(logging.NullHandler())  # the table shows each outcome
+    config = load_config(context)
     with (
         open_scope(context, names) as desk,
         _open_agent(context) as agent,
         _stop_on_signals() as should_stop,
         join_or_take_lease(desk.store, desk.cluster, "prune") as store,
     ):
-        applied = _apply(desk._replace(store=store), agent, plan_id, should_stop)
+        applied = _apply(config, desk._replace(store=store), agent, plan_id, should_stop)
     if applied.refused:
         click.echo(safe(f"refused: {applied.refused}"), err=True)
         raise SystemExit(EXIT_TROUBLE)
@@ -108,7 +111,7 @@ def _stop_on_signals() -> Iterator[Callable[[], bool]]:
 
 
 def _apply(
-    desk: RetentionScope[Store], agent: AgentClient, plan_id: str, should_stop: Callable[[], bool]
+    config: Config, desk: RetentionScope[Store], agent: AgentClient, plan_id: str, should_stop: Callable[[], bool]
 ) -> ApplyResult:
     """Plan again from the database, and apply the plan if its id is `plan_id`.
 
@@ -122,7 +125,7 @@ def _apply(
         return ApplyResult(refused=apply.describe_changed_plan(made), plan=made, limited=made)
     means = ApplyParts(
         hands=hands,
-        observer=_observe(desk, agent, now),
+        observer=_observe(config, desk, agent, now),
         clock=ClockGuard(jump=pause_record.read_reason(desk.store, desk.cluster), deletes_from=timedelta.max),
         recovered=RecoveredRuns(),
         turns=ScanTurns(),
@@ -134,12 +137,12 @@ def _apply(
     return apply.apply(made, facts, means, terms, now)
 
 
-def _observe(desk: RetentionScope[Store], agent: AgentClient, now: datetime) -> CommandObserver:
+def _observe(config: Config, desk: RetentionScope[Store], agent: AgentClient, now: datetime) -> CommandObserver:
     """Poll Slurm through the daemon's source; ordinary users may see only their own jobs."""
     uid = os.geteuid()
-    source = build_source(desk.config, None if uid == 0 else _find_name(uid))
+    source = build_source(config, None if uid == 0 else _find_name(uid))
     runner = make_runner(poll=lambda parts, state: poll_unrecorded(parts, state, _now(), uid or None))
-    parts = build_parts(desk.config, source, desk.store, agent, desk.cluster, runner)
+    parts = build_parts(config, source, desk.store, agent, desk.cluster, runner)
     state = begin(parts, now)
     if uid != 0:
         state.change(PolledQueue, lambda queued: queued.only_of(uid))

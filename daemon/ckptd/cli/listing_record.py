@@ -27,15 +27,8 @@ def load_settings(context: click.Context) -> ListingSettings:
 @contextmanager
 def open_record(settings: ListingSettings) -> Iterator[LightReader]:
     """Open the daemon's database for reading; never change its tables."""
-    with open_record_at(settings.database_url, settings.password_file) as reader:
-        yield reader
-
-
-@contextmanager
-def open_record_at(address: str, password_file: Path | None) -> Iterator[LightReader]:
-    """Open the database at an address for reading; never change its tables."""
-    password = read_password(password_file) if password_file else None
-    reader = open_reader(address, password)
+    password = read_password(settings.password_file) if settings.password_file else None
+    reader = open_reader(settings.database_url, password)
     try:
         yield reader
     finally:

@@ -3,16 +3,18 @@
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 import click
 
-from ckptd.cli.listing_record import open_record_at
+from ckptd.cli.listing_record import open_record
+from ckptd.cli.output import EXIT_USAGE
 from ckptd.cli.run_names import RetentionError, find_cluster, find_runs
-from ckptd.cli.whole_config import load_config
-from ckptd.config import Config
+from ckptd.config.raw_tables import ConfigError
+from ckptd.config.retention_settings import RetentionSettings, read_retention_settings
 from ckptd.core.model import RunKey
-from ckptd.service.build_retention import build_retention
+from ckptd.service.build_retention import build_site_policy
 from ckptd.steps.site_policy import SitePolicy
 from ckptd.store.store_reader import StoreReader, read_snapshot
 
@@ -22,7 +24,6 @@ StoreT = TypeVar("StoreT", bound=StoreReader)
 class RetentionScope(NamedTuple, Generic[StoreT]):
     """The database, the site's settings and the runs that these commands work on."""
 
-    config: Config
     store: StoreT
     site: SitePolicy
     cluster: str
@@ -32,18 +33,33 @@ class RetentionScope(NamedTuple, Generic[StoreT]):
 @contextmanager
 def read_scope(context: click.Context, names: Collection[str] = ()) -> Iterator[RetentionScope[StoreReader]]:
     """Read the database as it is now, without SQLAlchemy, and find the runs that a command names."""
-    config = load_config(context)
-    with open_record_at(config.database_url, config.store.password_file) as record, read_snapshot(record) as store:
-        yield find_scope(config, store, names)
+    settings = load_retention_settings(context)
+    with open_record(settings.common.listing) as record, read_snapshot(record) as store:
+        yield find_scope(settings, store, names)
 
 
-def find_scope(config: Config, store: StoreT, names: Collection[str]) -> RetentionScope[StoreT]:
+def load_retention_settings(context: click.Context) -> RetentionSettings:
+    """Read the configuration named by --config; exit with its errors if it is invalid."""
+    path: Path | None = context.find_root().params.get("config")
+    try:
+        return read_retention_settings(path, os.environ)
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        raise SystemExit(EXIT_USAGE) from error
+
+
+def build_site(settings: RetentionSettings) -> SitePolicy:
+    """Return the site's retention policies and limits."""
+    return build_site_policy(settings.retention, settings.scan_deadline, settings.common.allowed_roots)
+
+
+def find_scope(settings: RetentionSettings, store: StoreT, names: Collection[str]) -> RetentionScope[StoreT]:
     """Find the runs that a command names; ordinary users see only their own."""
-    cluster = find_cluster(config.slurm.cluster, store.clusters.read_status())
+    cluster = find_cluster(settings.common.cluster, store.clusters.read_status())
     keys = tuple(key for name in names for key in _find_own_runs(store, name, cluster)) if names else None
     if keys is None and os.geteuid() != 0:
         keys = tuple(key for key in store.runs.list_keys() if key.uid == os.geteuid())
-    return RetentionScope(config, store, build_retention(config), cluster, keys)
+    return RetentionScope(store, build_site(settings), cluster, keys)
 
 
 def _find_own_runs(store: StoreReader, name: str, cluster: str) -> tuple[RunKey, ...]:

@@ -51,11 +51,10 @@ def _read_view(store: StoreReader, key: RunKey, now: datetime) -> "list[ShownRun
 
 
 def _read_refused(context: click.Context, store: StoreReader, key: RunKey) -> tuple[str, ...]:
-    """Return the user settings about retention that the site limits; load the configuration only if there are any."""
+    """Return the user settings about retention that the site limits; read the site's only if there are any."""
     if not store.runs.has_retention_settings(key):
         return ()
-    from ckptd.cli.whole_config import load_config  # noqa: PLC0415 - takes half as long as all else
-    from ckptd.service.build_retention import build_retention  # noqa: PLC0415
+    from ckptd.cli.retention_scope import build_site, load_retention_settings  # noqa: PLC0415 - takes half of the time
     from ckptd.steps.prune import planning  # noqa: PLC0415
 
-    return planning.list_limited_settings(store, build_retention(load_config(context)), key)
+    return planning.list_limited_settings(store, build_site(load_retention_settings(context)), key)

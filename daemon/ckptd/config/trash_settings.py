@@ -6,7 +6,7 @@ As in `listing_settings`, whatever is unusual in these sections is left to `read
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckptd.config.listing_settings import (
     KEYS,
@@ -18,6 +18,9 @@ from ckptd.config.listing_settings import (
     read_value,
 )
 from ckptd.config.raw_tables import read_tables
+
+if TYPE_CHECKING:
+    from ckptd.config.root import Config
 
 # what the models know (a test compares); with a setting that is missing here the whole configuration is read
 TRASH_KEYS = {
@@ -58,25 +61,35 @@ def read_trash_settings(path: Path | None, environment: Mapping[str, str]) -> Tr
 
     """
     try:
-        return _pick(read_tables(path, environment).data)
+        return pick_trash_settings(read_tables(path, environment).data)
     except UncertainSettingError:
         from ckptd.config.reading import read_config  # noqa: PLC0415 - it builds the models
 
-        config = read_config(path, environment)
-        return TrashSettings(
-            ListingSettings(
-                config.database_url, config.store.password_file, config.slurm.poll_interval, config.actions.max_per_hour
-            ),
-            config.slurm.cluster,
-            config.retention.hold,
-            config.scan.allowed_roots,
-            config.agent.uid_min,
-            config.agent.deny_users,
-            config.agent.deny_groups,
-        )
+        return list_trash_settings(read_config(path, environment))
 
 
-def _pick(data: Mapping[str, Any]) -> TrashSettings:
+def list_trash_settings(config: "Config") -> TrashSettings:
+    """Return these settings of the whole configuration."""
+    return TrashSettings(
+        ListingSettings(
+            config.database_url, config.store.password_file, config.slurm.poll_interval, config.actions.max_per_hour
+        ),
+        config.slurm.cluster,
+        config.retention.hold,
+        config.scan.allowed_roots,
+        config.agent.uid_min,
+        config.agent.deny_users,
+        config.agent.deny_groups,
+    )
+
+
+def pick_trash_settings(data: Mapping[str, Any]) -> TrashSettings:
+    """Return these settings from a file's tables.
+
+    Raises:
+        UncertainSettingError: only the whole configuration can tell.
+
+    """
     tables = pick_tables(data, TRASH_KEYS)
     settings = TrashSettings(pick_settings(data), read_value(tables["slurm"], "cluster", str))
     if "hold" in tables["retention"]:

@@ -1,12 +1,15 @@
 """Opens the database and the state directory, for the daemon and for commands."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import make_url
 
-from ckptd.config import Config
 from ckptd.service.password_file import StateError, read_password
 from ckptd.store.store import Store
+
+if TYPE_CHECKING:  # commands that copy databases do without the whole configuration
+    from ckptd.config import Config
 
 
 def make_state_directory(directory: Path) -> None:
@@ -24,14 +27,9 @@ def make_state_directory(directory: Path) -> None:
         ) from error
 
 
-def open_store(config: Config, *, is_upgraded: bool) -> Store:
+def open_store(config: "Config", *, is_upgraded: bool) -> Store:
     """Open the database; upgrade its tables first if asked to."""
-    return open_store_at(config.database_url, config.store.password_file, is_upgraded=is_upgraded)
-
-
-def open_store_at(database_url: str, password_file: Path | None, *, is_upgraded: bool) -> Store:
-    """Open the database at an address, as `open_store` does."""
-    return Store.open(add_password(database_url, password_file), upgrade=is_upgraded)
+    return Store.open(add_password(config.database_url, config.store.password_file), upgrade=is_upgraded)
 
 
 def add_password(database_url: str, password_file: Path | None) -> str:
