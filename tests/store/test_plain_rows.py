@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ckptd.store import audit_rows, columns, histories, history_rows, location_rows, mention_rows, plain_rows
+from ckptd.store import audit_rows, columns, histories, history_rows, mention_rows, named_locations, plain_rows
 from ckptd.store.plain_reads import instant
 from ckptd.store.plain_rows import decode_any, decode_number, decode_seconds
 from ckptd.store.tables import (
@@ -38,7 +38,7 @@ GROUPS = [
     (audit_rows._COLUMNS, AuditTable),
     (histories._WANTED, RunTable),
     (history_rows._RUN, RunTable),
-    (location_rows._NAMED, LocationTable),
+    (named_locations._NAMED, LocationTable),
     (mention_rows._MENTIONS, MentionTable),
     (mention_rows._LINKS, RunTable),
     (plain_rows.Columns(column.name for column in RunTable.__table__.columns), RunTable),

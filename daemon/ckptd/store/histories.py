@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ckptd.core.model import SUSPENDED_STATES, CopyLocation, Job, NamedLocation, RunKey, RunRecord, Scan, Unknown
 from ckptd.store.history_rows import Others, load_records, read_other_writers
-from ckptd.store.location_rows import list_keys, read_locations
+from ckptd.store.named_locations import list_keys, read_locations
 from ckptd.store.plain_reads import Select, instant
 from ckptd.store.plain_rows import Columns, list_numbers
 from ckptd.store.read_parts import Readable, ReadPart, selecting

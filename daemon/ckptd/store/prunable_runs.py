@@ -8,7 +8,7 @@ from ckptd.core.model import Job, RunKey, RunRecord
 from ckptd.core.model.records import PrunableRun
 from ckptd.core.retention import plan_as_copy, sort_retention_settings
 from ckptd.store.histories import HistoryCache
-from ckptd.store.location_rows import read_primaries
+from ckptd.store.named_locations import read_primaries
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import JOB, RUN_KEY, Columns, list_numbers
 from ckptd.store.read_parts import Readable, ReadPart, selecting
