@@ -19,11 +19,17 @@ def check(context: click.Context) -> None:
     from ckptd.checkpoints.formats import FORMATS  # noqa: PLC0415 - --help needs none of it
     from ckptd.cli.whole_config import load_config  # noqa: PLC0415
     from ckptd.config import list_unknown_formats  # noqa: PLC0415
+    from ckptd.errors import CkptdError  # noqa: PLC0415
+    from ckptd.service.accounts import list_unknown_accounts  # noqa: PLC0415
     from ckptd.service.build_notify import build_policy, build_renderer  # noqa: PLC0415
 
     config = load_config(context)
-    build_policy(config)
-    troubles = [f"mail.templates: {trouble}" for trouble in build_renderer(config.mail).list_troubles()]
+    troubles = list_unknown_accounts(config)
+    try:
+        build_policy(config)
+    except CkptdError as error:
+        troubles.append(str(error))
+    troubles += [f"mail.templates: {trouble}" for trouble in build_renderer(config.mail).list_troubles()]
     troubles += list_unknown_formats(config.retention, FORMATS)
     for trouble in troubles:
         click.echo(trouble, err=True)

@@ -8,6 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from ckptd.config.base import TEMPLATE_VARIABLES, Duration, Pattern, Section
+from ckptd.config.listing_settings import is_database_url
 from ckptd.core.discovery.declared import MAX_LOCATIONS
 from ckptd.core.text.similar_names import nearest
 
@@ -53,6 +54,15 @@ class StoreSection(Section):
     keep: Duration = Field(default=timedelta(days=365), ge=timedelta(days=30))
     """Records of runs that ended longer ago are deleted, except runs with checkpoints on disk or in the trash."""
 
+    @field_validator("url")
+    @classmethod
+    def _url_is_of_a_known_database(cls, url: str | None) -> str | None:
+        if url and not is_database_url(url):
+            kind, separator, _ = url.partition("://")
+            shown = f'"{kind}://..." is no database that ckptd can use' if separator else "this is no database URL"
+            raise ValueError(f"{shown}; use sqlite:///PATH or postgresql://USER@HOST/DATABASE")
+        return url
+
 
 class ScanSection(Section):
     """How ckptd scans checkpoint directories."""
@@ -75,7 +85,7 @@ class ScanSection(Section):
     """Values of environment variables in jobs, such as SCRATCH = "/scratch/{user}", with the templates of [[watch]].
     They are filled in where a job's comment or batch script names its checkpoint directory. ckptd also searches these
     places for directories that have the job's id in their name."""
-    allowed_roots: tuple[PurePosixPath, ...] = (PurePosixPath("/"),)
+    allowed_roots: tuple[PurePosixPath, ...] = Field(default=(PurePosixPath("/"),), min_length=1)
     """ckptd never reads anything outside these directories, even if links lead there."""
     inotify: bool = True
     """Whether to watch local file systems for changes with inotify."""
@@ -88,13 +98,13 @@ class ScanSection(Section):
     """The `database` directories of hpc-workspace's /etc/ws.conf. ckptd reads there, as a run's owner, when the
     workspace of the run's directory expires; they need not be below allowed_roots."""
 
-    @field_validator("workspace_databases")
+    @field_validator("allowed_roots", "workspace_databases")
     @classmethod
-    def _databases_are_absolute(cls, databases: tuple[PurePosixPath, ...]) -> tuple[PurePosixPath, ...]:
-        for path in databases:
+    def _paths_are_absolute(cls, paths: tuple[PurePosixPath, ...]) -> tuple[PurePosixPath, ...]:
+        for path in paths:
             if not path.is_absolute():
                 raise ValueError(f'"{path}" is not an absolute path; use for example "/lustre/ws-database"')
-        return databases
+        return paths
 
     @field_validator("variables")
     @classmethod

@@ -6,6 +6,7 @@ checked; `ckptd config check` does that.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
@@ -83,6 +84,8 @@ def pick_settings(data: Mapping[str, Any]) -> ListingSettings:
     state_directory = read_value(tables["service"], "state_directory", str)
     password_file = read_value(tables["store"], "password_file", str)
     url = read_value(tables["store"], "url", str)
+    if url and not is_database_url(url):
+        raise UncertainSettingError
     settings = ListingSettings(
         url or default_url(choose_state_directory(Path(state_directory) if state_directory else None)),
         Path(password_file) if password_file else None,
@@ -138,6 +141,11 @@ def choose_state_directory(configured: Path | None) -> Path:
         return Path("/var/lib/ckptd")
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
     return Path(base) / "ckptd"
+
+
+def is_database_url(url: str) -> bool:
+    """Whether an address names a kind of database that ckptd can use."""
+    return re.match(r"(sqlite(\+pysqlite)?|postgres(ql)?(\+psycopg)?)://", url) is not None
 
 
 def default_url(state_directory: Path) -> str:

@@ -164,6 +164,15 @@ class WebSection(Section):
     user_header: str = Field(default="X-Remote-User", pattern=r"^[A-Za-z0-9-]+$")
     """Header in which the proxy names the user; the proxy must remove it from clients' requests."""
 
+    @field_validator("listen")
+    @classmethod
+    def _listen_has_a_port(cls, listen: str) -> str:
+        host, _, port = listen.rpartition(":")
+        is_port = port.isascii() and port.isdecimal() and int(port) < 2**16
+        if listen and not (is_port and (":" not in host or host.startswith("["))):
+            raise ValueError(f'{listen!r} is not of the form HOST:PORT; use for example "127.0.0.1:9478"')
+        return listen
+
     @model_validator(mode="after")
     def _local_proxies_have_an_account(self) -> "WebSection":
         if self.proxy_account is None and any(network.is_loopback for network in self.trusted_proxies):

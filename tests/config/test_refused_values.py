@@ -1,0 +1,57 @@
+"""Values that can be seen to be wrong without a look at anything else."""
+
+import pytest
+from click.testing import CliRunner
+
+from ckptd import cli
+from ckptd.config import ConfigError, read_config
+
+
+def refusal(tmp_path, text):
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_config(path, {})
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("listen", ["hello", "127.0.0.1", "localhost:http", "127.0.0.1:70000", "::1:9478", "a:-1"])
+def test_an_address_without_a_port_is_no_address_to_listen_on(tmp_path, listen):
+    told = refusal(tmp_path, f'[web]\nlisten = "{listen}"\n')
+    assert f"web.listen: {listen!r} is not of the form HOST:PORT" in told
+
+
+@pytest.mark.parametrize("listen", ["", "127.0.0.1:9478", "[::1]:9478", ":9478", "localhost:0"])
+def test_addresses_with_a_port_are_accepted(tmp_path, listen):
+    path = tmp_path / "config.toml"
+    path.write_text(f'[web]\nlisten = "{listen}"\n')
+    assert read_config(path, {}).web.listen == listen
+
+
+def test_other_databases_are_refused_without_showing_the_password(tmp_path):
+    told = refusal(tmp_path, '[store]\nurl = "mysql://ckptd:hunter2@db/ckptd"\n')
+    assert 'store.url: "mysql://..." is no database that ckptd can use' in told
+    assert "hunter2" not in told
+
+
+@pytest.mark.parametrize(
+    ("roots", "said"),
+    [("[]", "at least 1 item"), ('[""]', "is not an absolute path"), ('["scratch"]', "is not an absolute path")],
+)
+def test_empty_and_relative_roots_are_refused(tmp_path, roots, said):
+    told = refusal(tmp_path, f"[scan]\nallowed_roots = {roots}\n")
+    assert "scan.allowed_roots: " in told
+    assert said in told
+
+
+def test_config_check_names_every_unknown_account_and_every_bad_file_at_once(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(
+        '[service]\nuser = "no-such-user"\n[web]\nproxy_account = "no-such-proxy"\n'
+        f'[apprise]\nurls_file = "{tmp_path}/none"\n'
+    )
+    done = CliRunner().invoke(cli.main, ["--config", str(path), "config", "check"])
+    assert done.exit_code == 2
+    assert "service.user: there is no account 'no-such-user' on this host" in done.stderr
+    assert "web.proxy_account: there is no account 'no-such-proxy' on this host" in done.stderr
+    assert f"{tmp_path}/none: " in done.stderr
