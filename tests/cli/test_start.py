@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "apply_plan": STEPS,
     "daemon_runs": STEPS,
     "db_copies": {"sqlalchemy"},
+    "doctor_report": {"pydantic"},  # each check loads what else it needs in a process of its own
     "pinning": RECORD,
     "plan_output": {"pydantic"},
     "run_output": set(),

@@ -7,6 +7,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from ckptd.present.responses import (
     api_documents,
+    doctor_documents,
     inspect_documents,
     job_documents,
     lost_work_documents,
@@ -17,6 +18,7 @@ from ckptd.present.responses import (
 
 OF_COMMANDS = {
     "advise": run_documents.AdviseDocument,
+    "doctor": doctor_documents.DoctorDocument,
     "flags": job_documents.FlagListDocument,
     "inspect": inspect_documents.InspectDocument,
     "jobs": job_documents.JobListDocument,

@@ -21,6 +21,9 @@ COMMANDS = {
     "advise": ListedCommand("show", "Recommend a checkpoint interval for a run, by Daly's formula."),
     "config": ListedCommand("config", "Check the configuration, show it, or print an example."),
     "db": ListedCommand("db", "Upgrade, check, back up, restore or copy the database."),
+    "doctor": ListedCommand(
+        "doctor", "Check what ckptd depends on: configuration, accounts, Slurm, database, mail, files and mounts."
+    ),
     "flags": ListedCommand("listing_commands", "List open flags, the problems that ckptd found."),
     "inspect": ListedCommand("inspect", "Recognise and check checkpoints."),
     "jobs": ListedCommand("listing_commands", "List the started jobs, their time left and newest checkpoint."),

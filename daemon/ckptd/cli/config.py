@@ -12,10 +12,15 @@ def config() -> None:
 
 
 @config.command()
+@click.option("--live", "is_live", is_flag=True, help="Check also what it names, as `ckptd doctor` does.")
 @click.pass_context
 @friendly
-def check(context: click.Context) -> None:
+def check(context: click.Context, is_live: bool) -> None:
     """Check the configuration, and the password and template files for mail, and print all errors."""
+    if is_live:
+        from ckptd.cli.doctor_report import print_report  # noqa: PLC0415 - --help needs none of it
+
+        print_report(context, is_json=False, timeout_seconds=60.0)
     from ckptd.checkpoints.formats import FORMATS  # noqa: PLC0415 - --help needs none of it
     from ckptd.cli.whole_config import load_config  # noqa: PLC0415
     from ckptd.config import list_unknown_formats  # noqa: PLC0415

@@ -25,7 +25,8 @@ def test(context: click.Context, address: str) -> None:
     from ckptd.cli.whole_config import load_config  # noqa: PLC0415 - --help needs none of it
     from ckptd.core import notices  # noqa: PLC0415
     from ckptd.core.notices.delivery import SendResult  # noqa: PLC0415
-    from ckptd.service.build_notify import MailError, build_mail_channel, build_renderer  # noqa: PLC0415
+    from ckptd.service.build_notify import build_mail_channel, build_renderer  # noqa: PLC0415
+    from ckptd.service.mail_settings import MailError  # noqa: PLC0415
 
     section = load_config(context).mail
     if notices.parse_address(address) is None:

@@ -36,7 +36,16 @@ def read_config(path: Path | None, environment: Mapping[str, str]) -> Config:
         ConfigError: the file cannot be read or is invalid; the text lists all errors.
 
     """
-    chosen, data = read_tables(path, environment)
+    return validate(*read_tables(path, environment))
+
+
+def validate(chosen: Path | None, data: Mapping[str, Any]) -> Config:
+    """Build the configuration from plain tables that were read from this file.
+
+    Raises:
+        ConfigError: it is invalid; the text lists all errors.
+
+    """
     try:
         return Config.model_validate(data)
     except ValidationError as error:

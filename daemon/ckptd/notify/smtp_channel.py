@@ -114,6 +114,16 @@ def build_mail(message: Message, sender: str, now: datetime) -> EmailMessage:
     return mail
 
 
+def try_relay(relay: Relay, settings: MailSettings) -> str | None:
+    """Connect to a relay, encrypt and authenticate as configured, and send nothing; return why that failed."""
+    try:
+        with _connect(relay, settings) as connection:
+            code, reply = connection.noop()
+            return None if code // 100 == 2 else quote(code, reply)
+    except (OSError, smtplib.SMTPException, UnicodeError) as error:
+        return _describe(error)
+
+
 class _Deadline:
     """Closes a connection at an instant, so that a slow relay cannot block the sender."""
 

@@ -1,23 +1,16 @@
 """Builds the texts, recipients and channels of messages from the configuration, without the database."""
 
 from collections.abc import Callable
-from datetime import timedelta
 
 from ckptd.config import Config, MailSection
 from ckptd.core.model import Severity
 from ckptd.core.notices import ChatRoom, NoticeMode, NoticePolicy, Recipient
-from ckptd.errors import CkptdError
 from ckptd.notify.apprise_channel import AppriseChannel, read_urls
 from ckptd.notify.interface import Channel
 from ckptd.notify.log_channel import LogChannel
 from ckptd.notify.rendering import Renderer
-from ckptd.notify.smtp_channel import MailChannel, MailSettings, Relay
-
-DEADLINE_FACTOR = 4  # SMTP replies that take the whole timeout, in one message
-
-
-class MailError(CkptdError):
-    """Mail cannot be sent as configured; the text says why."""
+from ckptd.notify.smtp_channel import MailChannel
+from ckptd.service.mail_settings import build_mail_settings
 
 
 def build_policy(config: Config) -> NoticePolicy:
@@ -69,11 +62,6 @@ CHANNELS: dict[str, Callable[[Config], Channel | None]] = {
 }
 
 
-def find_deadline(mail: MailSection) -> timedelta:
-    """Return the maximum time that one mail relay may take for one message."""
-    return mail.timeout * DEADLINE_FACTOR
-
-
 def build_renderer(mail: MailSection) -> Renderer:
     """Return the renderer of messages, which shows times in the site's time zone."""
     return Renderer(mail.templates, repeat_gap=mail.repeat_gap, max_bytes=mail.max_bytes, zone=None)
@@ -86,18 +74,4 @@ def build_mail_channel(mail: MailSection) -> MailChannel:
         MailError: no sender is configured.
 
     """
-    if mail.sender is None:
-        raise MailError("mail.sender is not configured: set sender in the section [mail]")
-    relays = (relay.rpartition(":") for relay in mail.relays)
-    return MailChannel(
-        MailSettings(
-            relays=tuple(Relay(host.strip("[]"), int(port)) for host, _, port in relays),
-            sender=mail.sender,
-            security=mail.security,
-            username=mail.username,
-            password_file=mail.password_file,
-            ca_file=mail.ca_file,
-            timeout_seconds=mail.timeout.total_seconds(),
-            deadline_seconds=find_deadline(mail).total_seconds(),
-        )
-    )
+    return MailChannel(build_mail_settings(mail))

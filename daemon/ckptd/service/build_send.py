@@ -6,6 +6,7 @@ from functools import partial
 from ckptd.checkpoints.agent import scan_client
 from ckptd.config import Config
 from ckptd.service import build_notify
+from ckptd.service.mail_settings import find_deadline
 from ckptd.steps.parts import LEASE, Parts, SendParts
 
 log = logging.getLogger("ckptd")
@@ -32,5 +33,5 @@ def build_post(config: Config, parts: Parts) -> SendParts:
         max_per_minute=config.mail.max_per_minute,
         max_per_hour=config.mail.max_per_hour,
         max_entries=config.mail.max_entries,
-        lease=max(LEASE, build_notify.find_deadline(config.mail) * (len(config.mail.relays) + 1)),
+        lease=max(LEASE, find_deadline(config.mail) * (len(config.mail.relays) + 1)),
     )

@@ -20,21 +20,41 @@ def become_service_user(name: str | None, state_directory: Path) -> None:
     """
     if name is None:
         return
-    try:
-        user = pwd.getpwnam(name)
-    except KeyError as error:
-        raise PrivilegeError(f"service.user: there is no user {name!r} on this machine") from error
+    user = _find(name)
     if os.geteuid() == user.pw_uid:
         return
     if os.geteuid() != 0:
         raise PrivilegeError(f"service.user: only root can become {name!r}")
     for path in (state_directory, *state_directory.glob("ckptd.sqlite3*")):
         os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
-    os.setgroups(os.getgrouplist(name, user.pw_gid))
-    os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
-    os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
-    os.environ["HOME"] = user.pw_dir
+    _become(user)
     if not os.access(os.__file__, os.R_OK):
         raise PrivilegeError(
             f"service.user: {name!r} cannot read the Python that runs ckptd ({os.__file__}); install it where all can"
         )
+
+
+def drop_root(name: str) -> None:
+    """Permanently become the configured user if this process is root; change no file.
+
+    Raises:
+        PrivilegeError: there is no such user.
+
+    """
+    user = _find(name)
+    if os.geteuid() == 0:
+        _become(user)
+
+
+def _find(name: str) -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam(name)
+    except KeyError as error:
+        raise PrivilegeError(f"service.user: there is no user {name!r} on this machine") from error
+
+
+def _become(user: pwd.struct_passwd) -> None:
+    os.setgroups(os.getgrouplist(user.pw_name, user.pw_gid))
+    os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
+    os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
+    os.environ["HOME"] = user.pw_dir

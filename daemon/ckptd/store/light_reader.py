@@ -77,13 +77,25 @@ def _open_sqlite(path: str) -> LightReader:
     return _checked(LightReader(begin, connection.close), has_revision)
 
 
-def _open_postgresql(address: str, password: str | None) -> LightReader:
+def split_sqlite(address: str) -> str | None:
+    """Return the path in a SQLite address; None for another database."""
+    found = _SQLITE.fullmatch(address)
+    return found[1] if found else None
+
+
+def open_postgresql(address: str, password: str | None) -> Any:
+    """Return a read-only connection of psycopg, whose errors are StoreErrors while it connects.
+
+    Raises:
+        StoreError: the driver is missing, or the server does not answer.
+
+    """
     try:
         import psycopg  # noqa: PLC0415 - its import alone takes a tenth of a second, and sites with SQLite lack it
     except ImportError as error:
         raise StoreError(f"the database driver is not installed: {error}; install ckptd[postgres]") from error
+    name = _name(address)
     address = _POSTGRESQL.sub("postgresql://", address, count=1)
-    name = "the database " + _PASSWORD.sub(r"\1:***@", address.partition("?")[0])
     options = (
         f"-c timezone=UTC -c statement_timeout={STATEMENT_TIMEOUT_MS}"
         f" -c idle_in_transaction_session_timeout={STATEMENT_TIMEOUT_MS}"
@@ -98,6 +110,14 @@ def _open_postgresql(address: str, password: str | None) -> LightReader:
         raise StoreError(f"{name} did not answer as it should: {' '.join(str(error).split())}") from error
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     connection.read_only = True
+    return connection
+
+
+def _open_postgresql(address: str, password: str | None) -> LightReader:
+    connection = open_postgresql(address, password)
+    import psycopg  # noqa: PLC0415 - see above
+
+    name = _name(address)
 
     def select(statement: str, values: Mapping[str, object]) -> Any:
         return connection.execute(_VALUE.sub(r"%(\1)s", statement).encode(), values)
@@ -112,6 +132,11 @@ def _open_postgresql(address: str, password: str | None) -> LightReader:
 
     has_revision = "SELECT count(*) WHERE to_regclass('alembic_version') IS NOT NULL"
     return _checked(LightReader(begin, connection.close), has_revision)
+
+
+def _name(address: str) -> str:
+    address = _POSTGRESQL.sub("postgresql://", address, count=1)
+    return "the database " + _PASSWORD.sub(r"\1:***@", address.partition("?")[0])
 
 
 def _open_through_sqlalchemy(address: str, password: str | None) -> LightReader:

@@ -16,6 +16,7 @@ class Mount:
 
     point: PurePosixPath
     filesystem_type: str
+    options: frozenset[str] = frozenset()  # of this mount, such as `noatime`
 
     @property
     def is_network(self) -> bool:
@@ -29,14 +30,15 @@ def read_mounts() -> tuple[Mount, ...]:
 
 
 def parse_mounts(text: str) -> tuple[Mount, ...]:
-    """Parse /proc/self/mountinfo (proc_pid_mountinfo(5)): field 5 before the dash, the type after it."""
+    """Parse /proc/self/mountinfo (proc_pid_mountinfo(5)): fields 5 and 6 before the dash, the type after it."""
     mounts: list[Mount] = []
     for line in text.splitlines():
         before, separator, after = line.partition(" - ")
         fields = before.split(" ")
         if not separator or len(fields) < 6:
             continue
-        mounts.append(Mount(PurePosixPath(_unescape(fields[4])), after.split(" ")[0]))
+        point, options = PurePosixPath(_unescape(fields[4])), frozenset(fields[5].split(","))
+        mounts.append(Mount(point, after.split(" ")[0], options))
     return tuple(reversed(mounts))
 
 

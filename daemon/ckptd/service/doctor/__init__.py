@@ -1,0 +1,1 @@
+"""The checks of `ckptd doctor`: what the daemon depends on, seen from the accounts that use it."""

@@ -1,0 +1,112 @@
+"""Checks accounts, directories and files: who must be able to use them, and who must not."""
+
+import os
+import pwd
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from ckptd.config import Config
+from ckptd.errors import CkptdError
+from ckptd.present.formatting import format_size
+from ckptd.service.accounts import list_unknown_accounts
+from ckptd.service.doctor.findings import CheckResult, error, ok, warning
+
+_MIN_FREE_BYTES = 2**30
+
+
+def check_accounts(config: Config) -> Iterator[CheckResult]:
+    """Check the accounts that the configuration names."""
+    for trouble in list_unknown_accounts(config):
+        yield error(trouble, "create the account, for example with systemd-sysusers, or correct the name")
+    if config.service.user:
+        yield from _check_service_user(config.service.user)
+    elif os.geteuid() == 0:
+        yield warning(
+            "no service.user is configured, so the main process would keep root's privileges",
+            "set it as the unit of this package does: Environment=CKPTD_SERVICE__USER=ckptd",
+        )
+
+
+def _check_service_user(name: str) -> Iterator[CheckResult]:
+    try:
+        user = pwd.getpwnam(name)
+    except KeyError:
+        return
+    if user.pw_uid == 0:
+        yield error(f"service.user {name} has uid 0", "use an account of its own without privileges")
+    else:
+        yield ok(f"service.user {name} exists, uid {user.pw_uid}")
+
+
+def check_state_directory(config: Config) -> Iterator[CheckResult]:
+    """Check that the main process can write to the state directory, and that nobody else can."""
+    path = config.state_directory
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        yield ok(f"{path} does not exist yet: the daemon creates it at its start")
+        return
+    except OSError as failure:
+        yield error(f"{path}: {failure.strerror}", "correct service.state_directory or the rights above it")
+        return
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        yield error(f"this account cannot write to the state directory {path}", f"chown ckptd {path}")
+    elif status.st_mode & stat.S_IWOTH:
+        yield error(f"everyone can write to the state directory {path}", f"chmod o-w {path}")
+    else:
+        yield ok(f"this account can write to the state directory {path}")
+    free = shutil.disk_usage(path).free
+    if free < _MIN_FREE_BYTES:
+        yield warning(f"{path}: only {format_size(free)} free", "free space: a full disk stops all records")
+
+
+def check_service_files(config: Config) -> Iterator[CheckResult]:
+    """Check the files that the main process reads."""
+    secrets = {
+        "store.password_file": config.store.password_file,
+        "mail.password_file": config.mail.password_file,
+        "apprise.urls_file": config.apprise.urls_file,
+    }
+    others = {"mail.ca_file": config.mail.ca_file, "web.config_file": config.web.config_file}
+    for setting, path in {**secrets, **others}.items():
+        if path is not None:
+            yield _check_readable(setting, path, is_secret=setting in secrets)
+    if config.web.config_file:
+        yield from _check_web_config(config.web.config_file)
+    if config.mail.templates:
+        yield _check_readable("mail.templates", config.mail.templates, is_secret=False)
+
+
+def check_agent_files(config: Config) -> Iterator[CheckResult]:
+    """Check the program that the agent runs as the owner of a directory."""
+    if config.scan.quota_command:
+        program = config.scan.quota_command[0]
+        if shutil.which(program) is None:
+            yield error(f"scan.quota_command: {program} cannot be run", "install it, or correct its path")
+        else:
+            yield ok(f"scan.quota_command: {program} can be run")
+
+
+def _check_readable(setting: str, path: Path, *, is_secret: bool) -> CheckResult:
+    try:
+        mode = path.stat().st_mode
+        if not os.access(path, os.R_OK):
+            return error(f"{setting}: this account cannot read {path}", "let the account read it, and its directories")
+    except OSError as failure:
+        return error(f"{setting}: {path}: {failure.strerror}", "correct the path, or the rights of its directories")
+    if is_secret and mode & stat.S_IROTH:
+        return warning(f"{setting}: everyone can read {path}", f"chmod o-r {path}")
+    return ok(f"{setting}: this account can read {path}")
+
+
+def _check_web_config(path: Path) -> Iterator[CheckResult]:
+    from ckptd.web.web_config import WebConfig  # noqa: PLC0415 - it loads bcrypt and yaml, which few sites need here
+
+    try:
+        WebConfig(path)
+    except CkptdError as failure:
+        yield error(f"web.config_file: {failure}", "correct the file")
+    else:
+        yield ok(f"web.config_file: {path} is valid")

@@ -1,0 +1,116 @@
+"""Checks Slurm's programs, cluster, clock and visibility, as the account that runs them."""
+
+import os
+from collections.abc import Generator, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from ckptd.config import Config
+from ckptd.core.model import Unknown
+from ckptd.service.doctor.findings import CheckResult, error, ok, warning
+from ckptd.slurm import accounting
+from ckptd.slurm.cluster_facts import ClusterFacts
+from ckptd.slurm.controller_clock import read_clock
+from ckptd.slurm.programs import Programs
+
+MAX_CLOCK_DIFFERENCE = timedelta(seconds=60)
+_NOT_FOUND = "install Slurm's client programs on this host, or extend PATH of the unit"
+_NO_ANSWER = "check slurmctld and slurm.conf on this host: `scontrol ping`"
+
+
+def check_service(config: Config) -> Iterator[CheckResult]:
+    """Check what the main process asks Slurm."""
+    if config.slurm.source == "replay":
+        yield ok("the queue is replayed from recorded snapshots; Slurm is not used")
+        return
+    programs = _programs(config)
+    versions = yield from _check_programs(programs, ("squeue", "sacct", "scontrol"))
+    if "scontrol" not in versions:
+        return
+    if not accounting.is_answering(programs):
+        yield error("`scontrol ping` finds no controller that is up", _NO_ANSWER)
+        return
+    yield from _check_cluster(programs, config)
+    yield from _check_visibility(programs, config)
+    yield from _check_clock(programs)
+
+
+def check_agent(config: Config) -> Iterator[CheckResult]:
+    """Check the programs that the agent runs as the owners of jobs."""
+    if config.slurm.source == "replay":
+        return
+    wanted = {"scontrol": True, "scancel": bool(config.actions.signal), "sbatch": bool(config.actions.resubmit)}
+    yield from _check_programs(_programs(config), [name for name, is_needed in wanted.items() if is_needed])
+
+
+def _programs(config: Config) -> Programs:
+    return Programs(timeout_seconds=min(config.slurm.timeout.total_seconds(), 10.0))
+
+
+def _check_programs(programs: Programs, names: Sequence[str]) -> Generator[CheckResult, None, dict[str, str]]:
+    """Yield what is wrong with the programs; return the versions of those that work."""
+    versions: dict[str, str] = {}
+    for name in names:
+        answer = programs.read(name, [name, "--version"])
+        if isinstance(answer, Unknown):
+            yield error(f"{name}: {answer.reason}", _NOT_FOUND)
+        elif not answer[1].is_clean:
+            yield error(f"{name} --version failed: {' '.join(answer[1].stderr.split())}", _NO_ANSWER)
+        else:
+            versions[name] = answer[0].strip().removeprefix("slurm ").removeprefix("slurm-wlm ")
+    if len(set(versions.values())) == 1:
+        yield ok(f"{', '.join(versions)}: version {next(iter(versions.values()))}")
+    elif versions:
+        listed = ", ".join(f"{name} {version}" for name, version in versions.items())
+        yield warning(f"Slurm's programs have different versions: {listed}", "install one version, or correct PATH")
+    return versions
+
+
+def _check_cluster(programs: Programs, config: Config) -> Iterator[CheckResult]:
+    name = ClusterFacts(programs, None).read_name()
+    if isinstance(name, Unknown):
+        yield error(f"the cluster's name is not known: {name.reason}", _NO_ANSWER)
+    elif config.slurm.cluster not in {None, name}:
+        yield warning(
+            f"slurm.cluster is {config.slurm.cluster!r}, but ClusterName of slurm.conf is {name!r}",
+            "correct slurm.cluster, unless the records shall keep the other name",
+        )
+    else:
+        yield ok(f"slurmctld answers; the cluster is {name!r}")
+
+
+def _check_visibility(programs: Programs, config: Config) -> Iterator[CheckResult]:
+    facts = ClusterFacts(programs, config.slurm.cluster)
+    hidden = facts.read_hidden_jobs(())
+    if hidden is None:
+        yield ok("this account sees the jobs of all users")
+    else:
+        yield error(hidden.reason, "sacctmgr add user USER account=... adminlevel=operator")
+    if not config.slurm.backfill:
+        return
+    started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    answer = programs.read("accounting", ["sacct", "--noheader", "--starttime", started, "--format", "jobid"])
+    if isinstance(answer, Unknown):
+        yield error(f"sacct: {answer.reason}", _NOT_FOUND)
+    elif not answer[1].is_clean:
+        reason = " ".join(answer[1].stderr.split()) or f"exit status {answer[1].returncode}"
+        yield warning(
+            f"accounting does not answer: {reason}",
+            "check slurmdbd; without one, set slurm.backfill = false",
+        )
+    elif hidden_history := facts.read_hidden_history(()):
+        yield error(hidden_history.reason, "sacctmgr add user USER account=... adminlevel=operator")
+    else:
+        yield ok("accounting answers")
+
+
+def _check_clock(programs: Programs) -> Iterator[CheckResult]:
+    at = read_clock(programs)
+    if isinstance(at, Unknown):
+        yield warning(f"slurmctld's clock cannot be read: {at.reason}", _NO_ANSWER)
+        return
+    difference = abs(datetime.now(UTC) - at)
+    text = f"this host's clock differs from slurmctld's by {difference.total_seconds():.0f} s"
+    if difference > MAX_CLOCK_DIFFERENCE:
+        yield error(text, f"synchronise the clock of {os.uname().nodename}: `timedatectl`, `chronyc tracking`")
+    else:
+        yield ok(text)

@@ -1,0 +1,73 @@
+"""Looks at a database through its driver, without SQLAlchemy, and changes nothing in it."""
+
+import os
+import sqlite3
+from contextlib import closing
+from typing import NamedTuple
+from urllib.parse import quote
+
+from ckptd.store.database_errors import StoreError
+from ckptd.store.light_reader import open_postgresql, split_sqlite
+
+
+class DatabaseProbe(NamedTuple):
+    """A database that answers. `trouble` says why this account cannot write to it; None: it can."""
+
+    server: str
+    trouble: str | None
+    free_connections: int | None = None  # None: not known, or SQLite
+
+
+def probe(address: str, password: str | None) -> DatabaseProbe | None:
+    """Return what the database says about itself; None for a SQLite file that does not exist yet.
+
+    Raises:
+        StoreError: it does not answer, its driver is missing, or the address is invalid.
+
+    """
+    path = split_sqlite(address)
+    return _probe_postgresql(address, password) if path is None else _probe_sqlite(path)
+
+
+def _probe_sqlite(path: str) -> DatabaseProbe | None:
+    if not os.path.lexists(path):
+        folder = os.path.dirname(os.path.abspath(path))
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise StoreError(f"the database {path} does not exist, and this account cannot create it in {folder}")
+        return None
+    trouble = None
+    try:
+        with closing(sqlite3.connect(f"file:{quote(path)}?mode=rw", uri=True, isolation_level=None)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:  # another process is writing
+                    trouble = str(error)
+    except sqlite3.Error as error:
+        raise StoreError(f"the database {path} cannot be opened: {error}") from error
+    return DatabaseProbe(f"SQLite {sqlite3.sqlite_version} with {path}", trouble)
+
+
+def _probe_postgresql(address: str, password: str | None) -> DatabaseProbe:
+    with closing(open_postgresql(address, password)) as connection:
+        (version, user, is_standby, is_read_only) = connection.execute(
+            "SELECT current_setting('server_version'), current_user, pg_is_in_recovery(),"
+            " current_setting('default_transaction_read_only') = 'on'"
+        ).fetchone()
+        (may_write,) = connection.execute(
+            "SELECT coalesce(bool_and(has_table_privilege(oid, 'INSERT, UPDATE, DELETE')),"
+            " has_schema_privilege(current_schema(), 'CREATE')) FROM pg_class"
+            " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
+        ).fetchone()
+        (free,) = connection.execute(
+            "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
+            " - count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+        ).fetchone()
+    trouble = None
+    if is_standby or is_read_only:
+        trouble = "the server is a read-only standby" if is_standby else "default_transaction_read_only is on"
+    elif not may_write:
+        trouble = f"the role {user} lacks rights on the tables or the schema"
+    return DatabaseProbe(f"PostgreSQL {version} as {user}", trouble, int(free))

@@ -1,0 +1,200 @@
+"""`ckptd doctor`: one line for each check, from the account that needs it, whatever else is broken."""
+
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ckptd import cli
+from ckptd.checkpoints.scanning.mounts import parse_mounts
+from ckptd.config import Config
+from ckptd.service.doctor import host_checks, mount_checks
+from ckptd.service.doctor.kernel_features import KernelFeatures
+from ckptd.store.store import Store
+from demo.patience import allow
+from support.mail_server import free_port
+
+CONF = (
+    'case "$*" in *--version*) echo "slurm 22.05.8";; *ping*) echo "Slurmctld(primary) at n is UP";;'
+    ' *"show config"*) echo "Configuration data as of $(date +%s)"; echo "ClusterName = c1";'
+    ' echo "SlurmUser = slurm(64)"; echo "PrivateData = {private}";; esac'
+)
+
+
+@pytest.fixture
+def world(monkeypatch):
+    """A directory that every account can read, with stand-ins for Slurm's programs."""
+    with tempfile.TemporaryDirectory(prefix="ckptd-doctor-") as folder:
+        root = Path(folder)
+        root.chmod(0o755)
+        programs = root / "programs"
+        programs.mkdir()
+        monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+        world = World(root, programs)
+        for name in ("squeue", "sacct", "scontrol", "sacctmgr", "scancel", "sbatch"):
+            world.program(name, CONF.format(private="none"))
+        yield world
+
+
+class World:
+    def __init__(self, root, programs):
+        self.root, self.programs = root, programs
+
+    def program(self, name, text):
+        path = self.programs / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    def doctor(self, more="", *words, timeout=30):
+        (self.root / "state").mkdir(exist_ok=True)
+        config = self.root / "config.toml"
+        if "[service]" not in more:
+            more += f'[service]\nstate_directory = "{self.root}/state"\n'
+        config.write_text(more)
+        arguments = ["--config", str(config), "doctor", "--json", "--timeout", str(timeout), *words]
+        done = CliRunner().invoke(cli.main, arguments)
+        document = json.loads(done.stdout)
+        assert done.exit_code == (1 if document["errors"] else 0)
+        assert document["errors"] == sum(each["verdict"] == "error" for each in document["checks"])
+        assert all(each["advice"] for each in document["checks"] if each["verdict"] != "ok")
+        return document["checks"]
+
+
+def found(checks, topic, verdict=None):
+    return [each["text"] for each in checks if each["topic"] == topic and verdict in {None, each["verdict"]}]
+
+
+def errors(checks):
+    """Return the errors but those about this machine: its file of the configuration is no root's own."""
+    return {each["topic"] for each in checks if each["verdict"] == "error"} - {"configuration"}
+
+
+def test_a_site_where_everything_works_has_no_error(world):
+    checks = world.doctor('[scan]\nallowed_roots = ["/tmp"]\n')
+    assert not errors(checks), checks
+    assert "squeue, sacct, scontrol: version 22.05.8" in found(checks, "slurm")
+    assert "slurmctld answers; the cluster is 'c1'" in found(checks, "slurm")
+    assert any("mounted on " in text and "atime" in text for text in found(checks, "roots"))
+    assert {each["topic"] for each in checks} >= {"state", "database", "mail", "kernel", "prometheus", "unit"}
+
+
+def test_an_invalid_file_hides_no_other_error(world):
+    checks = world.doctor(
+        f'[web]\nlisten = "hello"\n[scan]\nallowed_roots = ["{world.root}/not-mounted"]\n'
+        f'[apprise]\nurls_file = "{world.root}/none"\n[mail]\nca_file = "{world.root}/no-ca"\n'
+    )
+    assert any("web.listen: 'hello'" in text for text in found(checks, "configuration", "error"))
+    assert errors(checks) >= {"roots", "apprise", "files"}
+    assert not found(checks, "slurm", "error")
+
+
+def test_a_file_that_is_no_toml_is_one_error_beside_all_other_checks(world):
+    checks = world.doctor("[scan\n[service]\n")
+    assert len(found(checks, "configuration", "error")) >= 1
+    assert found(checks, "slurm", "ok")
+
+
+def test_a_check_that_hangs_is_given_up_and_delays_nothing_else(world):
+    world.program("squeue", "sleep 600")
+    began = time.monotonic()
+    checks = world.doctor("", timeout=2)
+    assert time.monotonic() - began < allow(20)
+    assert found(checks, "slurm", "error") == ["the check took over 2 s"]
+    assert found(checks, "kernel")
+
+
+def test_slurm_that_is_missing_hidden_or_wrong_is_said(world):
+    world.program("squeue", 'echo "slurm 24.05.1"')
+    checks = world.doctor('[slurm]\ncluster = "other"\n')
+    warnings = found(checks, "slurm", "warning")
+    assert "Slurm's programs have different versions: squeue 24.05.1, sacct 22.05.8, scontrol 22.05.8" in warnings
+    assert "slurm.cluster is 'other', but ClusterName of slurm.conf is 'c1'" in warnings
+    world.program("scontrol", CONF.format(private="none").replace("+%s", "-d -5min +%s"))
+    assert any("differs from slurmctld's by " in text for text in found(world.doctor(), "slurm", "error"))
+    for path in world.programs.iterdir():
+        path.unlink()
+    world.program("scontrol", "exit 127")
+    assert any("scontrol --version failed" in text for text in found(world.doctor(), "slurm", "error"))
+
+
+def test_each_relay_is_tried_by_itself(world):
+    first, second = free_port(), free_port()
+    checks = world.doctor(
+        '[mail]\nmode = "on"\nsender = "a@example.org"\nrecipient = "{user}@example.org"\n'
+        f'relays = ["127.0.0.1:{first}", "127.0.0.1:{second}"]\n'
+    )
+    told = found(checks, "mail", "error")
+    assert [text.partition(": ")[0] for text in told] == [f"relay 127.0.0.1:{first}", f"relay 127.0.0.1:{second}"]
+
+
+def test_the_database_is_checked_for_its_tables_and_whether_it_can_be_written(world, database_url):
+    told = found(world.doctor(f'[store]\nurl = "{database_url}"\n'), "database")
+    assert any("answers" in text for text in told)
+    assert "the tables match this version" in told
+    assert "this account can write to the database" in told
+
+
+def test_a_database_that_is_away_is_named_without_its_password(world):
+    checks = world.doctor(f'[store]\nurl = "postgresql://u:hunter2@127.0.0.1:{free_port()}/d"\n')
+    (told,) = found(checks, "database", "error")
+    assert "hunter2" not in told
+    assert "postgresql://" in told
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_files_are_checked_from_the_account_that_reads_them(world):
+    secret = world.root / "password"
+    secret.write_text("hunter2")
+    secret.chmod(0o600)
+    state = world.root / "state"
+    Store.open(f"sqlite:///{world.root}/mine.sqlite3", upgrade=True).close()
+    state.mkdir()
+    checks = world.doctor(
+        f'[service]\nuser = "nobody"\nstate_directory = "{state}"\n'
+        f'[store]\nurl = "sqlite:///{world.root}/mine.sqlite3"\n[mail]\npassword_file = "{secret}"\nusername = "u"\n'
+    )
+    assert f"mail.password_file: this account cannot read {secret}" in found(checks, "files", "error")
+    assert f"this account cannot write to the state directory {state}" in found(checks, "state", "error")
+    assert found(checks, "database", "error"), "its file belongs to root"
+    assert {each["account"] for each in checks} == {"root", "nobody"}
+    assert state.stat().st_uid == 0, "nothing was changed"
+
+
+def test_a_secret_that_everyone_can_read_is_a_warning(world):
+    secret = world.root / "password"
+    secret.write_text("hunter2")
+    secret.chmod(0o644)
+    checks = world.doctor(f'[mail]\npassword_file = "{secret}"\nusername = "u"\n')
+    assert found(checks, "files", "warning") == [f"mail.password_file: everyone can read {secret}"]
+
+
+def test_access_times_that_are_never_updated_contradict_a_purge_by_them(tmp_path, monkeypatch):
+    table = f"1 0 8:1 / / rw,relatime - ext4 /dev/a rw\n2 1 8:2 / {tmp_path} rw,noatime shared:1 - xfs /dev/b rw\n"
+    monkeypatch.setattr(mount_checks, "read_mounts", lambda: parse_mounts(table))
+    config = Config.model_validate(
+        {"scan": {"allowed_roots": [str(tmp_path)]}, "purge": [{"path": str(tmp_path), "days": 60, "by": "atime"}]}
+    )
+    (told,) = mount_checks.check_roots(config)
+    assert told.verdict == "warning"
+    assert "xfs mounted on" in told.text
+    assert "noatime" in told.text
+
+
+@pytest.mark.parametrize(("abi", "verdict"), [(0, "warning"), (1, "warning"), (2, "ok"), (7, "ok")])
+def test_a_kernel_without_moves_in_landlock_is_a_warning(monkeypatch, abi, verdict):
+    monkeypatch.setattr(host_checks, "read_kernel_features", lambda: KernelFeatures("Linux 5.14", abi, True))
+    landlock, seccomp = host_checks.check_kernel(Config())
+    assert (landlock.verdict, seccomp.verdict) == (verdict, "ok")
+
+
+def test_config_check_live_prints_the_same_lines(world):
+    config = world.root / "config.toml"
+    config.write_text(f'[service]\nuser = "no-such-user"\nstate_directory = "{world.root}"\n')
+    done = CliRunner().invoke(cli.main, ["--config", str(config), "config", "check", "--live"])
+    assert done.exit_code == 1
+    assert "error   account (" in done.stdout
+    assert "there is no account 'no-such-user' on this host" in done.stdout
