@@ -1,9 +1,16 @@
 """`ckptd config`: check, show, example."""
 
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from ckptd.cli.command import friendly
 from ckptd.cli.output import EXIT_USAGE, print_json
+
+if TYPE_CHECKING:  # --help needs none of it
+    from ckptd.config import Config
 
 
 @click.group()
@@ -16,7 +23,10 @@ def config() -> None:
 @click.pass_context
 @friendly
 def check(context: click.Context, is_live: bool) -> None:
-    """Check the configuration, and the password and template files for mail, and print all errors."""
+    """Check the configuration, and the password and template files for mail, and print all errors.
+
+    Run as root, it checks whether the agent can trust the file, and reads the other files as the service's account.
+    """
     if is_live:
         from ckptd.cli.doctor_report import print_report  # noqa: PLC0415 - --help needs none of it
 
@@ -30,6 +40,7 @@ def check(context: click.Context, is_live: bool) -> None:
 
     config = load_config(context)
     troubles = list_unknown_accounts(config)
+    troubles += _become_service(config, context.find_root().params.get("config"), is_user_known=not troubles)
     try:
         build_policy(config)
     except CkptdError as error:
@@ -41,6 +52,26 @@ def check(context: click.Context, is_live: bool) -> None:
     if troubles:
         raise SystemExit(EXIT_USAGE)
     click.echo("The configuration is valid.")
+
+
+def _become_service(config: "Config", path: Path | None, *, is_user_known: bool) -> list[str]:
+    """As root, check what the agent reads, then become the service's account for the files that follow."""
+    from ckptd.config import DEFAULT_PATH, ConfigError  # noqa: PLC0415 - --help needs none of it
+    from ckptd.service.agent_policy import check_trusted  # noqa: PLC0415
+    from ckptd.service.privileges import drop_root  # noqa: PLC0415
+
+    if os.geteuid() != 0:
+        return []
+    troubles = []
+    chosen = path or DEFAULT_PATH
+    if chosen.exists():
+        try:
+            check_trusted(chosen)
+        except ConfigError as error:
+            troubles.append(str(error))
+    if config.service.user and is_user_known:
+        drop_root(config.service.user)
+    return troubles
 
 
 @config.command()

@@ -24,6 +24,7 @@ from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
 from ckptd.present.formatting import format_count
 from ckptd.service import gc_tuning
+from ckptd.service.agent_watch import AgentWatch
 from ckptd.service.build import Helpers, OpenCluster, build, build_access_rules, open_cluster, start_helpers
 from ckptd.service.build_retention import build_retention
 from ckptd.service.lease_keeper import LeaseHeldError, LeaseKeeper
@@ -47,6 +48,8 @@ from ckptd.web.web_config import WebConfig
 SECONDS_TO_STOP = 3.0
 MAX_LOOKERS = 8  # owners whose directories are scanned at the same time
 SECONDS_TO_RETRY = 5.0
+WAIT_SECONDS = 0.5  # between two looks at signals, clock, lease and agent
+MAX_AGENT_SILENCE = 60.0  # seconds; its loop never waits for a file system
 SCAN = "scan-directories"  # the scan of one owner, in metrics and in the log; the step `scan` only submits it
 
 log = logging.getLogger("ckptd")
@@ -222,7 +225,15 @@ class Daemon:
         return opened
 
     def _wait(self, term: LeaseTerm) -> int:
-        while not self._stop.wait(timeout=0.5):
+        watch = AgentWatch(self._opened.helpers.agent, round(MAX_AGENT_SILENCE / WAIT_SECONDS))
+        watch.start()
+        try:
+            return self._wait_beside(watch, term)
+        finally:
+            watch.stop()
+
+    def _wait_beside(self, watch: AgentWatch, term: LeaseTerm) -> int:
+        while not self._stop.wait(timeout=WAIT_SECONDS):
             if self._reload.is_set():
                 self._reload.clear()
                 self.reload()
@@ -235,6 +246,12 @@ class Daemon:
                 return 1
             if self._opened.helpers.agent.is_gone:
                 log.error("agent exited; stopping the daemon, because only a restart can start it with its privileges")
+                return 1
+            if watch.is_silent():
+                log.error(
+                    "agent has not answered for %.0f s; stopping the daemon, because only a restart can replace it",
+                    MAX_AGENT_SILENCE,
+                )
                 return 1
         return 0
 

@@ -135,6 +135,17 @@ class AgentClient:
         if waiting.reason is not None:
             raise AgentReloadError(f"the agent refuses the configuration: {waiting.reason}")
 
+    def ping(self) -> None:
+        """Wait until the agent answers, for as long as that takes.
+
+        Raises:
+            AgentGoneError: the agent has ended.
+
+        """
+        waiting = _PendingBatch(answers=[])
+        self._send(waiting, {"ping": True})
+        waiting.future.result()
+
     def close(self) -> None:
         """End the agent and its children."""
         helper_process.end(self._process, self._connection)

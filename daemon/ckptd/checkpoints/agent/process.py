@@ -126,6 +126,9 @@ class Agent:
         if isinstance(request, dict) and request.keys() == {"id", "reload"}:
             self._reload(request["id"])
             return
+        if isinstance(request, dict) and request.keys() == {"id", "ping"}:
+            self._send({"id": request["id"], "done": True, "reason": None})
+            return
         try:
             requests.check_envelope(request)
             self._policy.identities.check_number(request["uid"])
