@@ -91,6 +91,7 @@ def test_killed_it_starts_again_and_leaves_no_helper(facts):
 
 
 def test_a_reload_takes_a_good_configuration_and_survives_a_wrong_one(facts):
+    assert facts["is_reload_refused"]
     assert facts["same_after_reload"]
     assert "configuration reload failed" in facts["journal"]
 

@@ -9,6 +9,7 @@ from functools import partial
 
 import click
 
+from ckptd.checkpoints.agent.client import AgentGoneError, AgentRefusedError
 from ckptd.cli.output import EXIT_FINE, EXIT_TROUBLE, print_json
 from ckptd.cli.whole_config import load_config
 from ckptd.config import Config
@@ -25,6 +26,7 @@ from ckptd.service.open_database import open_store
 from ckptd.service.step_runner import write_lines
 from ckptd.service.step_table import make_runner, run_once
 from ckptd.steps.state import begin
+from ckptd.store.database_errors import SchemaError, StoreError
 
 NOT_POLLED = "Slurm could not be polled, so no rule was evaluated"
 
@@ -33,7 +35,14 @@ def run_daemon(context: click.Context) -> None:
     """Run the daemon until it is stopped."""
     config = load_config(context)
     _start_logging(config)
-    raise SystemExit(Daemon(config, context.find_root().params["config"], os.environ).run())
+    try:
+        status = Daemon(config, context.find_root().params["config"], os.environ).run()
+    except (SchemaError, AgentRefusedError):
+        raise  # only an administrator can put that right: the unit does not restart after status 2
+    except (StoreError, AgentGoneError) as error:
+        logging.getLogger("ckptd").error("the daemon ends: %s", error)  # noqa: TRY400 - the text says it all
+        raise SystemExit(EXIT_TROUBLE) from error
+    raise SystemExit(status)
 
 
 def run_steps_once(context: click.Context, *, is_json: bool) -> None:

@@ -41,13 +41,14 @@ from ckptd.steps.parts import Parts, Runner
 from ckptd.steps.prune import planning
 from ckptd.steps.results import StepResult
 from ckptd.steps.state import State, begin
-from ckptd.store.database_errors import StoreError
+from ckptd.store.database_errors import DatabaseAwayError, StoreError
 from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
 
 SECONDS_TO_STOP = 3.0
 MAX_LOOKERS = 8  # owners whose directories are scanned at the same time
-SECONDS_TO_RETRY = 5.0
+SECONDS_TO_RETRY = 1.0  # the first time that the database or Slurm does not answer at the start
+MAX_SECONDS_TO_RETRY = 15.0
 WAIT_SECONDS = 0.5  # between two looks at signals, clock, lease and agent
 MAX_AGENT_SILENCE = 60.0  # seconds; its loop never waits for a file system
 SCAN = "scan-directories"  # the scan of one owner, in metrics and in the log; the step `scan` only submits it
@@ -216,13 +217,27 @@ class Daemon:
         )
 
     def _open_patiently(self, helpers: Helpers) -> OpenCluster | None:
-        """Open database and job source, waiting for Slurm if only it knows the cluster's name; None on a stop."""
-        while isinstance(opened := open_cluster(self._started_with, helpers, self.make_runner(), _now()), Unknown):
-            log.warning("start delayed: Slurm cannot be queried: %s", opened.reason)
-            self._systemd.ready(f"waiting for Slurm: {opened.reason}")
-            if self._stop.wait(timeout=SECONDS_TO_RETRY):
+        """Open database and job source; None on a stop.
+
+        Wait for a database that does not answer, and for Slurm if only it knows the cluster's name.
+        """
+        wait, told = SECONDS_TO_RETRY, ""
+        while True:
+            try:
+                opened = open_cluster(self._started_with, helpers, self.make_runner(), _now())
+                if not isinstance(opened, Unknown):
+                    return opened
+                trouble = f"Slurm cannot be queried: {opened.reason}"
+            except DatabaseAwayError as error:
+                trouble = str(error)
+            if trouble != told:
+                log.warning("start delayed: %s; trying again until it answers", trouble)
+                self._systemd.ready(f"waiting: {trouble}")
+                told = trouble
+            self._systemd.alive()
+            if self._stop.wait(timeout=wait):
                 return None
-        return opened
+            wait = min(wait * 2, MAX_SECONDS_TO_RETRY)
 
     def _wait(self, term: LeaseTerm) -> int:
         watch = AgentWatch(self._opened.helpers.agent, round(MAX_AGENT_SILENCE / WAIT_SECONDS))

@@ -7,6 +7,10 @@ class StoreError(CkptdError):
     """The database cannot be used; the text says why."""
 
 
+class DatabaseAwayError(StoreError):
+    """The database does not answer now, and may do so later without a change of the configuration."""
+
+
 class SchemaError(StoreError):
     """The database's tables do not match this version of ckptd; the text says what to do."""
 

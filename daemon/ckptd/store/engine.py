@@ -11,7 +11,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from ckptd.store.database_errors import StoreError
+from ckptd.store.database_errors import DatabaseAwayError, StoreError
 from ckptd.store.plain_reads import Select, encode_sqlite
 
 BUSY_TIMEOUT_MS = 10_000
@@ -95,7 +95,9 @@ def begin(engine: sa.Engine, *, is_writer: bool) -> Iterator[sa.Connection]:
         with engine.execution_options(**options).begin() as connection:
             yield connection
     except DBAPIError as error:
-        raise StoreError(f"{name_database(engine.url)} failed: {_reason(error)}") from error
+        is_away = isinstance(error, sa.exc.OperationalError) and engine.dialect.name == "postgresql"
+        kind = DatabaseAwayError if is_away else StoreError
+        raise kind(f"{name_database(engine.url)} failed: {_reason(error)}") from error
     except SQLAlchemyError as error:
         raise StoreError(f"{name_database(engine.url)} cannot be used: {error}") from error
 

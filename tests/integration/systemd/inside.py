@@ -188,8 +188,11 @@ def kill_and_return():
 def reload_both_ways():
     pid = main_pid()
     CONFIG.write_text("[slurm]\nnonsense = 1\n")
-    run("systemctl", "reload", "ckptd")
+    refused = subprocess.run(["systemctl", "reload", "ckptd"], check=False)
+    FACTS["is_reload_refused"] = refused.returncode != 0
     wait_for(lambda: "nonsense" in journal(), "the complaint about the wrong configuration")
+    os.kill(pid, signal.SIGHUP)  # as people do who know no systemctl
+    wait_for(lambda: "configuration reload failed" in journal(), "the daemon's own complaint")
     CONFIG.write_text(GOOD + '[service]\nlog_level = "info"\n')
     run("systemctl", "reload", "ckptd")
     wait_for(lambda: "configuration reloaded" in journal(), "the good configuration")

@@ -16,10 +16,15 @@ from ckptd.errors import CkptdError
 
 _GRACE_SECONDS = 10.0
 _START_SECONDS = 60.0
+_ENDED_EARLY = "it ended before it was ready"
 
 
 class AgentGoneError(CkptdError):
     """The agent process has ended; the daemon cannot reach users' files without it."""
+
+
+class AgentRefusedError(AgentGoneError):
+    """The agent does not work with this configuration."""
 
 
 class AgentReloadError(CkptdError):
@@ -108,15 +113,17 @@ class AgentClient:
         """Wait until the agent has read its configuration.
 
         Raises:
-            AgentGoneError: it refuses to work, with the reason.
+            AgentRefusedError: it refuses to work, with the reason.
+            AgentGoneError: it has ended, or is not ready in time.
 
         """
         try:
             reason = self._begun.result(timeout=_START_SECONDS)
         except TimeoutError:
-            reason = f"it was not ready after {_START_SECONDS:g} s"
+            raise AgentGoneError(f"the agent does not start: it was not ready after {_START_SECONDS:g} s") from None
         if reason is not None:
-            raise AgentGoneError(f"the agent does not start: {reason}")
+            kind = AgentGoneError if reason == _ENDED_EARLY else AgentRefusedError
+            raise kind(f"the agent does not start: {reason}")
 
     def reload(self) -> None:
         """Have the agent read its configuration again.
@@ -188,7 +195,7 @@ class AgentClient:
             self._is_gone = True
             left, self._pending = self._pending, {}
         if not self._begun.done():
-            self._begun.set_result("it ended before it was ready")
+            self._begun.set_result(_ENDED_EARLY)
         for waiting in left.values():
             waiting.reason = "the agent has ended"
             waiting.future.set_result(waiting.answers)
