@@ -117,7 +117,7 @@ def _apply(
 
     The database also provides what the daemon has in memory: the known jobs, and why removals are paused.
     """
-    now = _now()
+    now, began = _now(), time.monotonic()
     hands = PruneParts(desk.store, agent, desk.site, desk.cluster, should_stop)
     facts = planning.read_facts(desk.store, desk.cluster, desk.site, desk.keys)
     made = planning.plan(facts, now)
@@ -129,7 +129,8 @@ def _apply(
         clock=ClockGuard(jump=pause_record.read_reason(desk.store, desk.cluster), deletes_from=timedelta.max),
         recovered=RecoveredRuns(),
         turns=ScanTurns(),
-        elapsed=timedelta(seconds=time.monotonic()),
+        elapsed=timedelta(seconds=began),
+        read_passed=lambda: timedelta(seconds=time.monotonic() - began),
     )
     terms = ApplyOptions(
         modes=planning.ACTIVE_MODES, actor=f"{audit_entries.PERSON}{os.getuid()}", is_exact=True, retries_refused=True

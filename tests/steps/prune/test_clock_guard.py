@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from ckptd.core.model import Unknown
 from ckptd.core.model.records import PAUSE
 from ckptd.steps.prune import pause_record, step
-from support.prune_facts import CLUSTER
+from support.prune_facts import CLUSTER, START
 
 DOWN = Unknown(what="clock", reason="Slurm does not answer")
 EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]
@@ -54,6 +55,23 @@ def test_nothing_is_moved_while_slurms_clock_is_another_and_that_is_told(shop, a
 def test_a_small_difference_is_none(shop):
     Controller(shop).ahead = timedelta(minutes=4)
     assert shop.act().moved_count == 4
+
+
+def test_a_step_removes_also_if_it_takes_longer_than_clocks_may_differ(shop, monkeypatch):
+    Controller(shop)
+    began, elapsed, poll_at_once = shop.now, shop.now - START, shop.poll
+
+    def poll_late():
+        shop.wait(20)
+        poll_at_once()
+
+    def read_seconds():
+        return (shop.now - began).total_seconds()
+
+    monkeypatch.setattr(shop, "poll", poll_late)
+    monkeypatch.setattr(step, "time", SimpleNamespace(monotonic=read_seconds))
+    shop.look()
+    assert step.act(shop.parts, shop.state, shop.site, shop.memory, began, elapsed).moved_count == 4
 
 
 def test_the_trash_keeps_what_only_a_clock_that_is_ahead_holds_no_longer(shop):

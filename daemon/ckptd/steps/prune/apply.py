@@ -51,7 +51,10 @@ class ApplyOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApplyParts:
-    """The objects that carry out a plan. `elapsed` is the time of a monotonic clock."""
+    """The objects that carry out a plan.
+
+    `elapsed` is the time of a monotonic clock, and `read_passed` returns what has passed by it since then.
+    """
 
     hands: PruneParts
     observer: Observer
@@ -59,6 +62,7 @@ class ApplyParts:
     recovered: RecoveredRuns
     turns: ScanTurns
     elapsed: timedelta
+    read_passed: Callable[[], timedelta]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -113,6 +117,7 @@ def apply(plan: Plan, facts: PlanFacts, means: ApplyParts, terms: ApplyOptions, 
         return applied
     means.observer.read_names(wanted, facts.named, now)
     scans = means.observer.scan({run.run: list_newest(run) for run in wanted}, now)
+    now += means.read_passed()  # else polls and scans of the meantime would seem to be from the future
     keys = [run.run for run in plan.runs] if terms.is_exact else list(scans)
     facts = planning.read_facts(hands.store, hands.cluster, hands.site, keys)
     scans = planning.prefer_newer(facts, scans)
@@ -168,7 +173,8 @@ def _prepare(
 ) -> str | None:
     """Recover interrupted operations, verify if needed and poll; return why nothing may be removed, or None."""
     hands, parts = means.hands, means.observer.parts
-    if doubt := means.clock.find_doubt(parts.read_clock, hands.site.guards, now, means.elapsed):
+    passed = means.read_passed()
+    if doubt := means.clock.find_doubt(parts.read_clock, hands.site.guards, now + passed, means.elapsed + passed):
         return f"the clock cannot be trusted: {doubt}"
     unknown = {run.run for run in wanted} - means.recovered.runs
     means.recovered.runs |= unknown - recover_runs(hands, unknown, now)

@@ -104,6 +104,7 @@ def act(  # noqa: PLR0913 - what the schedule gives every step of it
     Slurm is polled at most twice: if something may be removed, and again after a removal. `should_stop` is called
     before each removal, because a reload may have replaced the configuration.
     """
+    began = time.monotonic()
     hands = PruneParts(parts.store, parts.agent, site, parts.cluster, should_stop)
     _recover(hands, memory, now)
     if not site.matches:
@@ -125,6 +126,7 @@ def act(  # noqa: PLR0913 - what the schedule gives every step of it
         recovered=memory.recovered,
         turns=memory.turns,
         elapsed=elapsed,
+        read_passed=lambda: timedelta(seconds=time.monotonic() - began),
     )
     going, applied = _prune(means, memory, now)
     _sum_up(hands, memory, going, now)
