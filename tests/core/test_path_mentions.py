@@ -78,6 +78,7 @@ def is_opaque(script):
         ("CKPT='epoch=02-val_loss=0.50.ckpt'\ntrain --load $CKPT", f"{WORK_DIR}/epoch=02-val_loss=0.50.ckpt"),
         ("python train.py 'ckpt_path=\"c/epoch=2.ckpt\"'", f"{WORK_DIR}/c/epoch=2.ckpt"),
         ("python train.py 'ckpt_path=c/epoch\\=2.ckpt'", f"{WORK_DIR}/c/epoch=2.ckpt"),
+        ("python train.py ckpt_path=c/epoch\\\\=2.ckpt", f"{WORK_DIR}/c/epoch=2.ckpt"),
         ("python train.py a=1,ckpt_path=c/epoch=2.ckpt", f"{WORK_DIR}/c/epoch=2.ckpt"),
         ("python train.py --resume 'ckpts/epoch 2.pt'", f"{WORK_DIR}/ckpts/epoch 2.pt"),
         ("python train.py --resume ckpts/epoch\\ 2.pt", f"{WORK_DIR}/ckpts/epoch 2.pt"),

@@ -225,7 +225,7 @@ def _split(value: str) -> Iterator[str]:
 def _join_names(value: str) -> Iterator[str]:
     """Yield the paths in a value if `=` and spaces divide none of them."""
     if "=" in value:
-        for piece in _QUOTED.split(value):
+        for piece in _QUOTED.split(value.replace("\\=", "=")):  # Hydra's escape
             key = _KEY.fullmatch(piece)
             path = key[2] if key else ""  # as in `ckpt_path=epoch=2.ckpt`
             yield from (each for each in (path, "" if path.startswith(("/", "~", ".")) else piece) if "=" in each)
