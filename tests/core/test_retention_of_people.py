@@ -96,6 +96,20 @@ def test_a_second_name_that_a_program_gives_to_its_last_checkpoint_was_kept_by_n
     assert removed(run_of(*records, *last)) == {"epoch_1.pt", "epoch_2.pt", "epoch_3.pt"}
 
 
+def test_what_was_extracted_from_an_archive_with_its_times_of_writing_stays():
+    records = epochs(1, 6)
+    archived = [replace(one, first_seen_at=NOW - hours(96.5)) for one in records[:2]]
+    run = run_of(*archived, *records[2:])
+    assert removed(run) == {f"epoch_{n}.pt" for n in (3, 4, 5)}
+    assert reasons_of("epoch_1.pt", run) == ("it appeared later than others of its series that were written after it",)
+
+
+def test_what_a_clock_that_is_ahead_dated_in_the_future_makes_no_others_appear_late():
+    records = epochs(1, 6)
+    ahead = replace(records[1], checkpoint=replace(records[1].checkpoint, modified_at=NOW + hours(1000)))
+    assert removed(run_of(records[0], ahead, *records[2:])) == {f"epoch_{n}.pt" for n in (1, 3, 4, 5)}
+
+
 def test_a_copy_from_the_trash_is_not_pruned_again():
     records = epochs(1, 8)
     pruned = [replace(one, pruned_at=NOW - hours(30), deleted_at=NOW - hours(30)) for one in records[:3]]

@@ -84,7 +84,9 @@ def plan_run(
     if reason:
         return _keep_all(history, policy, present, reason)
     ranks = rank_attempts(history.attempts)
-    kept_by_people = user_kept.find_kept(present, history.checkpoints, ranks)
+    kept_by_people = user_kept.find_kept(
+        present, history.checkpoints, ranks, policy.guards.clock_tolerance, is_copied=bool(history.primaries)
+    )
     named, outside = _divide(RunBoundary(history, policy, now, nested, kept_by_people), present, ranks)
     order = arrange(named, history.checkpoints, ranks)
     if not order.complete:

@@ -1,14 +1,17 @@
 """Finds the checkpoints that a person keeps on purpose: renamed, moved, or put back after they were pruned.
 
-A rename keeps inode, size and modification time, so the record has the same files under another path. A copy from the
-trash keeps names and sizes. A job that starts over and writes pruned names looks like such a copy. It counts as a job
+A rename keeps inode, size and modification time, so the record has the same files under another path. What comes from
+an archive has an earlier modification time than others of its series that were there before. A copy from the trash
+keeps names and sizes. A job that starts over and writes pruned names looks like such a copy. It counts as a job
 only if its checkpoints count up from the start without a gap, and include one that differs from all pruned ones.
 """
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from datetime import datetime, timedelta
+from itertools import accumulate, pairwise
 from statistics import median
 from typing import NamedTuple
 
@@ -21,6 +24,7 @@ from ckptd.core.runs import added_files
 PRUNED_BEFORE = "it appeared again after it was pruned"
 RENAMED = "it was renamed or moved after it was complete"
 MEMBER_RENAMED = "a file in it was renamed after it was complete"
+BACKDATED = "it appeared later than others of its series that were written after it"
 
 _NUMBER = re.compile(r"[0-9]")
 
@@ -34,12 +38,21 @@ class _EarlierFile(NamedTuple):
     record: RecordedCheckpoint
 
 
-def find_kept(present: Sequence[Placed], recorded: Sequence[RecordedCheckpoint], ranks: Ranks) -> Mapping[str, str]:
+def find_kept(
+    present: Sequence[Placed],
+    recorded: Sequence[RecordedCheckpoint],
+    ranks: Ranks,
+    tolerance: timedelta,
+    *,
+    is_copied: bool = False,
+) -> Mapping[str, str]:
     """Return the reason, by path, for each present checkpoint that a person keeps.
 
-    `recorded` are all recorded checkpoints of the run, including deleted and pruned ones.
+    `recorded` are all recorded checkpoints of the run, including deleted and pruned ones; clocks of hosts may differ by
+    `tolerance`. Where `is_copied`, they are copies of another location's, which may arrive in any order.
     """
-    reasons = {path: MEMBER_RENAMED for path, record in present if record.renamed_at is not None}
+    reasons = {} if is_copied else dict.fromkeys(_find_backdated(present, recorded, tolerance), BACKDATED)
+    reasons |= {path: MEMBER_RENAMED for path, record in present if record.renamed_at is not None}
     reasons |= copies.find_copies(present, recorded)
     earlier = [each for each in recorded if each.deleted_at is not None or each.pruned_at is not None]
     if not earlier:
@@ -51,6 +64,29 @@ def find_kept(present: Sequence[Placed], recorded: Sequence[RecordedCheckpoint],
         if path not in reasons and pruned.is_copy(record) and not history.is_saved_again(record):
             reasons[path] = PRUNED_BEFORE
     return reasons
+
+
+def _find_backdated(
+    present: Sequence[Placed], recorded: Iterable[RecordedCheckpoint], tolerance: timedelta
+) -> Iterator[str]:
+    """Yield the paths of checkpoints that appeared out of order, as those do that are extracted from an archive.
+
+    A program writes the next checkpoint after the last one; `cp -p` and `tar` keep the times of writing.
+    """
+    seen: dict[SeriesKey, list[tuple[datetime, datetime]]] = defaultdict(list)
+    for record in recorded:
+        found = record.checkpoint
+        if found.grouping.progress and found.modified_at <= record.first_seen_at + tolerance:
+            seen[find_series(found, str(found.path))].append((record.first_seen_at, found.modified_at))
+    newest: dict[SeriesKey, list[datetime]] = {}  # when the newest was written of all that were seen so far
+    for series, times in seen.items():
+        times.sort()
+        newest[series] = list(accumulate((written for _, written in times), max))
+    for path, record in present:
+        series = find_series(record.checkpoint, path)
+        before = bisect_left(seen.get(series, ()), (record.first_seen_at,))
+        if before and newest[series][before - 1] > record.checkpoint.modified_at + tolerance:
+            yield path
 
 
 def _find_moved(
