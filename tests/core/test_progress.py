@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from ckptd.core.checkpoint_sets import grouping
 from ckptd.core.model import CheckpointState, FileIdentity, Level, Unknown
 from ckptd.core.runs import progress
 from support.queue_facts import at, follow, look, make_checkpoint, make_job, make_scan, merge
@@ -42,6 +43,25 @@ def test_a_look_from_another_mount_of_the_same_file_system_changes_only_where_fi
     changes = merge([known], make_scan(2, replace(known.checkpoint, identities=moved)))
     assert [each.checkpoint.identities for each in changes.changed] == [moved]
     assert (changes.appeared, changes.gone) == ((), ())
+
+
+def test_what_was_complete_is_not_damaged_once_only_an_older_one_with_more_ranks_is_left():
+    names = {100: 4, 200: 2, 300: 2, 400: 2}
+    ranks = [
+        make_checkpoint(f"step_{step}/rank_{k}.pt", written=step / 100) for step in names for k in range(names[step])
+    ]
+    grouped = [_group(ranks), _group([each for each in ranks if each.path.parent.name in {"step_100", "step_400"}])]
+    assert [each.state for each in grouped[0]][2:] == [CheckpointState.COMPLETE] * 2
+    assert [each.state for each in grouped[1]] == [CheckpointState.COMPLETE, CheckpointState.DAMAGED]
+    known = record(*grouped[0])
+    changes = merge(known, make_scan(3, *grouped[1]))
+    assert not [each.checkpoint for each in changes.changed if each.checkpoint.state is CheckpointState.DAMAGED]
+
+
+def _group(pieces):
+    return grouping.group(
+        pieces, (), root=pieces[0].path.parents[1], unchanged_since_ns=round(at(99).timestamp() * 1e9)
+    )
 
 
 def test_a_save_seen_being_written_has_its_beginning_and_its_end():

@@ -11,6 +11,7 @@ from ckptd.core.model import Checkpoint, CheckpointState, Role
 
 _ROLES = list(Role)  # the strongest first
 _BEFORE = 2  # checkpoints that agree on their members
+_LACKING = "is missing, which the checkpoints before it have"
 
 
 class _Shortage(NamedTuple):
@@ -35,6 +36,11 @@ def mark_missing(built: Sequence[Checkpoint], drafts: Sequence[SetDraft], unchan
             if short := _find_missing(drafts, found, position, last_of):
                 marked[at] = _mark(marked[at], short, unchanged_since_ns)
     return marked
+
+
+def is_short_of_others(found: Checkpoint) -> bool:
+    """Whether a checkpoint counts as damaged only because those before it have more members."""
+    return found.state is CheckpointState.DAMAGED and (found.reason or "").endswith(_LACKING)
 
 
 def _set_role_of_series(marked: list[Checkpoint], found: Sequence[int]) -> None:
@@ -64,7 +70,7 @@ def _find_missing(
     name, index = min(earlier[-1].signature - draft.signature)
     is_usual = len(earlier) == _BEFORE and len({each.signature for each in earlier}) == 1
     if (is_usual and (name, index) in sign(filter(is_alone, earlier[-1].parts))) or draft.ranks:
-        return _Shortage(f"{name.rpartition('/')[2]} is missing, which the checkpoints before it have", is_sure=True)
+        return _Shortage(f"{name.rpartition('/')[2]} {_LACKING}", is_sure=True)
     furthest = max(drafts[at].progress for at in found[: position + 1])
     if any(_is_replaced_by(earlier[-1], drafts[at], furthest) for at in found[position + 1 :]):
         return None

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
+from ckptd.core.checkpoint_sets import membership
 from ckptd.core.model import Checkpoint, CheckpointState, FileIdentity, Level, RecordedCheckpoint, Scan
 from ckptd.core.runs import added_files
 from ckptd.core.runs.ownership import Writers
@@ -248,7 +249,7 @@ def _appear(found: Checkpoint, writers: Writers, now: datetime) -> RecordedCheck
 
 
 def _update(known: RecordedCheckpoint, found: Checkpoint, writers: Writers, now: datetime) -> RecordedCheckpoint:
-    old = known.checkpoint
+    old, found = known.checkpoint, keep_complete(known.checkpoint, found)
     if found == old and found.state is CheckpointState.COMPLETE and known.completed_at and not _is_verified(found):
         return known
     is_same, is_untouched = _is_unchanged(old, found), _is_untouched(old, found)
@@ -268,6 +269,16 @@ def _update(known: RecordedCheckpoint, found: Checkpoint, writers: Writers, now:
     if not is_same_save or known.completed_at is None:
         result = replace(result, completed_at=_completed_at(found, now))
     return result
+
+
+def keep_complete(old: Checkpoint, found: Checkpoint) -> Checkpoint:
+    """Return a checkpoint as complete if it was complete while others with as few members were there.
+
+    The others may have been pruned, and one with more members, from a time with more ranks, may be left.
+    """
+    if old.state is CheckpointState.COMPLETE and membership.is_short_of_others(found) and _is_untouched(old, found):
+        return replace(found, state=CheckpointState.COMPLETE, reason=None)
+    return found
 
 
 def _completed_at(found: Checkpoint, now: datetime) -> datetime | None:

@@ -17,6 +17,7 @@ from ckptd.core.retention import (
     ReferenceSources,
     RunPlan,
 )
+from ckptd.core.runs import progress
 from ckptd.steps.prune import circuit_breaker
 from ckptd.steps.prune.circuit_breaker import BreakerState
 from ckptd.steps.site_policy import SitePolicy
@@ -148,7 +149,10 @@ def _judge_again(run: PrunableRun, scan: Scan | Unknown | None) -> PrunableRun:
 
 def _as_seen(record: RecordedCheckpoint, found: Checkpoint | None) -> RecordedCheckpoint:
     known = record.checkpoint
-    if found is None or found.identities != known.identities or found.state is known.state:
+    if found is None or found.identities != known.identities:
+        return record
+    found = progress.keep_complete(known, found)
+    if found.state is known.state:
         return record
     return replace(record, checkpoint=found)
 
