@@ -122,6 +122,23 @@ def test_a_path_that_may_be_anything_stands_for_what_is_near_the_job(script):
     assert is_opaque(script)
 
 
+@pytest.mark.parametrize(
+    ("script", "path"),
+    [
+        ("python pretrain.py --load /x/run --ckpt-step 2000", "/x/run"),
+        ("python train.py --resume_epoch=3 --load-dir ckpts", f"{WORK_DIR}/ckpts"),
+        ("python train.py --resume-from-step 300", WORK_DIR),
+    ],
+)
+def test_the_number_of_a_checkpoint_stands_for_all_where_it_is_loaded_from(script, path):
+    assert (path, False) in {(mention.path, mention.is_sure) for mention in read(script)}
+
+
+def test_how_often_checkpoints_are_saved_is_no_number_of_one():
+    for option in ("--checkpointing_steps 500", "--save-ckpt-every-step 10", "--ckpt-interval 5", "--epoch 3"):
+        assert not any(not mention.is_sure for mention in read(f"python train.py --load /x/run {option}"))
+
+
 def test_a_pattern_stands_for_all_of_its_directory():
     (mention,) = read("python train.py --load /x/run/epoch_*.pt")
     assert (mention.path, mention.is_sure) == ("/x/run", False)

@@ -6,7 +6,7 @@ gap; the literal rest of a path with gaps still shows which files it may mean.
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -26,6 +26,9 @@ _LOADED_STATES = RUNNING_STATES | SUSPENDED_STATES | {JobState.COMPLETING}
 # Options and variables whose value a program loads; those that also say how often or where to are none of them.
 _LOADING = re.compile(r"resum|restor|restart|reload|(?:^|[_-])load(?:$|[_-])|ckpt|checkpoint|init[_-]?from|warm|^cpi$")
 _OTHER = re.compile(r"save|every|interval|freq|period|keep|num|count|max|limit|async|secs|minutes|hours")
+_LOADED_NUMBER = re.compile(
+    r"(?:step|iter|iteration|epoch)$"
+)  # `--ckpt-step 2000`; `--checkpointing_steps` is how often
 _LOADED_TOO = {"-cpi", "--checkpoint-path", "--checkpoint_path", "CHECKPOINT_PATH", "CKPT_PATH"}
 _PLACES = frozenset(name.lstrip("-").lower().replace("-", "_") for name in {*OPTIONS, *VARIABLES} - _LOADED_TOO) | {
     *("chdir", "d", "directory", "e", "error", "hydra.run.dir", "log_dir", "logdir", "logging_dir", "o", "out"),
@@ -170,6 +173,7 @@ class _Reader:
 
     def _read_line(self, line: ShellCommand, source: str) -> None:
         option = ""
+        has_number, loaded = False, dict[str, None]()
         for word in line.words:
             key = _KEY.fullmatch(word.text)
             if key is not None:
@@ -180,9 +184,23 @@ class _Reader:
             else:
                 name, value = option, word.text
             option = ""
+            if _is_loaded(name):
+                has_number |= value.isdigit() and _LOADED_NUMBER.search(name) is not None
+                loaded[value] = None
             for each in (value, *word.defaults):
                 for piece in _split(each):
                     self._add_mention(piece, name, source, line.directory, is_literal=word.is_literal and each is value)
+        if has_number:
+            self._add_numbered(loaded, source, line.directory)
+
+    def _add_numbered(self, loaded: Iterable[str], source: str, directory: str | None) -> None:
+        """Add the directories in which a program looks for the number of a checkpoint: `--load ckpts --ckpt-step 9`."""
+        found = (_mention(value, directory, is_loaded=True) for value in loaded if not value.isdigit())
+        places = [each.path for each in found if each is not None and each.path]
+        for path in places:
+            self._found[Mention(source, path=path, is_sure=False, is_literal=False)] = None
+        if not places:
+            self._found[self._opaque(source)] = None
 
     def _add_mention(self, piece: str, option: str, source: str, directory: str | None, *, is_literal: bool) -> None:
         if len(piece) > LONGEST_VALUE or piece.startswith("-"):
