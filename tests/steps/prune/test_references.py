@@ -336,3 +336,19 @@ def test_names_with_line_breaks_and_bytes_that_are_no_text_are_ordinary_names(sh
     link(shop, strange, str(path))
     submit(shop, comment=f"{shop.directory}/epoch_1.npz\n\udcff\x1f")
     assert kept(shop) == ["epoch_1.npz", "epoch_3.npz"]
+
+
+def test_keep_counts_that_an_owner_writes_after_the_job_was_found_and_until_it_is_removed(shop):
+    file = shop.directory.parent / ".ckptd.toml"
+    file.write_text("keep = { last = 4 }\n")
+    own(file)
+    assert kept(shop) == ["epoch_3.npz", "epoch_4.npz"]
+    assert "last 4 (user setting)" in reasons(shop, "epoch_3.npz")
+    file.write_text("keep = { last = 3 }\n")
+    shop.wait(60)
+    shop.act()  # reads it again
+    assert kept(shop) == ["epoch_4.npz"]
+    file.unlink()
+    shop.wait(60)
+    shop.act()
+    assert kept(shop) == []

@@ -12,7 +12,6 @@ from ckptd.core.model import Level, Unknown
 from ckptd.core.retention import Caps, KeepLast, PolicyMode
 from ckptd.steps.prune import audit_entries, step
 from support.prune_facts import EPOCHS, MINUTE, START, UID, make_policy, make_site, own
-from support.recorded import note_run
 
 
 def test_what_no_rule_keeps_is_moved_aside_with_its_intent_its_outcome_and_its_record(shop):
@@ -100,7 +99,7 @@ def test_what_is_pinned_stays(shop):
 
 
 def test_what_the_owner_wishes_stays(shop):
-    note_run(shop.store, shop.run, shop.now, user_settings={"keep": {"last": 5}})
+    (shop.directory.parent / ".ckptd.toml").write_text("keep = { last = 5 }\n")
     shop.act()
     assert shop.names() == EPOCHS[1:]
 

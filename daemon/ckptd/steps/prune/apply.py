@@ -17,7 +17,7 @@ from ckptd.core.model import RunKey, Scan, Unknown
 from ckptd.core.model.records import AuditEntry
 from ckptd.core.retention import Plan, PolicyMode, ReferenceSources, RunPlan
 from ckptd.steps.parts import Scans
-from ckptd.steps.prune import audit_entries, circuit_breaker, owner_turns, planning
+from ckptd.steps.prune import audit_entries, circuit_breaker, current_settings, owner_turns, planning
 from ckptd.steps.prune.clock_guard import ClockGuard
 from ckptd.steps.prune.observer import Observer
 from ckptd.steps.prune.planning import PlanFacts
@@ -30,6 +30,7 @@ from ckptd.steps.prune.start_guard import StartGuard
 ANOTHER_ACT = "the outcome of an earlier removal in its run is unknown"
 NOT_VERIFIED = "its newest complete checkpoint could not be verified"
 NOT_SCANNED = "its directory was not scanned"
+NOT_READ = "its owner's .ckptd.toml was not read"
 SILENT_USER = "nothing was heard of another run of its user"
 SILENT_DISK = "nothing was heard of several users on its file system"
 STOP = "removals were stopped before its turn"
@@ -117,6 +118,8 @@ def apply(plan: Plan, facts: PlanFacts, means: ApplyParts, terms: ApplyOptions, 
         return applied
     means.observer.read_names(wanted, facts.named, now)
     scans = means.observer.scan({run.run: list_newest(run) for run in wanted}, now)
+    runs = {run.run for run in wanted}
+    unread = current_settings.renew(means.observer.parts, [run for run in facts.runs if run.history.key in runs], now)
     now += means.read_passed()  # else polls and scans of the meantime would seem to be from the future
     keys = [run.run for run in plan.runs] if terms.is_exact else list(scans)
     facts = planning.read_facts(hands.store, hands.cluster, hands.site, keys)
@@ -130,6 +133,7 @@ def apply(plan: Plan, facts: PlanFacts, means: ApplyParts, terms: ApplyOptions, 
         return applied
     applied.limited = limit(made, hands, terms, now)
     doubts = _find_doubts(list_enforced(applied.limited, terms), facts, scans, means.recovered, now)
+    doubts |= dict.fromkeys(unread - doubts.keys(), NOT_READ)
     _remove(applied, means, terms, _Observation(guard, scans, doubts, facts), now)
     return applied
 

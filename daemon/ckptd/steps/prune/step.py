@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from ckptd.core.fleet.prune_totals import PruneTotals, RemovableTotals
 from ckptd.core.retention import Plan, PolicyMode, RunPlan
 from ckptd.steps.parts import Parts
-from ckptd.steps.prune import apply, audit_entries, circuit_breaker, pause_record, planning
+from ckptd.steps.prune import apply, audit_entries, circuit_breaker, current_settings, pause_record, planning
 from ckptd.steps.prune.apply import ApplyOptions, ApplyParts, ApplyResult
 from ckptd.steps.prune.audit_counts import AuditCounts
 from ckptd.steps.prune.candidates import PruneCandidates
@@ -162,6 +162,9 @@ def _prune(means: ApplyParts, memory: PruneSlice, now: datetime) -> tuple[dict[s
     chosen = memory.turns.choose(facts, wanted, now)
     means.observer.read_names([run for run in chosen if run.mode is not PolicyMode.ENFORCE], facts.named, now)
     means.observer.scan({run.run: list_newest(run) for run in chosen if run.mode is not PolicyMode.ENFORCE}, now)
+    of_plan = {run.run for run in chosen if run.mode is not PolicyMode.ENFORCE}
+    told = [run for run in facts.runs if run.history.key in of_plan or run.retention_settings]
+    current_settings.renew(means.observer.parts, told[: current_settings.MAX_RUNS], now)  # they may keep less by now
     enforced = tuple(run for run in chosen if run.mode is PolicyMode.ENFORCE)
     applied = _apply(means, memory, replace(hopeful, runs=enforced), facts, now)
     moved, left = applied.moved, going[PolicyMode.ENFORCE.value]
