@@ -18,14 +18,14 @@ from ckptd.steps.parts import Parts
 MAX_RUNS = 400  # of one step, beside those from which something is removed
 
 
-class _Asked(NamedTuple):
+class _FileToRead(NamedTuple):
     run: PrunableRun
     search: DirectorySearch
 
 
 def renew(parts: Parts, runs: Collection[PrunableRun], now: datetime) -> set[RunKey]:
     """Read and record the files of these runs' owners; return the runs of which a file got no answer."""
-    asked = [each for run in runs for each in _list_asked(run, now)]
+    asked = [each for run in runs for each in _list_files(run, now)]
     answers = locate_jobs(parts.agent, [each.search for each in asked], (), parts.limits) if asked else []
     found, silent = [], set()
     for (run, search), answer in zip(asked, answers, strict=True):
@@ -46,7 +46,7 @@ def renew(parts: Parts, runs: Collection[PrunableRun], now: datetime) -> set[Run
     return silent
 
 
-def _list_asked(run: PrunableRun, now: datetime) -> Iterator[_Asked]:
+def _list_files(run: PrunableRun, now: datetime) -> Iterator[_FileToRead]:
     """Yield a search for each directory with such a file; that of the latest job comes last, because it counts most."""
     job = run.job
     if job is None or job.work_dir is None:
@@ -54,4 +54,4 @@ def _list_asked(run: PrunableRun, now: datetime) -> Iterator[_Asked]:
     known = {PurePosixPath(where) for where in run.retention_settings if where.startswith("/")} - {job.work_dir}
     for work_dir in (*sorted(known), job.work_dir):
         sought = replace(job, work_dir=work_dir, comment="", admin_comment="")
-        yield _Asked(run, DirectorySearch(job=sought, since=now, began_at=now, is_declared_only=True))
+        yield _FileToRead(run, DirectorySearch(job=sought, since=now, began_at=now, is_declared_only=True))
