@@ -14,6 +14,7 @@ from programs import truth
 LARGEST_TORN = 60_000  # bytes of a save in whose middle a program is killed
 SMALL_DISK = "size=1100k"  # five saves of the torch program
 LARGE_DISK = "size=64m"
+LIMIT_MINUTES = 2  # of a chain: a training may take half of one to start
 FAILED_SAVES = 4  # before the disk is enlarged
 URGENT_USER = "urgent"
 _STAYS = 3600
@@ -118,7 +119,7 @@ class Driver:
         if scenario.end == "array":
             options.append("--array=1-3%1")
         if scenario.end == "limit":
-            options.append("--time=1")
+            options.append(f"--time={LIMIT_MINUTES}")
         first = self._submit(run, options)
         if scenario.end == "limit":
             self._submit(run, [*options, "--time=60", f"--dependency=afterany:{first}"])
@@ -153,6 +154,8 @@ class Driver:
         if run.scenario.end == "array":
             if len(run.attempts) == 3 and last.is_over:
                 self._finish(run)
+        elif run.stage == "first" and run.scenario.end == "limit":
+            run.stage = "later" if len(run.attempts) > 1 else "first"
         elif run.stage == "first" and len(first.saves) >= run.scenario.saves_before:
             self._end_first(run, first)
         elif run.stage == "filling" and len(first.torn) >= FAILED_SAVES:
@@ -195,7 +198,7 @@ class Driver:
     def _fail_node(self, run):
         """Let a node lose its power, with all that runs on it, and start again."""
         job = str(run.jobs[0])
-        kill_processes(lambda: list_processes_of(self._cluster.directory, job))
+        kill_processes(lambda: list_processes_of(self._cluster.directory, run.user.uid, job))
         self._cluster.kill_node(run.node)
         self._cluster.wait_for("the job to be requeued", lambda: self._cluster.read_job(job, "%T") != "RUNNING")
         self._cluster.start_node(run.node)
@@ -222,13 +225,13 @@ def count_saves_after_failures(attempt):
     return sum(save.at > last for save in attempt.saves)
 
 
-def list_processes_of(directory, job):
-    """List the processes of one job and the slurmstepd that supervise them."""
+def list_processes_of(directory, uid, job):
+    """List the processes of one job of a user and the slurmstepd that supervise them."""
     told = f"SLURM_JOB_ID={job}".encode()
     supervisor = f"slurmstepd: [{job}.".encode()
     return [
         pid
-        for pid in list_processes(directory, ())
+        for pid in list_processes(directory, {uid})
         if read_command(pid).startswith(supervisor) or told in read_environment(pid)
     ]
 
