@@ -79,6 +79,21 @@ def test_slow_startup_is_learned_from_the_attempts_before():
     assert said(resume(*epochs, again(1, minute=4))) == (*PROGRESS, None)
 
 
+@pytest.mark.parametrize("loaded", [3, 4, 5])
+def test_startup_that_was_slow_once_may_be_fast_the_next_time(loaded):
+    """The first start read its libraries from disk for three minutes; the next one finds them in memory."""
+    epochs = every(1, count=5, start=3)
+    assert said(resume(*epochs, again(loaded + 1, minute=1.5))) == (*PROGRESS, f"epoch_{loaded}.pt")
+
+
+def test_after_fast_startup_it_may_have_saved_at_once_what_it_loaded():
+    """The first start saved what it began with after two minutes, so that the second one may have done so, too."""
+    steps = every(1, "step", count=5, start=1, first=0, by=100)
+    found = resume(*steps, saved(12.1, name="again_300.pt", step=300, **STATE))
+    assert {each.path.rpartition("/")[2] for each in found.candidates} == {"step_200.pt", "step_300.pt"}
+    assert said(found) == (Certainty.UNKNOWN, ResumeReason.AMBIGUOUS, None)
+
+
 def test_in_an_odd_phase_what_lies_between_the_interval_and_the_time_is_a_candidate():
     """Step 250 after 90 s where 100 steps take 60 s: it began between 100 and 150."""
     steps = [*every(1, "step", count=2, first=100, by=100), saved(2.5, name="step_150.pt", step=150, **STATE)]
@@ -335,19 +350,21 @@ def test_the_text_says_how_sure_it_is_and_why(own, text):
     loaded=st.integers(0, 12),
     minutes=st.floats(0.5, 30),
     startup=st.floats(0, 20),
+    startup_again=st.none() | st.floats(0, 20),  # None: much as before
     jitter=st.lists(st.floats(0.93, 1.07), min_size=14, max_size=14),
 )
-def test_what_is_said_for_sure_is_true(count, loaded, minutes, startup, jitter):
+def test_what_is_said_for_sure_is_true(count, loaded, minutes, startup, startup_again, jitter):
     """A training that saves each epoch, is ended after some, and loads one of them or none."""
     loaded = min(loaded, count)
     now, records = startup, []
+    startup_later = startup * jitter[12] if startup_again is None else startup_again
     for n in range(count):
         now += minutes * jitter[n]
         records.append(saved(now, name=f"epoch_{n + 1}.pt", epoch=n + 1, **STATE))
     first = attempt(0, now + minutes / 3, cause=EndCause.TIME_LIMIT)
     second = attempt(now + minutes, restart_count=1)
     own = saved(
-        now + minutes + startup * jitter[12] + minutes * jitter[13],
+        now + minutes + startup_later + minutes * jitter[13],
         name=f"epoch_{loaded + 1}.pt",
         epoch=loaded + 1,
         **STATE,
@@ -360,7 +377,8 @@ def test_what_is_said_for_sure_is_true(count, loaded, minutes, startup, jitter):
         assert found.may_be_fresh
     else:
         assert truth in {each.path.rpartition("/")[2] for each in found.candidates}
-    if count > 2 and startup <= minutes:  # intervals are known to be regular, and startup does not hide them
+    # intervals are known to be regular, and startup does not hide them
+    if count > 2 and startup <= minutes and startup_again is None:
         assert found.is_known
 
 

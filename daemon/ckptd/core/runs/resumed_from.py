@@ -56,6 +56,11 @@ class _Pace(NamedTuple):
     startup_seconds: float  # before the first progress
     first: tuple[float, float] | None  # the first checkpoint of a start from nothing: progress, seconds after the start
 
+    @property
+    def saves_after_an_interval(self) -> bool:
+        """Whether the start from nothing did not save at once what it began with."""
+        return self.first is not None and self.first[0] >= (1 - TOLERANCE) * self.interval
+
 
 def find_resume(
     attempt: Attempt,
@@ -327,18 +332,22 @@ def _match(
     saved = _progress(first, unit)
     assert saved is not None
     elapsed = _seconds_between(attempt, first.completed_at)
-    slow, possible = (
+    slow, usual = (
         max(elapsed - share * pace.startup_seconds, 0.0) / pace.seconds_per_unit
         for share in (1 + TOLERANCE, 1 - TOLERANCE)
     )
+    possible = elapsed / pace.seconds_per_unit  # startup may take no time: what the first one read is in caches now
     least = max((1 - TOLERANCE) * min(pace.interval, slow), TOLERANCE * pace.interval)
     most = (1 + TOLERANCE) * max(pace.interval, possible)
+    may_save_at_once = usual < SHORTEST * pace.interval and not pace.saves_after_an_interval
     if possible < SHORTEST * pace.interval:  # too soon for an interval: it saved what it had loaded, or little more
         least, most = 0.0, possible / SHORTEST
+    elif may_save_at_once:
+        least = 0.0
     told = [(value, each) for each in there if (value := _progress(each, unit)) is not None]
     fitting = {value for value, _ in told if least <= saved - value <= most}
     is_fresh = may_start_fresh and _may_start_fresh(saved, elapsed, pace, most)
-    if pace.is_regular and slow <= 2 * pace.interval and len(fitting) + is_fresh > 1:
+    if pace.is_regular and not may_save_at_once and slow <= 2 * pace.interval and len(fitting) + is_fresh > 1:
         fitting, is_fresh = _narrow(saved, pace, fitting, is_fresh=is_fresh)
     evidence = {
         "unit": unit,
