@@ -351,7 +351,7 @@ def test_the_days_sum_is_that_of_the_lines(watch):
 def test_the_metric_of_lost_gpu_time_is_what_accounting_says_of_the_jobs_with_gpus(watch, slurm, broken_off):
     """None of them saved anything, so all their time is lost; what is cancelled here is an exclusive node's."""
     summed = LostWorkTotals()
-    summed.refresh(watch.parts.store, "ledger", now() + LOSS_FINAL_AGE)
+    summed.refresh(watch.parts.store, "ledger", now() + LOSS_FINAL_AGE, watch.state)
     told = {
         sample.labels["cause"]: sample.value
         for metric in collect_losses(summed.totals, BoundedNames(1), BoundedNames(1))

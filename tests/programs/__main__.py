@@ -137,12 +137,13 @@ def _judge(runs, rows, shown, flags, metrics, save_seconds):
         judge.judge_show(shown[run.name])
         judge.judge_flags(flags)
         judgements += judge.judgements
-    unsaved = [truth.measure_unsaved(attempt) for run in runs for attempt in run.counted]
-    redone = [truth.measure_redone(run.attempts)[attempt.name] for run in runs for attempt in run.counted]
+    unsaved = [truth.measure_unsaved(attempt) for run in runs for attempt in run.attempts]
+    redone = [seconds for run in runs for seconds in truth.measure_redone(run.attempts).values()]
     for name, true in (("lost", unsaved), ("redone", redone)):
         slack = save_seconds + ROUNDING_SECONDS * sum(seconds > 0 for seconds in true)
-        said = _sum(metrics, f"ckptd_{name}_seconds_total")
-        judgements.append(judge_totals(f"{name} seconds", said, sum(true), slack))
+        low, high = (_sum(metrics, f"ckptd_{name}_{part}seconds_total") for part in ("", "high_"))
+        is_part = _sum(metrics, f"ckptd_{name}_unknown_attempts_total") > 0
+        judgements.append(judge_totals(f"{name} seconds", (low, high), sum(true), slack, is_part=is_part))
     return judgements
 
 

@@ -221,11 +221,17 @@ def _find_newest_complete(evidence: Mapping[str, object]):
     return next((evidence[key] for key in ("resume_from", "newest_complete", "newest_good") if evidence.get(key)), None)
 
 
-def judge_totals(name, said, true, slack):
-    """Judge one sum over all runs."""
-    verdict = Verdict.RIGHT if abs(said - true) <= slack else Verdict.WRONG
+def judge_totals(name, bounds, true, slack, *, is_part):
+    """Judge one sum over all runs, which is at least and at most so much; `is_part`: not all attempts are in it."""
+    low, high = bounds
+    verdict = Verdict.WRONG
+    if abs(low - true) <= slack:
+        verdict = Verdict.RIGHT
+    elif low <= true + slack and (is_part or true <= high + slack):
+        verdict = Verdict.HEDGED
+    said = f"{low:.0f} to {high:.0f}" + (" and unknown" if is_part else "")
     return Judgement(
-        run="all", subject=f"metrics: {name}", verdict=verdict, said=f"{said:.0f}", true=f"{true:.0f} ± {slack:.0f}"
+        run="all", subject=f"metrics: {name}", verdict=verdict, said=said, true=f"{true:.0f} ± {slack:.0f}"
     )
 
 

@@ -72,11 +72,6 @@ class Run:
     attempts: list[truth.AttemptTruth] = field(default_factory=list)
 
     @property
-    def counted(self):
-        """The attempts that metrics count at once: those that a requeue ended count an hour later."""
-        return self.attempts[1:] if self.scenario.is_requeued else self.attempts
-
-    @property
     def name(self):
         return f"{self.program.NAME} {self.scenario.name}"
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from programs import lammps, truth
-from programs.judge import Bounds, Judge, Verdict
+from programs.judge import Bounds, Judge, Verdict, judge_totals
 from programs.scenarios import SCENARIOS
 from programs.truth import AttemptTruth, Loaded, Save
 
@@ -119,3 +119,17 @@ def test_how_far_the_newest_checkpoint_is_may_be_as_old_as_two_scans():
         judge.judge_row({"directory": str(DIRECTORY), "step": step}, asked_at=25)
     steps = [each for each in judge.judgements if each.subject == "jobs: step"]
     assert [each.verdict for each in steps] == [Verdict.RIGHT, Verdict.RIGHT, Verdict.WRONG, Verdict.WRONG]
+
+
+TOTALS = {
+    "the sum": ((100, 100), False, Verdict.RIGHT),
+    "a bound that holds": ((50, 130), False, Verdict.HEDGED),
+    "less, and some attempts are unknown": ((50, 50), True, Verdict.HEDGED),
+    "less": ((50, 50), False, Verdict.WRONG),
+    "more": ((150, 150), True, Verdict.WRONG),
+}
+
+
+@pytest.mark.parametrize(("bounds", "is_part", "verdict"), TOTALS.values(), ids=TOTALS)
+def test_sums_over_all_runs(bounds, is_part, verdict):
+    assert judge_totals("lost seconds", bounds, 105, 10, is_part=is_part).verdict is verdict

@@ -5,14 +5,15 @@ from datetime import timedelta
 import pytest
 
 from ckptd.core.model import EndCause, PastJobs, Unknown
-from ckptd.core.model.records import LocationRecord
+from ckptd.core.model.records import LocationRecord, ScanRecord
 from ckptd.core.runs.lost_work_totals import LossKey
+from ckptd.core.runs.progress import NO_CHANGES
 from ckptd.steps import poll, publish
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.state import begin
 from support.migrated import open_record
 from support.parts import make_parts
-from support.queue_facts import CLUSTER, STATES, at, look, make_job, make_row
+from support.queue_facts import CLUSTER, STATES, at, look, make_job, make_row, make_scan
 
 DOWN = Unknown(what="accounting", reason="slurmdbd does not answer")
 
@@ -96,6 +97,61 @@ def test_a_preemption_is_told_once_slurmdbd_has_heard_of_it(parts):
     assert len(parts.source.asked) == asked
     report = publish.report(parts, state, at(120))
     assert report.losses[LossKey(EndCause.PREEMPTION, "low")].seconds == 5 * 60
+
+
+def requeue(parts, state):
+    """Let job 1 run from minute -1 to 4, when the queue shows a requeue, and its directory be read after that."""
+    see(parts, state, 0, make_job(1, partition="low"), *OTHERS)
+    locate(parts, state, 1)
+    waiting = make_job(1, STATES.PENDING, 1, submitted_at=at(4), partition="low")
+    see(parts, state, 5, waiting, *OTHERS)
+    run = state.latest(PolledQueue).tracked[1].run
+    parts.store.checkpoints.record_scans([ScanRecord(run=run, scan=make_scan(6), changes=NO_CHANGES)])
+    return waiting
+
+
+def seconds_by_cause(parts, state, minutes):
+    """The lost seconds of each cause that metrics show."""
+    totals = publish.report(parts, state, at(minutes)).losses
+    return {key.cause: total.seconds for key, total in totals.items() if total.attempt_count}
+
+
+def test_a_requeue_counts_once_accounting_has_confirmed_it(parts):
+    state = begin(parts, at(0))
+    waiting = requeue(parts, state)
+    assert seconds_by_cause(parts, state, 7) == {}
+    parts.source.ended = (make_row(1, -1, 4, STATES.REQUEUED),)
+    see(parts, state, 8, waiting, *OTHERS)
+    for minutes in (9, 30, 70, 3000):
+        assert seconds_by_cause(parts, state, minutes) == {EndCause.REQUEUE: 5 * 60}
+
+
+def test_a_requeue_that_was_a_preemption_counts_as_one_only(parts):
+    state = begin(parts, at(0))
+    waiting = requeue(parts, state)
+    assert seconds_by_cause(parts, state, 7) == {}
+    parts.source.ended = (make_row(1, -1, 4, STATES.PREEMPTED),)
+    see(parts, state, 8, waiting, *OTHERS)
+    for minutes in (9, 70):
+        assert seconds_by_cause(parts, state, minutes) == {EndCause.PREEMPTION: 5 * 60}
+
+
+def test_without_accounting_a_requeue_counts_after_an_hour(parts):
+    state = begin(parts, at(0))
+    parts.source.ended = DOWN
+    waiting = requeue(parts, state)
+    see(parts, state, 20, waiting, *OTHERS)
+    assert seconds_by_cause(parts, state, 63) == {}
+    assert seconds_by_cause(parts, state, 65) == {EndCause.REQUEUE: 5 * 60}
+
+
+def test_a_daemon_that_starts_anew_counts_a_requeue_only_when_it_is_confirmed_again(parts):
+    waiting = requeue(parts, begin(parts, at(0)))
+    state = begin(parts, at(7))
+    assert seconds_by_cause(parts, state, 8) == {}
+    parts.source.ended = (make_row(1, -1, 4, STATES.REQUEUED),)
+    see(parts, state, 9, waiting, *OTHERS)
+    assert seconds_by_cause(parts, state, 10) == {EndCause.REQUEUE: 5 * 60}
 
 
 def test_a_daemon_that_starts_anew_asks_again_what_the_one_before_did_not_learn(parts):

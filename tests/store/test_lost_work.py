@@ -220,6 +220,19 @@ def test_final_sums_leave_out_what_may_still_be_bettered(store):
     assert len(store.lost_work_sums.sum_by_day(CLUSTER, final_before=at(0))) == 1
 
 
+def test_sums_of_requeues_leave_out_those_that_accounting_has_not_confirmed(store):
+    job = run_job(store)
+    poll(store, 10, replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(9)))
+    assert store.lost_work_sums.sum_confirmed(CLUSTER, at(0), ()) == {}, "no scan has looked for its last save"
+    scan(store, 11)
+    (line,) = store.lost_work.list_lines(RUN)
+    (total,) = store.lost_work_sums.sum_confirmed(CLUSTER, at(0), ()).values()
+    assert (total.attempt_count, total.seconds) == (1, line.loss.lost.total_seconds())
+    assert store.lost_work_sums.sum_confirmed(CLUSTER, at(0), {line.attempt}) == {}
+    assert store.lost_work_sums.sum_confirmed(CLUSTER, at(30), ()) == {}
+    assert store.lost_work_sums.sum_by_day(CLUSTER, final_before=at(0)) == {}
+
+
 def steps_of(store, *saved, minute, looked):
     found = [
         make_checkpoint(f"step-{n}.pt", written, step=n, identities=(FileIdentity(1, written, 10, written),))

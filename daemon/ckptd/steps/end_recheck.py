@@ -3,7 +3,7 @@
 The queue alone cannot distinguish a preemption from a requeue by hand, nor show how a job that left it has ended.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -37,6 +37,11 @@ class UnconfirmedEnds:
     @property
     def count(self) -> int:
         return len(self._open)
+
+    @property
+    def names(self) -> Container[_Name]:
+        """The attempts, by job and restart count."""
+        return self._open.keys()
 
     def with_ended(self, ended: Iterable[Attempt], now: datetime) -> "UnconfirmedEnds":
         """Add the attempts whose cause is unconfirmed, to be queried from now on; ignore the others."""

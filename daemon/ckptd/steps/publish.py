@@ -11,6 +11,7 @@ from ckptd.core.fleet.snapshot import Report
 from ckptd.core.notices.delivery import Outbox
 from ckptd.core.runs import lost_work_totals
 from ckptd.core.runs.lost_work_totals import LossKey, LossTotal
+from ckptd.steps.end_recheck import UnconfirmedEnds
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.requeue_counts import RequeueStarts
@@ -32,8 +33,12 @@ class LostWorkTotals:
         self._old_until: date | None = None
         self._summed_at: datetime | None = None
 
-    def refresh(self, store: Store, cluster: str, now: datetime) -> None:
-        """Sum up the lost work again, unless this was done recently. No total ever decreases."""
+    def refresh(self, store: Store, cluster: str, now: datetime, state: State) -> None:
+        """Sum up the lost work again, unless this was done recently. No total ever decreases.
+
+        A cause that only the queue has told may change: such an attempt would count twice, under either cause. It
+        counts once accounting has confirmed it, or after LOSS_FINAL_AGE.
+        """
         if self._summed_at is not None and abs(now - self._summed_at) < LOSSES_INTERVAL:
             return
         until = (now - timedelta(days=2)).date()
@@ -41,8 +46,10 @@ class LostWorkTotals:
             self._old = lost_work_totals.add_up(store.lost_work_sums.sum_by_day(cluster, last=until).values())
             self._old_until = until
         sums, first = store.lost_work_sums, until + timedelta(days=1)
-        recent = sums.sum_by_day(cluster, first=first, final_before=now - LOSS_FINAL_AGE)
-        found = lost_work_totals.add_up([self._old, *recent.values()])
+        with state.record_lock:  # an end may just have been recorded, and counts as unconfirmed only after that
+            recent = sums.sum_by_day(cluster, first=first, final_before=now - LOSS_FINAL_AGE)
+            confirmed = sums.sum_confirmed(cluster, now - LOSS_FINAL_AGE, state.latest(UnconfirmedEnds).names)
+        found = lost_work_totals.add_up([self._old, *recent.values(), confirmed])
         self.totals = lost_work_totals.never_less(self.totals, found)
         self._summed_at = now
 
@@ -70,7 +77,7 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
     decided = state.latest(CurrentFlags).flags
     open_flags = parts.store.flags.list_open(parts.cluster) if decided is None else decided
     losses = state.own(LostWorkTotals, LostWorkTotals)
-    losses.refresh(parts.store, parts.cluster, now)
+    losses.refresh(parts.store, parts.cluster, now, state)
     queued, scanned = state.latest(PolledQueue), state.latest(ScanProgress)
     histories, watched = state.latest(RunHistories).by_run, state.watchlist.all
     copies = state.watchlist.copies - histories.keys()

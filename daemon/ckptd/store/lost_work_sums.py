@@ -1,11 +1,11 @@
 """Sums of lost work over the attempts of a period, by day for metrics, and by user, account or rule for reports."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
-from ckptd.core.model import EndCause
+from ckptd.core.model import EndCause, JobKey
 from ckptd.core.queue import GUESSED_CAUSES
 from ckptd.core.runs.lost_work_totals import (
     NO_RULE,
@@ -15,7 +15,7 @@ from ckptd.core.runs.lost_work_totals import (
     LossTotal,
 )
 from ckptd.store.plain_reads import Select
-from ckptd.store.plain_rows import decode_any, decode_day
+from ckptd.store.plain_rows import JOB_KEY, decode_any, decode_day
 from ckptd.store.read_parts import ReadPart, selecting
 from ckptd.store.text_escapes import encode_text
 
@@ -112,6 +112,36 @@ class LostWorkSumReader(ReadPart):
         return dict(result)
 
     @selecting
+    def sum_confirmed(
+        self,
+        select: Select,
+        cluster: str,
+        since: datetime,
+        unconfirmed: Container[tuple[JobKey, int]],
+    ) -> dict[LossKey, LossTotal]:
+        """Return the sums over the final rows that ended at `since` or later with a cause that accounting confirmed.
+
+        These are the rows that `sum_by_day` leaves out for their cause. `unconfirmed` are the attempts, by job and
+        restart count, of which accounting has not told how they ended.
+        """
+        conditions = ["l.cluster = :cluster", "l.day >= :day", "l.ended_at >= :since"]
+        conditions += ["l.is_final", f"l.cause IN ({_quote(GUESSED_CAUSES)})"]
+        values: dict[str, object] = {
+            "cluster": encode_text(cluster),
+            "day": since.astimezone(UTC).date(),
+            "since": since,
+        }
+        groups = ("l.cause", 'l."partition"', "l.account", "a.restart_count", JOB_KEY.of("j"))
+        statement = _sum(groups, "JOIN jobs j ON a.job_row = j.id", conditions)
+        result: dict[LossKey, LossTotal] = defaultdict(LossTotal)
+        for cause, partition, account, restart_count, *row in select(statement, values):
+            name, sums = JobKey(*JOB_KEY.decode(row[: len(JOB_KEY)])), row[len(JOB_KEY) :]
+            if (name, restart_count) not in unconfirmed:
+                key = LossKey(EndCause(cause), decode_any(partition), decode_any(account))
+                result[key] += _total(sums)
+        return dict(result)
+
+    @selecting
     def sum_by(
         self,
         select: Select,
@@ -151,7 +181,7 @@ def _sum(groups: Sequence[str], join: str, conditions: Sequence[str]) -> str:
     """  # noqa: S608 - the columns and conditions are this module's own
 
 
-def _total(sums: list[Any]) -> LossTotal:
+def _total(sums: Sequence[Any]) -> LossTotal:
     values: dict[str, Any] = {}
     for name, each in zip([*_COUNTS, *_SUMS], sums, strict=True):
         values[name] = int(each) if name in _COUNTS else float(each)
