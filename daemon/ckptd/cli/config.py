@@ -57,8 +57,8 @@ def check(context: click.Context, is_live: bool) -> None:
 def _become_service(config: "Config", path: Path | None, *, is_user_known: bool) -> list[str]:
     """As root, check what the agent reads, then become the service's account for the files that follow."""
     from ckptd.config import DEFAULT_PATH, ConfigError  # noqa: PLC0415 - --help needs none of it
-    from ckptd.service.agent_policy import check_trusted  # noqa: PLC0415
     from ckptd.service.privileges import drop_root  # noqa: PLC0415
+    from ckptd.service.trusted_file import check_trusted  # noqa: PLC0415
 
     if os.geteuid() != 0:
         return []

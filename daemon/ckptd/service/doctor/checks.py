@@ -6,7 +6,6 @@ from pathlib import Path
 
 from ckptd.config import DEFAULT_PATH, ConfigError
 from ckptd.config.valid_sections import read_valid_sections
-from ckptd.service.agent_policy import check_trusted
 from ckptd.service.doctor import (
     database_checks,
     file_checks,
@@ -17,6 +16,7 @@ from ckptd.service.doctor import (
 )
 from ckptd.service.doctor.findings import Account, Check, CheckResult, error, ok
 from ckptd.service.doctor.separate_checks import CheckedTopic, run_checks
+from ckptd.service.trusted_file import check_trusted
 
 TIMEOUT_SECONDS = 60.0
 CHECKS = (
