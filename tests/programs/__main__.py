@@ -40,6 +40,8 @@ write_grace = "{SETTLE_SECONDS}s"
 allowed_roots = ["{{homes}}"]
 [health]
 min_job_duration = "30s"
+[health.rules.copy-behind]
+min_lag = "25s"
 [health.rules.volatile-path]
 enabled = false  # the homes are below /tmp
 [web]

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
 
 from programs import truth
 
@@ -34,6 +37,7 @@ class Bounds:
     news: float  # two scans, and until a file counts as settled
 
 
+LEAST_BEHIND, BEHIND = 2.5, 3  # times what is usual: when copies are too old
 CAUSES = {"limit": "time-limit", "preempt": "preemption", "node": "node-failure"}  # others: requeue
 # a rule that may hold in a scenario without being demanded there, and why it is true
 ALLOWED = {
@@ -110,6 +114,19 @@ class Judge:
             subject = f"ledger: redone of {name[1]}"
             self._judge_bound(subject, again["low_seconds"], again["high_seconds"], redone[attempt.name])
         self._judge_checkpoints(shown["checkpoints"])
+        if self._run.scenario.has_copies:
+            self._judge_locations(shown)
+
+    def _judge_locations(self, shown):
+        """Judge what is said of the fast and the slow directory; what was saved last may not be copied yet."""
+        run = self._run
+        last = self._attempts[-1]
+        told = [(each["path"], each["role"]) for each in shown["locations"]]
+        self._compare("show: locations", told, [(str(run.directory), "primary"), (str(run.copies), "copy")])
+        newest, copied = last.saves[-1], truth.find_copied(last)
+        found = shown["newest_complete"]
+        self._compare("show: newest complete", (found["location"], found[run.program.UNIT]), (told[0][0], newest.step))
+        self._compare("show: newest copy", shown["locations"][1]["newest_complete"], str(run.copies / copied.path))
 
     def _judge_kind(self, told, attempt):
         first = self._attempts[0]
@@ -139,7 +156,10 @@ class Judge:
             self._say(subject, Verdict.HEDGED if holds else Verdict.WRONG, text, true)
             return
         path = said["path"] or "nothing"
-        verdict = Verdict.RIGHT if path == true else Verdict.WRONG
+        same = {true}
+        if self._run.scenario.has_copies and loaded.path:  # it was copied to where the program loaded it
+            same.add(str(self._run.copies / Path(loaded.path).name))
+        verdict = Verdict.RIGHT if path in same else Verdict.WRONG
         self._say(subject, verdict, f"{path} ({said['certainty']}, {said['reason']}, {said['evidence']})", true)
 
     def _judge_bound(self, subject, low, high, true):
@@ -178,11 +198,11 @@ class Judge:
         """Judge all flags of the run, and say which are missing."""
         scenario = self._run.scenario
         mine = [flag for flag in flags if flag["job_id"] in self._run.jobs or flag["run"] == str(self._run.directory)]
-        for rule in sorted(scenario.critical - {flag["rule"] for flag in mine}):
+        for rule in sorted(scenario.demanded - {flag["rule"] for flag in mine}):
             self._say(f"flags: {rule}", Verdict.WRONG, "no flag", "it holds")
         for flag in mine:
             subject = f"flags: {flag['rule']}"
-            if flag["rule"] in scenario.critical:
+            if flag["rule"] in scenario.demanded:
                 self._judge_demanded(flag, subject)
             elif flag["rule"] == "no-checkpoint-yet":
                 opened_at = datetime.fromisoformat(flag["opened_at"]).timestamp()
@@ -200,6 +220,9 @@ class Judge:
         first, last = self._attempts[0], self._attempts[-1]
         opened_at = datetime.fromisoformat(flag["opened_at"]).timestamp()
         best = [max(first.saves, key=lambda save: save.step)]
+        if flag["rule"] == "copy-behind":
+            self._judge_copy_behind(flag, subject, opened_at)
+            return
         if flag["rule"] == "not-resuming":
             event, named = last.saves[0].at, flag["evidence"]["should_resume_from"]
         elif flag["rule"] == "no-room":
@@ -215,6 +238,21 @@ class Judge:
         self._say(subject, verdict, f"after {delay:.0f} s, names {shorten([named])}", " or ".join(names), delay)
         if flag["resolved_at"] is None and flag["rule"] in {"damaged-checkpoint", "no-room"}:
             self._say(subject, Verdict.WRONG, "never resolved", "later saves are complete")
+
+    def _judge_copy_behind(self, flag, subject, opened_at):
+        """Judge the flag by the usual delay of copies, which is the interval of saves; scans may take it for two."""
+        [attempt] = self._attempts
+        copied = truth.find_copied(attempt)
+        usual = median(later.at - before.at for before, later in pairwise(attempt.saves))
+        soonest, event, latest = (
+            next((save.at for save in attempt.saves if save.at - copied.at > factor * usual), attempt.ended_at)
+            for factor in (LEAST_BEHIND, BEHIND, 2 * BEHIND)
+        )
+        named = flag["evidence"]["newest_copy"]
+        is_right = named == str(self._run.copies / copied.path) and soonest <= opened_at <= latest + self._bounds.news
+        delay = opened_at - event
+        verdict = Verdict.RIGHT if is_right else Verdict.WRONG
+        self._say(subject, verdict, f"after {delay:.0f} s, names {shorten([named])}", copied.path, delay)
 
 
 def _find_newest_complete(evidence: Mapping[str, object]):

@@ -28,9 +28,11 @@ class Scenario:
     later: str = "resume"
     saves_before: int = 5  # of the first attempt, before it is ended
     saves_after: int = 4  # of the last one
-    end: str = "requeue"  # of the first attempt: requeue, limit, kill, preempt, node or by itself (array); full: none
-    critical: frozenset[str] = frozenset()  # the rules that must say so
+    end: str = "requeue"  # of the first attempt: requeue, limit, kill, preempt, node or by itself (array)
+    # full, uncopied: none, because its disk is full for a while, or its copies end
+    demanded: frozenset[str] = frozenset()  # the rules that must say so
     comment: str = ""
+    has_copies: bool = False  # saves on a fast disk that the next attempt does not have, with copies on a slow one
 
     @property
     def is_requeued(self):
@@ -44,15 +46,24 @@ class Scenario:
 
 SCENARIOS = (
     Scenario(name="requeue", comment="ckpt=ckpt"),
-    Scenario(name="start-over", later="fresh", critical=frozenset({"not-resuming"})),
-    Scenario(name="older", later="older", critical=frozenset({"not-resuming"})),
+    Scenario(name="start-over", later="fresh", demanded=frozenset({"not-resuming"})),
+    Scenario(name="older", later="older", demanded=frozenset({"not-resuming"})),
     Scenario(name="chain", end="limit", comment="ckpt=ckpt"),
-    Scenario(name="chain-over", later="fresh", end="limit", critical=frozenset({"not-resuming"})),
+    Scenario(name="chain-over", later="fresh", end="limit", demanded=frozenset({"not-resuming"})),
     Scenario(name="array", end="array"),
-    Scenario(name="killed", end="kill", critical=frozenset({"damaged-checkpoint"})),
+    Scenario(name="killed", end="kill", demanded=frozenset({"damaged-checkpoint"})),
     Scenario(name="preempted", end="preempt"),
     Scenario(name="node-failure", end="node"),
-    Scenario(name="disk-full", end="full", critical=frozenset({"no-room"}), saves_before=3),
+    Scenario(name="disk-full", end="full", demanded=frozenset({"no-room"}), saves_before=3),
+    Scenario(name="two-tiers", comment="ckpt=ckpt:copies", has_copies=True),
+    Scenario(
+        name="copies-end",
+        end="uncopied",
+        comment="ckpt=ckpt:copies",
+        has_copies=True,
+        demanded=frozenset({"copy-behind"}),
+        saves_after=8,
+    ),
 )
 
 
@@ -78,6 +89,10 @@ class Run:
     @property
     def directory(self):
         return self.work_dir / "ckpt"
+
+    @property
+    def copies(self):
+        return self.work_dir / "copies"
 
     @property
     def is_over(self):
@@ -108,7 +123,9 @@ class Driver:
         elif self._own_nodes:
             options.append(f"--exclude={','.join(self._own_nodes)}")
         if scenario.end == "full":
-            self._mount_small_disk(run)
+            self._mount_disk(run, SMALL_DISK)
+        if scenario.has_copies:
+            self._mount_disk(run, LARGE_DISK)
         if scenario.comment:
             options.append(f"--comment={scenario.comment}")
         if scenario.end == "array":
@@ -133,6 +150,7 @@ class Driver:
             "SAVES": "4" if scenario.end == "array" else "",
             "STAY": str(_STAYS) if scenario.end == "kill" else "",
             "LARGEST_TORN": str(LARGEST_TORN),
+            "COPIES": "yes" if scenario.has_copies else "",
             "OMP_NUM_THREADS": "1",
         }
         script = Path(self._environment["JOBS"]) / "job.sbatch"
@@ -149,10 +167,10 @@ class Driver:
         if run.scenario.end == "array":
             if len(run.attempts) == 3 and last.is_over:
                 self._finish(run)
-        elif run.stage == "first" and run.scenario.end == "limit":
-            run.stage = "later" if len(run.attempts) > 1 else "first"
-        elif run.stage == "first" and len(first.saves) >= run.scenario.saves_before:
-            self._end_first(run, first)
+        elif run.stage == "first":
+            self._go_on_with_first(run, first)
+        elif run.stage == "uncopied" and len(list_uncopied(first)) > run.scenario.saves_after:
+            self._cancel(run, last)
         elif run.stage == "filling" and len(first.torn) >= FAILED_SAVES:
             self._remount(run.directory, LARGE_DISK)
             run.stage = "roomy"
@@ -164,6 +182,13 @@ class Driver:
             run.stage = "later"
         elif run.stage == "later" and len(run.attempts) > 1 and len(last.saves) >= run.scenario.saves_after:
             self._cancel(run, last)
+
+    def _go_on_with_first(self, run, first):
+        """End the first attempt once it has saved enough; its time limit ends that of a chain."""
+        if run.scenario.end == "limit":
+            run.stage = "later" if len(run.attempts) > 1 else "first"
+        elif len(first.saves) >= run.scenario.saves_before and not (run.scenario.has_copies and list_uncopied(first)):
+            self._end_first(run, first)
 
     def _cancel(self, run, last):
         self._cluster.command("scancel", str(last.job_id))
@@ -181,6 +206,9 @@ class Driver:
             self._fail_node(run)
         elif run.scenario.end == "full":
             run.stage = "filling"
+        elif run.scenario.end == "uncopied":
+            run.stage = "uncopied"
+            Path(f"{run.truth}.stop").touch()
         elif run.scenario.end == "kill":
             run.stage = "dying"
             if run.program.DIES_BY_ITSELF:
@@ -198,9 +226,9 @@ class Driver:
         self._cluster.wait_for("the job to be requeued", lambda: self._cluster.read_job(job, "%T") != "RUNNING")
         self._cluster.start_node(run.node)
 
-    def _mount_small_disk(self, run):
+    def _mount_disk(self, run, size):
         run.directory.mkdir()
-        options = f"{SMALL_DISK},mode=755,uid={run.user.uid},gid={run.user.gid}"
+        options = f"{size},mode=755,uid={run.user.uid},gid={run.user.gid}"
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "disk", run.directory], check=True)
 
     def _remount(self, directory, size):
@@ -218,6 +246,12 @@ def count_saves_after_failures(attempt):
     """Count the saves after the last one that failed."""
     last = max((save.at for save in attempt.torn), default=0.0)
     return sum(save.at > last for save in attempt.saves)
+
+
+def list_uncopied(attempt):
+    """List the saves of an attempt that were not copied to the slow directory."""
+    copied = truth.find_copied(attempt)
+    return [save for save in attempt.saves if copied is None or save.at > copied.at]
 
 
 def list_processes_of(directory, uid, job):

@@ -35,6 +35,7 @@ class AttemptTruth:
     saves: list[Save] = field(default_factory=list)
     unsure: list[Save] = field(default_factory=list)  # begun when the program was ended, and nobody knows how far
     torn: list[Save] = field(default_factory=list)  # saves in whose middle the program died
+    copied_at: float | None = None  # the last file that was copied to the slow directory
     out_of_room_at: float | None = None  # after this save the disk had no room for two more
     program_pid: int | None = None
     program_ended_at: float | None = None
@@ -57,6 +58,12 @@ def read_lines(path):
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
+def find_copied(attempt):
+    """Return the newest save of an attempt that was copied: what is copied has not been written to for two seconds."""
+    copied = [save for save in attempt.saves if attempt.copied_at is not None and save.at < attempt.copied_at - 1]
+    return max(copied, key=lambda save: save.at, default=None)
+
+
 def read_attempts(path, program):
     """Return the attempts of a scenario in the order of their starts; `program` reads its own marks and logs."""
     attempts = {}
@@ -72,6 +79,8 @@ def read_attempts(path, program):
             attempt.program_pid = int(line["pid"])
         elif line["event"] == "program-ended":
             attempt.program_ended_at = line["at"]
+        elif line["event"] == "copied":
+            attempt.copied_at = line["at"]
         elif line["event"] == "end":
             attempt.is_completed = True
         else:
