@@ -311,6 +311,13 @@ def test_samples_beside_the_checkpoints_show_no_restart():
     assert list(NotResuming().evaluate(history(attempts=REQUEUED, checkpoints=[*states, *samples]), at(90))) == []
 
 
+def test_a_backup_that_gromacs_makes_with_its_first_save_is_no_step_back():
+    """What was saved last before the restart was lost with the disk of its node; the backup is of what was loaded."""
+    before = saved(40, name="state.cpt", step=300, gone=90), saved(50, name="state.cpt", step=325, gone=63)
+    after = saved(80, name="state.cpt", step=375), saved(80.01, name="state_prev.cpt", step=300)
+    assert not list(NotResuming().evaluate(history(now=90, attempts=REQUEUED, checkpoints=[*before, *after]), at(90)))
+
+
 def test_it_resolves_when_the_run_has_caught_up():
     checkpoints = [saved(50, step=50), saved(80, step=10), saved(200, step=51)]
     assert not list(NotResuming().evaluate(history(now=201, attempts=REQUEUED, checkpoints=checkpoints), at(201)))

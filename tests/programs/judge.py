@@ -86,6 +86,8 @@ class Judge:
             for save in attempt.all_saves
             if (oldest is None or save.at >= oldest.at) and save.at <= asked_at + 1
         }
+        if self._run.scenario.has_copies:  # what was not copied is gone with the fast disk
+            possible |= {each.loaded.step for each in self._attempts if each.loaded and each.started_at <= asked_at}
         if oldest is None:
             possible.add(None)
         verdict = Verdict.RIGHT if said in possible else Verdict.WRONG

@@ -2,11 +2,13 @@
 
 import os
 import shutil
+import struct
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from checkpoints.formats.real_files import DATA
 from ckptd.checkpoints.scanning.locate import SiteRule
 from ckptd.core.model import JobState, RunKey
 from ckptd.present import flag_texts, models
@@ -103,6 +105,31 @@ def test_copies_that_fall_behind_are_flagged_once_and_until_they_have_caught_up(
     assert fleet.run(142, job) == [("copy-behind", 1)]  # 30 min are as much as it may be
     copy(fleet, "ck/step_14.safetensors", archive)
     assert fleet.run(143, job) == []
+
+
+def test_copies_do_not_fall_behind_while_the_job_waits_in_the_queue(fleet, archive):
+    comment = f"ckpt=ck:{archive}"
+    save_and_copy(fleet, fleet.job(comment=comment), archive, range(1, 7))
+    fleet.run(65, fleet.job(comment=comment, state=JobState.PENDING, restart_count=1, started_at=None))
+    again = fleet.job(comment=comment, start=600, restart_count=1)
+    opened = {}
+    for number in range(61, 67):
+        fleet.save(f"ck/step_{number}.safetensors", number * 10)
+        opened[number] = fleet.run(number * 10 + 1, again)
+    assert [number for number, flags in opened.items() if ("copy-behind", 1) in flags] == [64, 65, 66]
+
+
+def test_the_backup_beside_a_copy_is_not_the_newest_one(fleet, archive):
+    """GROMACS copies the state before to `state_prev.cpt` after it has written `state.cpt`."""
+    content = (DATA / "gromacs/state_step6700.cpt").read_bytes()
+    fleet.save("ck/state_prev.cpt", 10.02, content)
+    fleet.save("ck/state.cpt", 10, content.replace(struct.pack(">iq", 1, 6700), struct.pack(">iq", 1, 9900)))
+    for name in ("state.cpt", "state_prev.cpt"):
+        copy(fleet, f"ck/{name}", archive)
+    fleet.run(12, fleet.job(comment=f"ckpt=ck:{archive}"))
+    view = models.run_view(read(fleet), (), minute(12))
+    names = [each["newest_complete"] for each in view["locations"]]
+    assert names == [f"{fleet.work_dir}/ck/state.cpt", f"{archive}/state.cpt"]
 
 
 def test_copies_with_the_time_of_copying_are_as_old_as_their_originals(fleet, archive):

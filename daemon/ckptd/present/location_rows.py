@@ -30,8 +30,7 @@ def list_locations(history: RunRecord) -> "list[LocationDocument]":
 
 
 def _copy_row(history: RunRecord, copy: CopyLocation) -> "LocationDocument":
-    copies = copied_checkpoints.list_copies(history, copy)
-    newest = copies[-1] if copies else None
+    newest = copied_checkpoints.find_newest_copy(history, copy)
     there = [each.checkpoint for each in copy.checkpoints if each.deleted_at is None]
     return {
         "path": copy.directory,

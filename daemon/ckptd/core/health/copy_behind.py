@@ -22,12 +22,14 @@ from ckptd.core.runs import copied_checkpoints
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.copied_checkpoints import OriginalDates
 from ckptd.core.runs.resumable import list_resumable
+from ckptd.core.runs.rotated_copies import leave_out_previous
 
 
 @dataclass(frozen=True, slots=True)
 class CopyBehind:
     """Flag a run while a further location is older than the primary one by more than `factor` times what is usual.
 
+    What lies before the first checkpoint that was not copied counts as one usual delay: the job may have waited.
     Less than `min_lag` is never too much. How far copies usually are behind is known after `min_copies` times that new
     ones arrived. Before that, and where there never was one, the time since the first checkpoint that was not copied
     counts, and `first_after` is too much. An open flag resolves when at most half of that is left.
@@ -71,12 +73,12 @@ class CopyBehind:
         if not copy.was_read_whole:
             return Unknown(what=self.name, reason=f"{copy.directory} was not read completely")
         originals = [each for each in list_resumable(history.checkpoints) if _is_complete(each)]
-        there = [each for each in originals if each.deleted_at is None]
+        there = leave_out_previous(each for each in originals if each.deleted_at is None)
         if not there:
             return None
         dates = OriginalDates(history.checkpoints)
         arrived = [each for each in list_resumable(copy.checkpoints) if _is_complete(each)]
-        present = [each for each in arrived if each.deleted_at is None]
+        present = leave_out_previous(each for each in arrived if each.deleted_at is None)
         newest = max(present, key=lambda each: copied_checkpoints.date_of(each, dates), default=None)
         copied_until = None if newest is None else copied_checkpoints.date_of(newest, dates)
         missing = [each for each in there if copied_until is None or each.checkpoint.modified_at > copied_until]
@@ -94,7 +96,8 @@ class CopyBehind:
         else:
             usual = timedelta(seconds=median(lag.total_seconds() for lag in lags))
             bound = max(usual * self.factor, self.min_lag)
-            lag = original.checkpoint.modified_at - copied_until
+            first = min(each.checkpoint.modified_at for each in missing)
+            lag = original.checkpoint.modified_at - max(copied_until, first - usual)
         if lag <= (bound / 2 if is_open else bound):
             return None
         return _Delay(copy, lag, usual, original, newest)

@@ -13,6 +13,7 @@ from ckptd.core.health.interface import FindingBuilder
 from ckptd.core.model import Evidence, Finding, RecordedCheckpoint, Resume, Role, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.resumable import may_be_results
+from ckptd.core.runs.rotated_copies import leave_out_previous
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class NotResuming:
                     what=self.name, reason="the checkpoints saved before the restart are no longer on record"
                 )
             before, since = _choose_states(
-                facts.complete_at(history, attempt.started_at), facts.saves_since(history, attempt.started_at)
+                facts.complete_at(history, attempt.started_at),
+                leave_out_previous(facts.saves_since(history, attempt.started_at)),
             )
             unit = _common_unit(before, since)
             if unit is None:

@@ -72,6 +72,14 @@ def list_copies(history: RunRecord, copy: CopyLocation) -> list[SavedCopy]:
     return sorted(found, key=lambda each: each.saved_at)
 
 
+def find_newest_copy(history: RunRecord, copy: CopyLocation) -> SavedCopy | None:
+    """Return the newest complete checkpoint in a further location."""
+    copies = list_copies(history, copy)
+    there = {str(each.record.checkpoint.path) for each in copies}
+    own = [each for each in copies if not is_previous(str(each.record.checkpoint.path), there)]
+    return own[-1] if own else None
+
+
 def date_of(record: RecordedCheckpoint, dates: OriginalDates) -> datetime:
     """Return when the state in a copy was saved, as far as is known."""
     return dates.find(record.checkpoint) or record.checkpoint.modified_at
@@ -82,9 +90,8 @@ def find_newest(history: RunRecord) -> SavedCopy | None:
     own = facts.newest_good(history)
     found = [] if own is None else [SavedCopy(own.checkpoint.modified_at, history.key.directory, own)]
     for copy in history.copies:
-        copies = list_copies(history, copy)
-        there = {str(each.record.checkpoint.path) for each in copies}
-        found += [each for each in copies if not is_previous(str(each.record.checkpoint.path), there)][-1:]
+        newest = find_newest_copy(history, copy)
+        found += [] if newest is None else [newest]
     return max(found, key=lambda each: each.saved_at, default=None)
 
 

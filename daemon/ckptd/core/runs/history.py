@@ -17,7 +17,7 @@ from ckptd.core.model import (
     Totals,
 )
 from ckptd.core.runs import suspension
-from ckptd.core.runs.rotated_copies import is_previous
+from ckptd.core.runs.rotated_copies import leave_out_previous
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -183,9 +183,7 @@ def finished_saves(history: RunRecord) -> tuple[RecordedCheckpoint, ...]:
 
 def newest_good(history: RunRecord) -> RecordedCheckpoint | None:
     """The complete checkpoint on disk that was written last: what a restart should load."""
-    found = complete_now(history)
-    there = {str(record.checkpoint.path) for record in found}
-    own = [record for record in found if not is_previous(str(record.checkpoint.path), there)]
+    own = leave_out_previous(complete_now(history))
     return max(own, key=lambda record: record.checkpoint.modified_at, default=None)
 
 

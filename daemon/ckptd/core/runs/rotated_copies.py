@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from ckptd.core.model import RecordedCheckpoint
 from ckptd.core.runs.saved_state import SavedState
 
 AT_ONCE = timedelta(seconds=10)  # after the save that replaced the original
@@ -20,6 +21,13 @@ def is_previous(path: str, complete: Collection[str]) -> bool:
     """Whether `path` is the `NAME_prev.SUFFIX` of a complete checkpoint: made after it, it holds the state before."""
     original = _PREVIOUS.sub("", path)
     return original != path and original in complete
+
+
+def leave_out_previous(records: Iterable[RecordedCheckpoint]) -> list[RecordedCheckpoint]:
+    """Return complete checkpoints, in their order, without those that hold the state before another one of them."""
+    found = [*records]
+    paths = {str(each.checkpoint.path) for each in found}
+    return [each for each in found if not is_previous(str(each.checkpoint.path), paths)]
 
 
 def date_by_original(states: Iterable[SavedState]) -> list[SavedState]:
