@@ -15,9 +15,11 @@ import select
 import signal
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from ckptd.checkpoints.agent.confinement import confine_parser
 
 _PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(None).prctl
@@ -26,6 +28,7 @@ _POLL_SECONDS = 0.2
 _CHUNK_BYTES = 1 << 16
 _HELD_SECONDS = 0.05
 _STEP = struct.Struct("=q")
+_NOT_CONFINED = 77  # exit status: the kernel did not confine the child, which then reads nothing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,8 +80,13 @@ Work = Callable[[ChildReporter], None]
 class LimitedChild:
     """One running child. Afterwards, `failure` is the reason if it failed, and `step` the step where it failed."""
 
-    def __init__(self, work: Work, limits: ChildLimits, allowed: Callable[[int], float]) -> None:
-        """Fork the child; `allowed` returns how many seconds a step may take."""
+    def __init__(
+        self, work: Work, limits: ChildLimits, allowed: Callable[[int], float], directories: Sequence[int]
+    ) -> None:
+        """Fork the child, which can read below these open directories only.
+
+        `allowed` returns how many seconds a step may take.
+        """
         self.failure: str | None = None
         self._allowed = allowed
         self._status: int | None = None
@@ -89,7 +97,7 @@ class LimitedChild:
         parent = os.getpid()
         self.process_id = os.fork()
         if self.process_id == 0:
-            _run(work, limits, writing, self._shared, parent)
+            _run(work, limits, writing, self._shared, parent, directories)
         os.close(writing)
 
     @property
@@ -145,6 +153,8 @@ class LimitedChild:
             self.failure = f"its reader was ended by {name}"
             if name == "SIGXCPU":
                 self.failure = f"its reader used more than {self._allowed(self.step):.0f} s of processor time"
+        elif os.WEXITSTATUS(self._status) == _NOT_CONFINED:
+            self.failure = "the kernel refused to confine its reader"
         elif self._status:
             self.failure = f"its reader ended with status {os.WEXITSTATUS(self._status)}"
 
@@ -165,7 +175,9 @@ class LimitedChild:
             return 0
 
 
-def _run(work: Work, limits: ChildLimits, pipe: int, shared: mmap.mmap, parent: int) -> None:
+def _run(
+    work: Work, limits: ChildLimits, pipe: int, shared: mmap.mmap, parent: int, directories: Sequence[int]
+) -> None:
     """Run as the child; never return."""
     status = 1
     try:
@@ -174,6 +186,9 @@ def _run(work: Work, limits: ChildLimits, pipe: int, shared: mmap.mmap, parent: 
         gc.freeze()  # what the parent made is not gone through, again and again
         gc.enable()
         teller = ChildReporter(pipe, shared)
+        status = _NOT_CONFINED
+        confine_parser(directories)
+        status = 1
         work(teller)
         teller.send()
         status = 0

@@ -51,6 +51,7 @@ def claim_in_child(tree: Directory, reader: Reader, *, limits: ChildLimits) -> C
             lambda teller: _run(parent.pending, first, failed, reader, seconds, teller),  # noqa: B023 - used at once
             limits,
             lambda _: seconds,
+            [reader.descriptor],
         )
         try:
             for answer in child.answers():

@@ -27,6 +27,7 @@ def examine_in_child(
             lambda teller, start=done: _examine(claims, start, failed, reader, level, limits, teller),  # type: ignore[misc]
             limits,
             lambda step: _seconds(claims[step], level, limits) if 0 <= step < len(claims) else limits.seconds,
+            [reader.descriptor],
         )
         watch = None if progress is None else lambda: progress(child.read_bytes_read())  # noqa: B023 - used at once
         try:

@@ -21,6 +21,11 @@ class Reader:
     def __init__(self, root: PurePosixPath | str | int) -> None:
         self._root = open_root(root)
 
+    @property
+    def descriptor(self) -> int:
+        """The directory's descriptor, open until the reader is closed."""
+        return self._root
+
     def __enter__(self) -> Self:
         return self
 

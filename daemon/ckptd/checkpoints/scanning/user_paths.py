@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import functools
 import os
 import pwd
 import stat
@@ -48,7 +49,18 @@ def explain_absence(work_dir: str | None, path: str) -> str | None:
 
 def expand_home(path: str) -> str:
     """Fill in this process's user's home for a leading `~`."""
-    return pwd.getpwuid(os.geteuid()).pw_dir + path[1:] if path == "~" or path.startswith("~/") else path
+    return read_home(os.geteuid()) + path[1:] if path == "~" or path.startswith("~/") else path
+
+
+@functools.cache
+def read_home(uid: int) -> str:
+    """Return a user's home; call it before the process is confined, which then reaches no name service.
+
+    Raises:
+        KeyError: there is no such user.
+
+    """
+    return pwd.getpwuid(uid).pw_dir
 
 
 def may_write(directory: str) -> bool:
