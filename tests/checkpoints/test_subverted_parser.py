@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import json
 import mmap
 import os
 import signal
@@ -15,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from ckptd.checkpoints import formats
-from ckptd.checkpoints.agent import confinement, landlock, syscall_filter
+from ckptd.checkpoints.agent import confinement, landlock, process, syscall_filter
 from ckptd.checkpoints.agent.confinement import confine_commands, confine_files
+from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.formats import checkpoint_names, roles
 from ckptd.checkpoints.scanning.inspection import inspect_tree
 
@@ -275,8 +277,57 @@ def test_confinement_says_what_the_kernel_lacks(monkeypatch):
     monkeypatch.setattr(landlock, "read_abi", lambda: 0)
     monkeypatch.setattr(syscall_filter, "is_supported", lambda: False)
     assert [each.split(":")[0] for each in confinement.list_missing()] == [
-        "the kernel has no Landlock",
+        "Landlock is not available",
         f"there is no seccomp filter on {os.uname().machine}",
     ]
     monkeypatch.setattr(landlock, "read_abi", lambda: 2)
     assert "ABI 2" in confinement.list_missing()[0]
+
+
+@pytest.mark.parametrize("operation", ["verify", "scan", "move_aside"])
+def test_the_agents_child_is_confined_before_it_opens_a_path(tmp_path, operation):
+    """It plays the agent with an operation that a hostile directory has taken over."""
+    attacks = Attacks(tmp_path, tmp_path)
+
+    def taken_over(_item):
+        return {each: try_one(getattr(attacks, each)).decode() for each in SOCKETS_AND_PROGRAMS}
+
+    items = [{"asks_quota": True}]
+    answer = ask_agent(operation, items, taken_over, RequestPolicy())
+    assert answer == dict.fromkeys(SOCKETS_AND_PROGRAMS, "r")
+
+
+def test_the_agents_child_can_start_the_sites_command_where_it_was_asked_for(tmp_path):
+    attacks = Attacks(tmp_path, tmp_path)
+
+    def taken_over(_item):
+        return {each: try_one(getattr(attacks, each)).decode() for each in ("start_a_program", "make_a_namespace")}
+
+    policy = RequestPolicy(quota_command=("quota",))
+    assert ask_agent("scan", [{"asks_quota": True}], taken_over, policy) == {
+        "start_a_program": "!",
+        "make_a_namespace": "r",
+    }
+    assert ask_agent("scan", [{"asks_quota": False}], taken_over, policy)["start_a_program"] == "r"
+
+
+def ask_agent(operation, items, work, policy):
+    """Return the answer of an agent whose operation is `work`, with requests of any shape."""
+    ours, theirs = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        try:
+            ours.close()
+            process.requests.complete = lambda _operation, item, _policy: item
+            process.serve(theirs.detach(), lambda: policy, {operation: work})
+        finally:
+            os._exit(0)
+    theirs.close()
+    uid = os.geteuid() or 60_001
+    request = {"id": 1, "uid": uid, "operation": operation, "items": items, "deadline_seconds": 30}
+    with ours, ours.makefile("rb") as lines:
+        ours.sendall(json.dumps(request).encode() + b"\n")
+        messages = [json.loads(line) for _, line in zip(range(3), lines, strict=False)]
+        ours.shutdown(socket.SHUT_RDWR)
+    os.waitpid(child, 0)
+    return next(each["result"] for each in messages if "result" in each)

@@ -267,6 +267,22 @@ def test_the_configured_command_runs_as_the_owner(site, attacker):
     assert site.asked.read_text().split() == [str(ALICE)]
 
 
+def test_the_configured_command_has_no_privilege_and_gains_none(place):
+    fields = "Cap[A-Z][a-z]+|NoNewPrivs|Seccomp"
+    place.write(quota_command=["/bin/sh", "-c", f"grep -E '^({fields}):' /proc/self/status > {place.asked}; echo 1 10"])
+    attacker = Attacker(place.config)
+    try:
+        assert attacker.ask("scan", place.scan_item())[0][0]["quota_left_bytes"] == 9
+    finally:
+        attacker.close()
+    found = dict(line.split(":\t") for line in place.asked.read_text().splitlines())
+    assert {name: int(found[name], 16) for name in found} == {
+        **dict.fromkeys(("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), 0),
+        "NoNewPrivs": 1,
+        "Seccomp": 2,  # a filter
+    }
+
+
 @pytest.mark.parametrize(
     "field",
     [

@@ -20,6 +20,11 @@ _LIBRARIES = tuple(
 )
 
 
+def drop_capability_bounds() -> None:
+    """Empty the set of capabilities that programs could gain; ignored where this process may not, as without root."""
+    landlock.drop_capability_bounds()
+
+
 def confine_commands() -> None:
     """Confine a process that runs programs of Slurm or of the site.
 
@@ -59,7 +64,7 @@ def list_missing() -> list[str]:
     missing = []
     abi = landlock.read_abi()
     if not abi:
-        missing.append("the kernel has no Landlock: parsers can read all files of the user whose checkpoints they read")
+        missing.append("Landlock is not available: parsers can read all files of the user whose checkpoints they read")
     elif abi < 4:
         missing.append(f"the kernel has Landlock ABI {abi}; from ABI 4 it also limits network connections")
     if not syscall_filter.is_supported():

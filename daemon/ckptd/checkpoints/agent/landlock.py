@@ -53,18 +53,16 @@ def forbid_new_privileges() -> None:
         _raise_error()
 
 
-def drop_capability_bounds() -> bool:
-    """Empty the set of capabilities that a later program could gain; return whether it is empty.
+def drop_capability_bounds() -> None:
+    """Empty the set of capabilities that a later program could gain, if this process has CAP_SETPCAP.
 
-    It needs CAP_SETPCAP. Without it `forbid_new_privileges` has the same effect on programs.
+    Without it `forbid_new_privileges` has the same effect on programs.
     """
-    is_empty = True
     for number in range(_MAX_CAPABILITIES):
         if (held := _libc.prctl(_PR_CAPBSET_READ, number, 0, 0, 0)) < 0:
             break  # the kernel has no more
         if held and _libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) != 0:
-            is_empty = False
-    return is_empty
+            return
 
 
 def confine(descriptors: Iterable[int], libraries: Iterable[str] = ()) -> bool:

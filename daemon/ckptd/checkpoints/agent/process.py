@@ -25,10 +25,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ckptd.checkpoints.agent import requests
+from ckptd.checkpoints.agent import confinement, requests
 from ckptd.checkpoints.agent.identities import DeniedUserError
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.agent.request_rate import RequestRate
+from ckptd.checkpoints.scanning import user_paths
 from ckptd.errors import CkptdError
 
 Operation = Callable[[dict[str, Any]], dict[str, Any]]  # takes and returns JSON types
@@ -196,7 +197,9 @@ class Agent:
             self._connection.close()
             _lead_group(0)
             self._policy.identities.check_names(request["uid"])
+            confinement.drop_capability_bounds()
             become(request["uid"])
+            _confine(request, self._policy)
             _limit()
             with os.fdopen(pipe, "wb") as out:
                 for index, item in enumerate(request["items"]):
@@ -313,6 +316,16 @@ def become(uid: int) -> None:
         raise AgentError(f"a privilege is left after becoming uid {uid}")
 
 
+def _confine(request: dict[str, Any], policy: RequestPolicy) -> None:
+    """Leave the process only the system calls that the request needs."""
+    if requests.needs_programs(request, policy):
+        confinement.confine_commands()
+        return
+    with contextlib.suppress(KeyError):  # nobody's, who has no home
+        user_paths.read_home(request["uid"])
+    confinement.confine_files()
+
+
 def _effective_capabilities() -> int:
     with open("/proc/self/status", encoding="ascii", errors="replace") as status:
         for line in status:
@@ -337,6 +350,8 @@ def serve(descriptor: int, read_policy: Callable[[], RequestPolicy], operations:
         CkptdError: the policy cannot be read, or must not be trusted.
 
     """
+    for missing in confinement.list_missing():
+        sys.stderr.write(f"agent: {missing}\n")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process closes the socket when it ends
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the main process says when to reload
     connection = socket.socket(fileno=descriptor)

@@ -45,6 +45,14 @@ def check_envelope(request: Any) -> None:
         raise RequestError(f"there is no operation {request['operation'][:40]!r}")
 
 
+def needs_programs(request: Mapping[str, Any], policy: RequestPolicy) -> bool:
+    """Return whether a checked request runs programs: those of Slurm, or the site's command for quotas."""
+    if request["operation"] in _ACTIONS:
+        return True
+    asks = (isinstance(item, dict) and bool(item.get("asks_quota")) for item in request["items"])
+    return bool(policy.quota_command) and request["operation"] == "scan" and any(asks)
+
+
 def complete(operation: str, item: Any, policy: RequestPolicy) -> dict[str, Any]:
     """Check one item of a request, and return it with the fields that the policy adds.
 
