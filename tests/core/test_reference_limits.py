@@ -114,6 +114,20 @@ def test_a_relative_path_with_nothing_there_means_all_that_ends_like_it():
     assert kept(ReferenceSources(jobs=[found])) == []
 
 
+@pytest.mark.parametrize("begun", [None, 10])
+def test_a_name_without_its_suffix_means_the_file_to_whose_name_programs_add_it(begun):
+    for mention in (
+        SURE._replace(path=f"{DIRECTORY}/step_200"),
+        SURE._replace(path="/home/alice/ckpts/step_200", tail="ckpts/step_200"),
+    ):
+        assert kept(ReferenceSources(jobs=[queued(mention, begun=begun)])) == ["step_200.pt"]
+        there = queued(mention, begun=begun, resolved={mention.path: "/elsewhere"})
+        assert kept(ReferenceSources(jobs=[there])) == []
+    assert kept(ReferenceSources(jobs=[queued(SURE._replace(path=f"{DIRECTORY}/step_20"))])) == []
+    others = queued(SURE._replace(path=f"{DIRECTORY}/step_200"), uid=UID + 1, user="bob")
+    assert kept(ReferenceSources(jobs=[others])) == []
+
+
 def test_what_is_still_to_be_read_keeps_everything_but_what_may_come_of_a_closer_look_ignores_it():
     for named in (ReferenceSources(doubt="not read yet"), ReferenceSources(jobs=[queued(is_script_awaited=True)])):
         assert kept(named) == STEPS

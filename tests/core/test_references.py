@@ -41,6 +41,14 @@ def test_a_directory_names_the_checkpoints_below_it_but_the_runs_own_names_none(
     assert named(paths, unsure("/")) == [0, 1, 2, 3, 4, 5]
 
 
+def test_a_reference_may_leave_one_suffix_out_or_two():
+    for path in (f"{RUN}/epoch_3.*", f"{RUN}/epoch=3-loss=0.5.*"):
+        for name in (path[:-2] + ".ckpt", path[:-2] + ".pth.tar"):
+            assert named([*FILES, [name]], exact(path)) == ([2] if "_3" in path else []) + [4]
+    assert named(FILES, unsure("run/epoch_3.*")) == [2]
+    assert named(FILES, exact(f"{RUN}/epoch_.*"), exact("/elsewhere/epoch_3.*"), exact(f"{RUN}.*")) == []
+
+
 def test_what_is_not_sure_names_all_that_ends_like_it():
     assert named(FILES, unsure("epoch_3.pt")) == [2]
     assert named(FILES, unsure("run/epoch_3.pt")) == [2]

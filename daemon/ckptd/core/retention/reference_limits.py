@@ -8,6 +8,7 @@ because an evaluation reads one checkpoint after another. It is no exception if 
 Another user's job keeps a checkpoint only by its exact path, and only a few checkpoints of one run.
 """
 
+import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,11 +18,12 @@ from typing import Generic, NamedTuple, TypeVar
 
 from ckptd.core.discovery.path_mentions import JobMentions, Mention
 from ckptd.core.model import RunKey, RunRecord, SeenLink
-from ckptd.core.retention.references import Reference, measure
+from ckptd.core.retention.references import ANY_SUFFIX, Reference, measure
 
 MAX_OF_OTHERS = 10  # checkpoints of one run that one other user's jobs keep
 MAX_ANYWHERE = 1000  # inexact references of one owner: where there are more, they may mean anything
 LINK_AGE = timedelta(hours=6)
+_SUFFIX = re.compile(r"\.[A-Za-z]\w{0,11}$")
 USER_FILE = ".ckptd.toml"
 Found = TypeVar("Found")
 
@@ -178,6 +180,10 @@ def _of_mention(mention: Mention, job: JobMentions, directory: str | None) -> It
     tail = mention.tail or ("" if is_known else "/".join(path.rsplit("/", 2)[-2:]).strip("/~"))
     if tail:
         yield ReferenceCandidate(Reference(tail, unsure, is_exact=False))
+    if mention.is_sure and not _SUFFIX.search(path or tail):  # programs add it: `--resume ckpts/epoch_2`
+        for each in dict.fromkeys((path if path.startswith("/") else "", tail)):
+            if each:
+                yield ReferenceCandidate(Reference(each + ANY_SUFFIX, unsure, is_exact=each == path))
     if not mention.is_sure and not mention.tail and path == job.work_dir and directory is not None:
         yield ReferenceCandidate(Reference(directory, unsure, is_exact=False))
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+ANY_SUFFIX = ".*"  # ends the path of a reference to a file whose name goes on with one suffix or two
 MAX_REASONS = 3  # for one checkpoint: thousands of jobs may name the same one
 
 
@@ -74,12 +75,23 @@ def _find_all(
             parents.add(parent)
             if name in index.names:
                 found.update(dict.fromkeys(index.find(path), False))
+            for stem in _list_stems(name) if index.is_without_suffixes else ():
+                if stem in index.names:
+                    found.update(dict.fromkeys(index.find(f"{parent}/{stem}"), False))
         for number in {number for parent in parents for number in index.find_above(parent)}:
             # the directory that is the set itself is above its files as well
             if found.setdefault(number, True):
                 below[number] += 1
         hits.append(dict(sorted(found.items(), key=_by_place)) if len(found) > 1 else found)
     return hits, below
+
+
+def _list_stems(name: str) -> Iterator[str]:
+    """Yield a file's name without its last suffix and without its last two, as references without suffix end."""
+    for _ in range(2):
+        name = name.rpartition(".")[0]
+        if name:
+            yield name + ANY_SUFFIX
 
 
 def _by_place(hit: tuple[_Number, bool]) -> int:
@@ -91,6 +103,7 @@ class _Index:
 
     def __init__(self, references: Sequence[Reference]) -> None:
         self.names: set[str] = set()  # the last ones of their paths
+        self.is_without_suffixes = False  # whether there is a reference that leaves a suffix out
         self._whole: dict[str, list[_Number]] = {}  # by absolute path
         self._tails: dict[str, list[_Number]] = {}  # by the end of a path
         self._lengths: dict[str, set[int]] = {}  # how many names such ends have, by the last one
@@ -105,6 +118,7 @@ class _Index:
     def _add(self, path: str, number: _Number) -> None:
         name = path[path.rfind("/") + 1 :]
         self.names.add(name)
+        self.is_without_suffixes |= name.endswith(ANY_SUFFIX)
         if path.startswith("/"):
             self._whole.setdefault(path, []).append(number)
         else:
