@@ -69,10 +69,10 @@ def test_a_command_stops_when_another_process_takes_over(shop, monkeypatch):
     """Its next transaction is refused, and the new holder recovers what was begun."""
     before = apply_plan._apply
 
-    def apply_after_takeover(desk, agent, plan_id, should_stop):
+    def apply_after_takeover(*arguments):
         lease = shop.store.leases.read(CLUSTER)
         shop.store.leases.take(CLUSTER, lease, LeaseKeeper(shop.store, CLUSTER, RUN).holder, datetime.now(UTC))
-        return before(desk, agent, plan_id, should_stop)
+        return before(*arguments)
 
     monkeypatch.setattr(apply_plan, "_apply", apply_after_takeover)
     done = apply(shop)
