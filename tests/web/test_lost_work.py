@@ -1,5 +1,7 @@
 """The page and the document about lost work: whose, by what, and how often the database is asked."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from ckptd.core.runs.lost_work_totals import GroupedBy, LossTotal
@@ -51,7 +53,7 @@ def test_a_report_is_added_up_once_a_minute_for_each_user(monkeypatch):
         asked.append((group, user))
         return {"x": LossTotal(attempt_count=1)}
 
-    reports = LostWorkReports(add_up)
+    reports = LostWorkReports(SimpleNamespace(sum_lost_work=add_up))
     for _ in range(3):
         assert reports.read(GroupedBy.CAUSE, Period.DAY, "alice")["total"]["attempt_count"] == 1
     reports.read(GroupedBy.CAUSE, Period.DAY, None)

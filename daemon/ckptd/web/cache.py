@@ -130,7 +130,7 @@ class PageReader:
 
     def __init__(self, record: PageQueries, list_limited_settings: ListLimitedSettings | None = None) -> None:
         self._record = record
-        self.lost_work = LostWorkReports(record.sum_lost_work)
+        self.lost_work = LostWorkReports(record)
         self._list_limited_settings = list_limited_settings
         self._fleet: FleetView | None = None
         self._read_at = 0.0

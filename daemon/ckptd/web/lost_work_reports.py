@@ -35,11 +35,18 @@ class SumLostWork(Protocol):
     def __call__(self, group: GroupedBy, since: datetime, *, user: str | None = None) -> Mapping[str, LossTotal]: ...
 
 
+class LostWorkQueries(Protocol):
+    """The record of which reports are made."""
+
+    @property
+    def sum_lost_work(self) -> SumLostWork: ...
+
+
 class LostWorkReports:
     """Makes reports one at a time and keeps each for a minute."""
 
-    def __init__(self, sum_lost_work: SumLostWork) -> None:
-        self._sum = sum_lost_work
+    def __init__(self, record: LostWorkQueries) -> None:
+        self._record = record
         self._kept: dict[tuple[GroupedBy, Period, str | None], tuple[LostWorkReportDocument, float]] = {}
         self._summing = threading.Lock()
 
@@ -60,7 +67,9 @@ class LostWorkReports:
     def _report(self, by: GroupedBy, period: Period, user: str | None) -> "LostWorkReportDocument":
         now = datetime.now(UTC)
         since = now - period.duration
-        sums = self._sum(by, since, user=user)
+        sums = self._record.sum_lost_work(by, since, user=user)
         # by rule, an attempt may be in several rows
-        once = self._sum(GroupedBy.CAUSE, since, user=user) if by is GroupedBy.RULE else sums
+        once = sums
+        if by is GroupedBy.RULE:
+            once = self._record.sum_lost_work(GroupedBy.CAUSE, since, user=user)
         return lost_work_report.report(sums, sum(once.values(), LossTotal()), by, since, now)
