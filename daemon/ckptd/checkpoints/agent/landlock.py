@@ -21,7 +21,7 @@ _MAX_CAPABILITIES = 64
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Access(IntFlag):
+class PathRight(IntFlag):
     """Rights on files below a directory (LANDLOCK_ACCESS_FS_*)."""
 
     READ_FILE = 1 << 2
@@ -106,13 +106,13 @@ def _allow_library(ruleset: int, path: str) -> None:
     except OSError as error:
         if error.errno != errno.EINVAL:  # not a directory
             raise
-        _add(ruleset, descriptor, Access.READ_FILE)
+        _add(ruleset, descriptor, PathRight.READ_FILE)
     finally:
         os.close(descriptor)
 
 
 def _allow_reading(ruleset: int, descriptor: int) -> None:
-    _add(ruleset, descriptor, Access.READ)
+    _add(ruleset, descriptor, PathRight.READ)
 
 
 def _add(ruleset: int, descriptor: int, access: int) -> None:
