@@ -9,24 +9,25 @@ Where several explanations fit, none is chosen.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import pairwise
-from statistics import median
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ckptd.core.model import Attempt, Certainty, Resume, ResumeReason
-from ckptd.core.runs import suspension
+from ckptd.core.runs.progress_pace import (
+    REGULAR,
+    TOLERANCE,
+    ProgressPace,
+    Unit,
+    choose_unit,
+    measure_pace,
+    read_progress,
+    seconds_between,
+)
 from ckptd.core.runs.rotated_copies import date_by_original
 from ckptd.core.runs.saved_state import SavedState
 
 LATENESS = timedelta(minutes=1)  # after its attempt's end, by which a save may be dated; also between two attempts
-TOLERANCE = 0.25  # of the expected progress: nodes differ, and startup takes longer at times
 SHORTEST = 0.4  # of the expected time, in which nothing gets as far
-REGULAR = 0.1  # of an interval, by which intervals of regular progress differ
-RECENT_COUNT = 24  # newest intervals that are measured
 SURE_COUNT = 3  # own checkpoints after which nothing new is learned of what an attempt resumed from
-
-Unit = Literal["step", "epoch"]
-UNITS: tuple[Unit, ...] = ("step", "epoch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +46,6 @@ class _Case(NamedTuple):
     found: Sequence[SavedState]
     there: Sequence[SavedState]  # when it started
     own: Sequence[SavedState]  # what it completed, oldest first
-
-
-class _Pace(NamedTuple):
-    """How a run gets on, in one unit of progress."""
-
-    interval: float  # progress between two checkpoints
-    seconds_per_unit: float
-    is_regular: bool  # the interval is the same each time
-    startup_seconds: float  # before the first progress
-    first: tuple[float, float] | None  # the first checkpoint of a start from nothing: progress, seconds after the start
-
-    @property
-    def saves_after_an_interval(self) -> bool:
-        """Whether the start from nothing did not save at once what it began with."""
-        return self.first is not None and self.first[0] >= (1 - TOLERANCE) * self.interval
 
 
 def find_resume(
@@ -158,7 +144,7 @@ def _is_too_far(
     there: Sequence[SavedState],
 ) -> bool:
     """Whether an attempt cannot have computed a state by then, whatever it had loaded."""
-    unit = _choose_unit(state, there)
+    unit = choose_unit(state, there)
     pace = _measure_pace(attempt, attempts, found, (), unit) if unit and there else None
     if unit is None or pace is None:
         return False
@@ -168,10 +154,10 @@ def _is_too_far(
             return False
         sources = [each for each in there if each.continued_count == state.continued_count - 1]
         may_be_fresh = state.continued_count == 0
-    told = [value for each in sources if (value := _progress(each, unit)) is not None]
-    saved = _progress(state, unit)
+    told = [value for each in sources if (value := read_progress(each, unit)) is not None]
+    saved = read_progress(state, unit)
     assert saved is not None
-    most = _seconds_between(attempt, state.completed_at) / pace.seconds_per_unit / SHORTEST
+    most = seconds_between(attempt, state.completed_at) / pace.seconds_per_unit / SHORTEST
     return all(not 0 <= saved - value <= most for value in [*told, *([0.0] if may_be_fresh else [])])
 
 
@@ -291,7 +277,7 @@ def _infer(case: _Case, *, is_read: bool, may_start_fresh: bool = True) -> Resum
     first = own[0]
     if any(_overlap(attempt, other, first.completed_at) for other in attempts):
         return replace(unknown, reason=ResumeReason.CONCURRENT)
-    unit = _choose_unit(first, there)
+    unit = choose_unit(first, there)
     if unit is None:
         return replace(unknown, reason=ResumeReason.NO_PROGRESS) if there else fresh
     pace = _measure_pace(attempt, attempts, found, own, unit)
@@ -307,31 +293,19 @@ def _overlap(attempt: Attempt, other: Attempt, until: datetime) -> bool:
     return other.ended_at is None or other.ended_at - LATENESS > attempt.started_at
 
 
-def _choose_unit(first: SavedState, there: Sequence[SavedState]) -> Unit | None:
-    """Return in what the first own checkpoint can be compared with those before; None: in nothing."""
-    own = [unit for unit in UNITS if _progress(first, unit) is not None]
-    if not there:
-        return own[0] if own else None
-    return next((unit for unit in own if any(_progress(each, unit) is not None for each in there)), None)
-
-
-def _progress(state: SavedState, unit: Unit) -> float | None:
-    return state.step if unit == "step" else state.epoch
-
-
 def _match(
     attempt: Attempt,
     first: SavedState,
     unit: Unit,
-    pace: _Pace,
+    pace: ProgressPace,
     there: Sequence[SavedState],
     *,
     may_start_fresh: bool,
 ) -> Resume:
     """Return which of the checkpoints that were there lies as far back as the attempt can have come since."""
-    saved = _progress(first, unit)
+    saved = read_progress(first, unit)
     assert saved is not None
-    elapsed = _seconds_between(attempt, first.completed_at)
+    elapsed = seconds_between(attempt, first.completed_at)
     slow, usual = (
         max(elapsed - share * pace.startup_seconds, 0.0) / pace.seconds_per_unit
         for share in (1 + TOLERANCE, 1 - TOLERANCE)
@@ -344,7 +318,7 @@ def _match(
         least, most = 0.0, possible / SHORTEST
     elif may_save_at_once:
         least = 0.0
-    told = [(value, each) for each in there if (value := _progress(each, unit)) is not None]
+    told = [(value, each) for each in there if (value := read_progress(each, unit)) is not None]
     fitting = {value for value, _ in told if least <= saved - value <= most}
     is_fresh = may_start_fresh and _may_start_fresh(saved, elapsed, pace, most)
     if pace.is_regular and not may_save_at_once and slow <= 2 * pace.interval and len(fitting) + is_fresh > 1:
@@ -358,7 +332,7 @@ def _match(
     }
     chosen = [each for value, each in told if value in fitting] if fitting or is_fresh else list(there)
     # what does not state its progress may be a copy of what fits
-    chosen += [each for each in there if _progress(each, unit) is None and each not in chosen]
+    chosen += [each for each in there if read_progress(each, unit) is None and each not in chosen]
     candidates = tuple(each.candidate for each in sorted(chosen, key=lambda each: (each.completed_at, each.path)))
     if not fitting and not is_fresh:
         return Resume(
@@ -389,7 +363,7 @@ def _match(
     )
 
 
-def _may_start_fresh(saved: float, elapsed: float, pace: _Pace, most: float) -> bool:
+def _may_start_fresh(saved: float, elapsed: float, pace: ProgressPace, most: float) -> bool:
     """Whether a start from nothing gets that far in that time; the first one of the run shows how far."""
     if pace.first is None:
         return saved <= most
@@ -400,7 +374,7 @@ def _may_start_fresh(saved: float, elapsed: float, pace: _Pace, most: float) -> 
     return saved <= progress + (1 + TOLERANCE) * since + TOLERANCE * pace.interval
 
 
-def _narrow(saved: float, pace: _Pace, fitting: set[float], *, is_fresh: bool) -> tuple[set[float], bool]:
+def _narrow(saved: float, pace: ProgressPace, fitting: set[float], *, is_fresh: bool) -> tuple[set[float], bool]:
     """Return what lies exactly one interval back, where the run saves at regular progress; all where nothing does."""
     slack = REGULAR * pace.interval
     exact = {value for value in fitting if abs(saved - value - pace.interval) <= slack}
@@ -411,55 +385,11 @@ def _narrow(saved: float, pace: _Pace, fitting: set[float], *, is_fresh: bool) -
 
 def _measure_pace(
     attempt: Attempt, attempts: Sequence[Attempt], found: Sequence[SavedState], own: Sequence[SavedState], unit: Unit
-) -> _Pace | None:
+) -> ProgressPace | None:
     """Return how the run gets on; None where nothing tells."""
-    ordered = sorted(attempts, key=lambda each: each.started_at)
-    saved = [
-        (each, points)
-        for each in ordered
+    earlier = (
+        (each, list_own_states(each, attempts, found))
+        for each in sorted(attempts, key=lambda each: each.started_at)
         if (each.job, each.restart_count) != (attempt.job, attempt.restart_count)
-        and (points := _list_points(each, list_own_states(each, attempts, found), unit))
-    ]
-    others = [pair for _, points in saved for pair in _list_pairs(points)]
-    mine = _list_pairs(_list_points(attempt, own, unit))
-    gaps = [gap for gap, _ in [*others, *mine]][-RECENT_COUNT:]
-    rates = [seconds / gap for gap, seconds in (mine or others)[-RECENT_COUNT:]]
-    first = next((points[0] for each, points in saved if not any(_was_there(state, each) for state in found)), None)
-    if not gaps and first is not None:
-        interval = first[0] if first[0] > 0 else 1.0
-        return _Pace(interval, max(first[1], 1.0) / interval, False, 0.0, first)
-    if not gaps:
-        return None
-    interval, seconds_per_unit = median(gaps), max(median(rates), 1e-9)
-    startups = [
-        seconds - seconds_per_unit * (max(interval, progress) if (progress, seconds) == first else interval)
-        for progress, seconds in (points[0] for _, points in saved)
-    ]
-    return _Pace(
-        interval=interval,
-        seconds_per_unit=seconds_per_unit,
-        is_regular=len(gaps) > 1 and all(abs(gap - interval) <= REGULAR * interval for gap in gaps),
-        startup_seconds=max(min(startups, default=0.0), 0.0),
-        first=first,
     )
-
-
-def _list_points(attempt: Attempt, own: Iterable[SavedState], unit: Unit) -> list[tuple[float, float]]:
-    """Return the progress of each save of an attempt and how many seconds it had run by then; copies once."""
-    points: list[tuple[float, float]] = []
-    for each in own:
-        value = _progress(each, unit)
-        if value is not None and (not points or value != points[-1][0]):
-            points.append((value, _seconds_between(attempt, each.completed_at)))
-    return points
-
-
-def _list_pairs(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the progress and the seconds between each two saves in a row."""
-    return [(later[0] - before[0], later[1] - before[1]) for before, later in pairwise(points) if later[0] > before[0]]
-
-
-def _seconds_between(attempt: Attempt, until: datetime) -> float:
-    """Return how long an attempt had run at an instant; while it was suspended it did not run."""
-    idle = suspension.within(attempt.suspensions, attempt.started_at, until)
-    return max((until - attempt.started_at - idle).total_seconds(), 0.0)
+    return measure_pace(attempt, own, earlier, lambda each: not any(_was_there(state, each) for state in found), unit)
