@@ -25,7 +25,14 @@ from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.publish import LOSS_FINAL_AGE, LostWorkTotals
 from demo.cluster import PrivateCluster
 from integration.ledger_jobs import HERE, SLEEP, break_off, make_saver
-from integration.watch import Forgetful, Watch, assert_ledger_equals_accounting, now, read_accounting
+from integration.watch import (
+    Forgetful,
+    Watch,
+    assert_ledger_equals_accounting,
+    is_start_accounted,
+    now,
+    read_accounting,
+)
 
 SIGNALLED = "#!/bin/bash\ntrap 'touch said' USR1\nwhile true; do sleep 0.2; done\n"
 HOSTILE = "a|b\n1|1|0|COMPLETED|0|0|1\x1f"  # looks like the end of a field and a row
@@ -89,6 +96,8 @@ def submit(slurm, user, watch):
         job = slurm.submit(user, script, *options, work_dir=work_dir)
         if is_seen:
             watch.wait(f"job {job} to be seen running", lambda: watch.attempts(job))
+            # Slurm loses the end of a job that is requeued before accounting has heard of its start
+            slurm.wait_for(f"accounting to know the start of job {job}", lambda: is_start_accounted(slurm, job))
         return job
 
     return submit

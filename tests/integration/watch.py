@@ -119,6 +119,15 @@ def read_accounting(slurm, job):
     return [add_up(parts) for _, parts in itertools.groupby(ended, key=lambda row: row[:3])]
 
 
+def is_start_accounted(slurm, job):
+    """Whether accounting knows that a job has started."""
+    starts = slurm.command(
+        "sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job}", "--format=Start",
+        "--starttime=now-1hours", environment={"SLURM_TIME_FORMAT": "%s"},
+    )  # fmt: skip
+    return any(start.isdigit() for start in starts.split())
+
+
 def gpus(tres):
     """Return the GPUs of all models, which accounting has beside those of each."""
     return sum(int(count) for count in re.findall(r"(?:^|,)gres/gpu=(\d+)", tres))
