@@ -8,7 +8,7 @@ import click
 from ckptd.cli.command import friendly
 from ckptd.cli.listing_record import load_settings, open_record
 from ckptd.cli.output import format_second, print_json, print_table
-from ckptd.core.runs.lost_work_totals import GroupedBy, LossTotal
+from ckptd.core.runs.lost_work_totals import GroupedBy
 from ckptd.core.text.quantities import parse_duration
 from ckptd.present import lost_work_report
 from ckptd.store.read_parts import Snapshot
@@ -52,9 +52,9 @@ def report(context: click.Context, age: timedelta, by: str, cluster: str | None,
     since, group = now - age, GroupedBy(by)
     with open_record(load_settings(context)) as record, record.begin() as select:
         lost_work_sums = LostWorkSumReader(Snapshot(select))
-        sums = lost_work_sums.sum_by(group, since, cluster=cluster)
-        once = sums if group is not GroupedBy.RULE else lost_work_sums.sum_by(GroupedBy.CAUSE, since, cluster=cluster)
-    document = lost_work_report.report(sums, sum(once.values(), LossTotal()), group, since, now)
+        document = lost_work_report.read_report(
+            lambda each: lost_work_sums.sum_by(each, since, cluster=cluster), group, since, now
+        )
     if is_json:
         print_json(document)
     else:

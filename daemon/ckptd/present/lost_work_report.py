@@ -1,6 +1,6 @@
 """Rows of reports on lost work, and how their bounds are written."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,16 @@ COLUMNS = (
     "redone GPU-hours",
     "redone unknown",
 )
+
+
+def read_report(
+    sum_by: Callable[[GroupedBy], Mapping[str, LossTotal]], by: GroupedBy, since: datetime, now: datetime
+) -> "LostWorkReportDocument":
+    """Return the document of a report; `sum_by` reads the sums by the name of each group."""
+    sums = sum_by(by)
+    # by rule, an attempt may be in several rows, and counts once in the total
+    once = sum_by(GroupedBy.CAUSE) if by is GroupedBy.RULE else sums
+    return report(sums, sum(once.values(), LossTotal()), by, since, now)
 
 
 def report(

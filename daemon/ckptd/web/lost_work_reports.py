@@ -67,9 +67,6 @@ class LostWorkReports:
     def _report(self, by: GroupedBy, period: Period, user: str | None) -> "LostWorkReportDocument":
         now = datetime.now(UTC)
         since = now - period.duration
-        sums = self._record.sum_lost_work(by, since, user=user)
-        # by rule, an attempt may be in several rows
-        once = sums
-        if by is GroupedBy.RULE:
-            once = self._record.sum_lost_work(GroupedBy.CAUSE, since, user=user)
-        return lost_work_report.report(sums, sum(once.values(), LossTotal()), by, since, now)
+        return lost_work_report.read_report(
+            lambda group: self._record.sum_lost_work(group, since, user=user), by, since, now
+        )

@@ -93,7 +93,7 @@ _RUN_PARAMETERS = [
     ),
 ]
 _LOST_WORK_PARAMETERS = [
-    _parameter("by", {**_word(GroupedBy), "default": "cause"}, "What the sums are told apart by."),
+    _parameter("by", {**_word(GroupedBy), "default": "cause"}, "By what the sums are grouped."),
     _parameter("period", {**_word(Period), "default": "7d"}, "Attempts that ended in so many days until now."),
 ]
 _JOB_ID = _parameter("job_id", {"type": "integer", "minimum": 1, "maximum": 2**32 - 1}, is_required=True, place="path")

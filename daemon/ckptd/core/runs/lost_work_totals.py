@@ -12,7 +12,7 @@ RULES_ABOUT_THE_ATTEMPT_BEFORE = frozenset({"restarted-without-checkpoint", "che
 
 
 class GroupedBy(StrEnum):
-    """What totals of lost work can be told apart by."""
+    """By what totals of lost work can be grouped."""
 
     USER = "user"
     ACCOUNT = "account"
@@ -22,7 +22,7 @@ class GroupedBy(StrEnum):
 
 
 class LossKey(NamedTuple):
-    """What totals are told apart by, in metrics and over days."""
+    """By what totals are grouped in metrics and over days."""
 
     cause: EndCause
     partition: str

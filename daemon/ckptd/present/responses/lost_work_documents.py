@@ -43,6 +43,6 @@ class LostWorkReportDocument(TypedDict):
 
     since: Annotated[datetime, Field(description="Attempts that ended since then.")]
     taken_at: Annotated[datetime, Field(description="When this data was read.")]
-    by: Annotated[GroupedBy, Field(description="What the rows are told apart by; by rule, they overlap.")]
+    by: Annotated[GroupedBy, Field(description="By what the rows are grouped; by rule, they overlap.")]
     rows: Annotated[list[LostWorkSumDocument], Field(description="The sums, most node time first.")]
     total: Annotated[LostWorkSumDocument, Field(description="The sum over all attempts, each counted once.")]
