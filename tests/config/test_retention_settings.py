@@ -56,5 +56,5 @@ def test_only_the_models_of_retention_are_built(tmp_path):
     path.write_text(PLANS["a policy"])
     done = subprocess.run([sys.executable, "-c", report, path], check=True, capture_output=True, text=True, timeout=60)
     assert {name.rpartition(".")[2] for name in done.stdout.split()} == {
-        "base", "listing_settings", "raw_tables", "retention", "retention_settings", "trash_settings",
+        "base", "former_names", "listing_settings", "raw_tables", "retention", "retention_settings", "trash_settings",
     }  # fmt: skip

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ckptd.config.former_names import rename_former
 from ckptd.errors import CkptdError
 
 DEFAULT_PATH = Path("/etc/ckptd/config.toml")
@@ -41,6 +42,7 @@ def read_tables(path: Path | None, environment: Mapping[str, str]) -> Tables:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{chosen}: {error}") from error
     _overlay(data, environment)
+    rename_former(data, str(chosen or "the environment"))
     return Tables(chosen, data)
 
 
