@@ -143,6 +143,19 @@ def read_work_dir(work_dir: str, roots: Sequence[str], scanned: str = "") -> lis
     return found
 
 
+def has_links(directory: str) -> bool:
+    """Whether a directory has a link that counts, not below it; true also where it cannot be listed."""
+    owners = {os.geteuid(), 0}
+    try:
+        with _scan(directory) as entries:
+            return any(
+                entry.is_symlink() and entry.stat(follow_symlinks=False).st_uid in owners
+                for _, entry in zip(range(MAX_ENTRIES), entries, strict=False)
+            )
+    except OSError:
+        return True
+
+
 def _list_directory(directory: str) -> Iterator[LinkText]:
     owners = {os.geteuid(), 0}
     try:

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ckptd.checkpoints.agent import scan_json
-from ckptd.checkpoints.scanning import declarations, pointers
+from ckptd.checkpoints.scanning import declarations, pointers, silent_work_dirs
 from ckptd.checkpoints.scanning.allowed_roots import open_allowed
 from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree, read_fingerprint
 from ckptd.checkpoints.scanning.mounts import find_mount, read_mounts
@@ -70,8 +70,10 @@ def _look_around(item: dict[str, Any], descriptor: int, found: Inspection) -> di
     directory = PurePosixPath(item["directory"])
     now = datetime.fromtimestamp(item["now"], UTC)
     work_dirs, roots = item["work_dirs"], item["allowed_roots"]
-    links = pointers.gather(found.link_texts, work_dirs, roots, str(directory))
-    declared = declarations.collect([str(directory), *work_dirs], roots, item["resuming_jobs"])
+    scanned, jobs = str(directory), item["resuming_jobs"]
+    links = pointers.gather(found.link_texts, silent_work_dirs.list_naming(work_dirs, scanned), roots, scanned)
+    declaring = silent_work_dirs.list_declaring([scanned, *work_dirs], scanned) if jobs else []
+    declared = declarations.collect(declaring, roots, jobs)
     finished_at = max(datetime.now(UTC), now)
     space = os.fstatvfs(descriptor)
     mount = find_mount(read_mounts(), directory)
