@@ -4,7 +4,8 @@ import tomllib
 from datetime import timedelta
 from pathlib import Path
 
-from ckptd.service.step_table import EXPIRE, STEPS, TABLE, run_once
+from ckptd.service import step_table
+from ckptd.service.step_table import EXPIRE, STEPS, TABLE, Step, run_once
 from ckptd.steps.results import StepResult
 from steps.daemon_lives import Cluster, Disk, Service
 
@@ -33,6 +34,18 @@ def test_every_step_runs_at_least_once_a_day(tmp_path):
 
 def test_a_single_cycle_neither_acts_on_jobs_nor_prunes():
     assert {step.name for step in TABLE if not step.once} == {"act", "prune", "collect-garbage"}
+
+
+def test_a_single_cycle_runs_a_step_until_it_has_finished(tmp_path, monkeypatch):
+    service = Service(f"sqlite:///{tmp_path}/ckptd.sqlite3", Cluster(), Disk(), 0)
+    results = [StepResult(is_unfinished=True), StepResult(is_unfinished=True), StepResult()]
+    waiting = list(results)
+    step = Step("portions", lambda *_: waiting.pop(0), lambda _: timedelta(seconds=1))
+    monkeypatch.setattr(step_table, "TABLE", (step,))
+    written = []
+    run_once(service.parts, service.state, service.now, write=written.append)
+    assert written == results
+    service.parts.store.close()
 
 
 def test_a_single_cycle_runs_the_table_in_its_order(tmp_path):

@@ -240,3 +240,23 @@ def test_only_the_run_of_a_changed_job_is_evaluated(counted):
     twin.poll(2, [make_job(job_id, restart_count=int(job_id == 4), submitted_at=at(-2)) for job_id in JOBS])
     twin.decide(2)
     assert {key.directory for key in rule.asked} == {"/scratch/4"}
+
+
+def test_after_a_start_runs_are_decided_about_in_portions_and_none_is_forgotten(tmp_path, monkeypatch):
+    monkeypatch.setattr(decide, "RUNS_AT_ONCE", 1)
+    monkeypatch.setattr(decide, "FIRST_AT_ONCE", 2)
+    rule = Counted()
+    twin = Twin(tmp_path, forgets=False, rules=(rule,))
+    jobs = [make_job(job_id) for job_id in range(1, 6)]
+    twin.poll(0, jobs)
+    for job in jobs[:3]:  # the others have no run on record that a portion could wait for
+        twin.locate(1, job.job_id)
+    asked = []
+    twin.state.decision_due.set()
+    while twin.state.decision_due.is_set():
+        result = decide.run(twin.parts, twin.state, at(1))
+        assert result.is_unfinished == twin.state.decision_due.is_set()
+        asked.append(len(rule.asked))
+    assert asked == [2, 4, 5]
+    assert len(set(rule.asked)) == 5
+    twin.store.close()

@@ -97,7 +97,9 @@ def run_once(
     for step in TABLE:
         for _ in range(step.once):
             if step.name != EXPIRE or expires():
-                write(step.run(parts, state, now))
+                write(result := step.run(parts, state, now))
+                while result.is_unfinished:
+                    write(result := step.run(parts, state, now))
 
 
 def _poll(parts: Parts, state: State) -> None:

@@ -1,7 +1,7 @@
 """Evaluates the rules for the runs that changed, and records flags and notices in one transaction."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Self
@@ -36,6 +36,8 @@ from ckptd.steps.state import State
 from ckptd.store.database_errors import StoreError
 from ckptd.store.histories import RevisedRecord
 
+RUNS_AT_ONCE = 500  # whose checkpoints are in memory, unpacked, while they are evaluated
+FIRST_AT_ONCE = 2 * RUNS_AT_ONCE  # evaluated for the first time in one decision: scans wait for its end
 MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
 
 
@@ -68,6 +70,8 @@ class DecisionSlice:
     flags: OpenFlags = field(default_factory=OpenFlags)
     compared_with: tuple[object, ...] = ()  # the snapshots that all runs were last compared with
     compared_at: datetime | None = None
+    read_once: set[RunKey] = field(default_factory=set)  # from the database, whether or not they are recorded
+    postponed: frozenset[RunKey] = frozenset()  # left to the next decision
     queued_jobs: "QueuedJobs" = field(default_factory=lambda: QueuedJobs.sort(PolledQueue()))
 
     def is_comparison_due(self, snapshots: tuple[object, ...], now: datetime, gap: timedelta) -> bool:
@@ -79,20 +83,22 @@ class DecisionSlice:
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
-    """Decide once after each poll and after the scans of each owner."""
+    """Decide once after each poll and after the scans of each owner; at a start, about some runs after others."""
     if not state.decision_due.is_set():
         return IDLE
     state.decision_due.clear()  # what is polled or scanned from here on is for the next decision
     memory = state.own(DecisionSlice, DecisionSlice)
     failed_before = set(memory.failed_rules)
     opened = [flag.finding for flag in decide(parts, state, now).opened]
+    if memory.postponed:
+        state.decision_due.set()
     lines = [warning(f"flag {finding.rule} opened: job {finding.job_id} of {finding.user!a}") for finding in opened]
     lines += [
         error(f"the rule {rule} failed on the run in {run.directory!a}", cause)
         for (run, rule), cause in memory.failed_rules.items()
         if (run, rule) not in failed_before
     ]
-    return StepResult(lines=tuple(lines), has_failed=bool(memory.failed_rules))
+    return StepResult(lines=tuple(lines), has_failed=bool(memory.failed_rules), is_unfinished=bool(memory.postponed))
 
 
 def decide(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChanges:
@@ -199,15 +205,28 @@ def _evaluate(
     due |= memory.evaluated.flagged
     if is_anew:
         due = set(scans)
-    asked = scans if is_comparison else due
+    memory.read_once &= scans.keys()
+    memory.postponed = frozenset([key for key in scans if key not in memory.read_once][FIRST_AT_ONCE:])
+    asked = [key for key in (scans if is_comparison else due) if key not in memory.postponed]
+    memory.read_once.update(asked)
+    for start in range(0, len(asked), RUNS_AT_ONCE):
+        _evaluate_some(parts, state, {key: scans[key] for key in asked[start : start + RUNS_AT_ONCE]}, due, now)
+    state.publish(RunHistories({key: each.history for key, each in memory.evaluated.by_run.items()}))
+
+
+def _evaluate_some(
+    parts: Parts, state: State, scans: Mapping[RunKey, Scan | Unknown | None], due: Collection[RunKey], now: datetime
+) -> None:
+    """Read what the database has of some runs, and evaluate those that are due or of which anything changed."""
+    memory = state.own(DecisionSlice, DecisionSlice)
+    known = memory.evaluated.by_run
     revised = parts.store.histories.read_changed(
-        {key: (each.row_id, each.revision) if (each := known.get(key)) else None for key in asked}
+        {key: (each.row_id, each.revision) if (each := known.get(key)) else None for key in scans}
     )
     for key in revised.missing:
         memory.evaluated.remove(key)
-    due |= revised.records.keys()
     wanted: dict[RunKey, RevisedRecord] = {}
-    for key in asked:
+    for key in scans:
         if key in revised.records:
             wanted[key] = revised.records[key]
         elif (each := known.get(key)) is not None:
@@ -218,9 +237,8 @@ def _evaluate(
     for record in current:
         context = _context_of(parts, state, record, signals, memory.flags.of_run(record.key), actions[record.key])
         history = RunHistory.join(record, context)
-        if record.key in due or known[record.key].is_outdated(history):
+        if record.key in due or record.key in revised.records or known[record.key].is_outdated(history):
             _evaluate_run(parts, memory, wanted[record.key], history, now)
-    state.publish(RunHistories({key: each.history for key, each in memory.evaluated.by_run.items()}))
 
 
 def _evaluate_run(parts: Parts, memory: DecisionSlice, read: RevisedRecord, history: RunHistory, now: datetime) -> None:

@@ -20,6 +20,7 @@ class StepResult:
     found_work: bool = True  # False: there was nothing to do, and no duration is counted
     lines: tuple[LogLine, ...] = ()
     has_failed: bool = False  # a part of it failed, which is counted; the rest was done
+    is_unfinished: bool = False  # it has more to do, and let other steps go first
 
 
 IDLE = StepResult(found_work=False)

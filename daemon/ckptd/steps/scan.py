@@ -29,6 +29,7 @@ from ckptd.steps.state import State
 from ckptd.store.database_errors import StoreError
 
 MAX_DUE = 100  # directories of one owner in one task, so that their results are recorded soon
+SCANNED_AT_ONCE = 25  # directories of one owner whose checkpoints are in memory, as often as requests carry them
 MAX_SILENT = 2  # owners whose file systems do not answer, in one `scan_again`
 SEARCH_GAP = timedelta(minutes=5)  # between two searches for a better directory of one run
 _ROLES = list(Role)  # the strongest evidence first
@@ -81,7 +82,9 @@ def _scan_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[W
         located = [each for each in due if each.key.is_located]
         declared_locations.follow_declarations(parts, state, located, now)
         _find_better(parts, state, located, now)
-        rescan_directories(parts, state, [each for each in located if each.key in state.watchlist], now)
+        watched = [each for each in located if each.key in state.watchlist]
+        for start in range(0, len(watched), SCANNED_AT_ONCE):
+            rescan_directories(parts, state, watched[start : start + SCANNED_AT_ONCE], now)
         state.change(ScanProgress, lambda progress: replace(progress, scanned_at=now))
         state.decision_due.set()
     except StoreError:
