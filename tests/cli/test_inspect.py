@@ -1,12 +1,16 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
+import h5py
 import pytest
 from click.testing import CliRunner
 
 from ckptd.cli import main
+from demo.patience import allow
 
 TORCH = Path(__file__).parents[1] / "data" / "formats" / "torch"
 KEYS = {
@@ -144,3 +148,15 @@ def test_a_copy_in_another_path_is_recognised_by_names_and_sizes_and_at_full_lev
     run, copy, other = map(str, paths.values())
     assert list_copies() == {run: [copy, other], copy: [run, other], other: [run, copy]}
     assert list_copies("--verify", "full") == {run: [copy], copy: [run], other: []}
+
+
+def test_a_new_process_reads_hdf5_though_numpy_would_start_a_thread_for_each_processor(tmp_path):
+    with h5py.File(tmp_path / "chk_00500.h5", "w") as file:
+        file["velocity"] = [1.0, 2.0]
+        file.attrs["step"] = 500
+    os.utime(tmp_path / "chk_00500.h5", (1_700_000_000, 1_700_000_000))
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    command = [sys.executable, "-c", "from ckptd.cli import main; main()", "inspect", "--json", str(tmp_path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=allow(60), env=environment)
+    (found,) = json.loads(done.stdout)["checkpoints"]
+    assert (found["state"], found["reason"], found["step"]) == ("complete", None, 500)

@@ -19,6 +19,9 @@ _LIBRARIES = tuple(
     if path.startswith("/") and path != "/"
 )
 
+# how many threads the libraries below numpy start when they are loaded; OpenBLAS raises SIGINT if it cannot start one
+_THREAD_COUNTS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
 
 def drop_capability_bounds() -> None:
     """Empty the set of capabilities that programs could gain; ignored where this process may not, as without root."""
@@ -50,10 +53,13 @@ def confine_files() -> None:
 def confine_parser(directories: Sequence[int]) -> None:
     """Confine a process to reading below some open directories, and the libraries that it may import.
 
+    It can then start no thread, and tells the libraries that it may load not to.
+
     Raises:
         OSError: the kernel refuses.
 
     """
+    os.environ.update(dict.fromkeys(_THREAD_COUNTS, "1"))
     landlock.forbid_new_privileges()
     landlock.confine(directories, _LIBRARIES)
     syscall_filter.limit_system_calls(Profile.PARSER)
