@@ -261,8 +261,8 @@ def _find_newest_complete(evidence: Mapping[str, object]):
     return next((evidence[key] for key in ("resume_from", "newest_complete", "newest_good") if evidence.get(key)), None)
 
 
-def judge_totals(name, bounds, true, slack, *, is_part):
-    """Judge one sum over all runs, which is at least and at most so much; `is_part`: not all attempts are in it."""
+def judge_totals(group, name, bounds, true, slack, *, is_part):
+    """Judge one sum over a group of runs, which is at least and at most so much; `is_part`: not of all attempts."""
     low, high = bounds
     verdict = Verdict.WRONG
     if abs(low - true) <= slack:
@@ -271,7 +271,7 @@ def judge_totals(name, bounds, true, slack, *, is_part):
         verdict = Verdict.HEDGED
     said = f"{low:.0f} to {high:.0f}" + (" and unknown" if is_part else "")
     return Judgement(
-        run="all", subject=f"metrics: {name}", verdict=verdict, said=said, true=f"{true:.0f} ± {slack:.0f}"
+        run=group, subject=f"metrics: {name}", verdict=verdict, said=said, true=f"{true:.0f} ± {slack:.0f}"
     )
 
 

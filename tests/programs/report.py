@@ -9,6 +9,13 @@ from programs.judge import Verdict
 _HEAD = f"{'':44}" + "".join(f"{verdict:>8}" for verdict in Verdict)
 
 
+def print_summary(number, count, judgements, seconds):
+    """Print how one group of runs went."""
+    found = Counter(each.verdict for each in judgements)
+    told = ", ".join(f"{found[verdict]} {verdict}" for verdict in Verdict)
+    print(f"group {number} of {count}: {told}, after {seconds / 60:.0f} min", flush=True)
+
+
 def print_report(judgements):
     """Print everything; return the number of wrong statements."""
     _print_counts("statement", judgements, lambda each: re.sub(r" of \d+$", "", each.subject))

@@ -1,10 +1,12 @@
 """What is done to the jobs of a program: each scenario is one run with a work directory of its own."""
 
+import math
 import os
 import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,14 @@ class Run:
     @property
     def is_over(self):
         return self.stage == "over"
+
+
+def list_groups(programs, scenarios, size):
+    """Return the runs, each a program and a scenario, in groups of at most `size` that are as even as can be."""
+    runs = [(program, each) for program in programs for each in scenarios if each.name not in program.LEFT_OUT]
+    count = math.ceil(len(runs) / size)
+    ends = [len(runs) * number // count for number in range(count + 1)]
+    return [runs[begin:end] for begin, end in pairwise(ends)]
 
 
 class Driver:

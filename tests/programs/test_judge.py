@@ -7,7 +7,7 @@ import pytest
 
 from programs import lammps, truth
 from programs.judge import Bounds, Judge, Verdict, judge_totals
-from programs.scenarios import SCENARIOS
+from programs.scenarios import SCENARIOS, list_groups
 from programs.truth import AttemptTruth, Loaded, Save
 
 DIRECTORY = Path("/work/ckpt")
@@ -132,4 +132,12 @@ TOTALS = {
 
 @pytest.mark.parametrize(("bounds", "is_part", "verdict"), TOTALS.values(), ids=TOTALS)
 def test_sums_over_all_runs(bounds, is_part, verdict):
-    assert judge_totals("lost seconds", bounds, 105, 10, is_part=is_part).verdict is verdict
+    assert judge_totals("group 1", "lost seconds", bounds, 105, 10, is_part=is_part).verdict is verdict
+
+
+def test_groups_hold_every_run_of_every_program_once():
+    programs = [SimpleNamespace(NAME=name, LEFT_OUT=left_out) for name, left_out in (("a", {"array"}), ("b", set()))]
+    groups = list_groups(programs, SCENARIOS, 9)
+    runs = [run for group in groups for run in group]
+    assert [len(group) for group in groups] == [7, 8, 8]
+    assert runs == [(program, each) for program in programs for each in SCENARIOS if each.name not in program.LEFT_OUT]
