@@ -16,10 +16,16 @@ _GLUED = re.compile(
     r"(?<![A-Za-z])((?:[a-z]+_)?(?:acc|loss|score|f1|map|auc|bleu|ppl|mse|rmse|reward|psnr|iou))[-_]?(\d+\.\d+)"
 )
 _NO_METRICS = frozenset({"epoch", "step", "global_step"})
-_EPOCH = re.compile(r"(?<![A-Za-z])(?:epochs?|ep|e)[-_=.]?(\d{1,12})(?![0-9A-Za-z])", re.IGNORECASE)
+_NOT_A_GOAL = "(?<!max[-_])(?<!num[-_])(?<!total[-_])"
+_WHOLE = r"(?![0-9A-Za-z])(?!\.\d{1,2}(?:[-_=]|\.[A-Za-z]|$))"  # `epoch=1.5` is of no whole epoch
+# in order of precedence: `resnet_e100_epoch5` is of epoch 5, and `lr3e-4` of none
+_EPOCHS = tuple(
+    re.compile(rf"{_NOT_A_GOAL}(?<!{before}){word}[-_=.]?(\d{{1,12}}){_WHOLE}", re.IGNORECASE)
+    for word, before in (("epoch", "[A-Za-z]"), ("ep", "[A-Za-z]"), ("epochs", "[A-Za-z]"), ("e", "[0-9A-Za-z]"))
+)
 _STEP = re.compile(
-    r"(?<![A-Za-z])(?:global_?steps?|steps?|iterations?|iters?|it|updates?|generations?|gen|rounds?)"
-    r"[-_=.]?(\d{1,15})(?![0-9A-Za-z])",
+    rf"{_NOT_A_GOAL}(?<![A-Za-z])(?:global_?steps?|steps?|iterations?|iters?|it|updates?|generations?|gen|rounds?|ba)"
+    rf"[-_=.]?(\d{{1,15}}){_WHOLE}",
     re.IGNORECASE,
 )
 _EPOCH_BEHIND = re.compile(r"(?<![0-9A-Za-z.])(\d{1,12})[-_]?(?:epochs?|ep)(?![0-9A-Za-z])", re.IGNORECASE)
@@ -36,6 +42,20 @@ _BEFORE_METRIC = re.compile(
     r"(?:acc|accuracy|loss|score|f1|map|auc|bleu|ppl|mse|rmse|reward|psnr|iou|metric)[-_=]?[-+]?\d+\.\d+",
     re.IGNORECASE,
 )
+# names that frameworks document: hpc_ckpt of Lightning counts submissions, and the last number of timm's is a batch
+_DOCUMENTED: tuple[tuple[re.Pattern[str], Literal["epoch", "step", "neither"]], ...] = (
+    (re.compile(r"hpc_ckpt_(\d{1,9})"), "neither"),  # Lightning's checkpoint_connector.py
+    (re.compile(r"recovery-(\d{1,9})-\d{1,12}"), "epoch"),  # timm's checkpoint_saver.py
+    (re.compile(r"(\d{1,9})_net_[A-Za-z_]+"), "epoch"),  # base_model.py of CycleGAN and pix2pix
+    (re.compile(r"save_at_(\d{1,9})"), "epoch"),  # the examples of keras.io
+    (re.compile(r"net_[a-z]+_(\d{1,12})"), "step"),  # BasicSR's base_model.py
+    (re.compile(r"[GD]_(\d{1,12})"), "step"),  # VITS' train.py
+    (re.compile(r"(?:model|opt|ema_0\.\d+_)(\d{6,12})"), "step"),  # guided-diffusion's train_util.py
+)
+_MEMBER = re.compile(
+    r"[-_.]\d{5}-of-\d{5}$|[-_.]?(?<![A-Za-z])(?:rank|shard|part|worker|node|gpu|proc)[-_]?\d{1,6}$", re.IGNORECASE
+)
+_STEP_DIGITS = 5  # `model_0004999`, `checkpoint-144000`: nobody counts as many epochs, or pads them so
 _BARE = re.compile(rf"(?<![A-Za-z]){_CALLED}[-_=.]?(\d{{1,15}})$|[-_.](0\d{{2,14}})$", re.IGNORECASE)
 _CALLED_WORD = re.compile(rf"(?<![A-Za-z]){_CALLED}(?![A-Za-z])", re.IGNORECASE)
 _COMPANION = re.compile(
@@ -86,7 +106,7 @@ def _metrics(name: str) -> dict[str, float]:
 
 def _numbers(name: str, bare: Bare) -> tuple[int | None, int | None]:
     """Return epoch and step."""
-    epoch, step = _EPOCH.search(name), _STEP.search(name)
+    epoch, step = next(filter(None, (each.search(name) for each in _EPOCHS)), None), _STEP.search(name)
     if epoch or step:
         return int(epoch[1]) if epoch else None, int(step[1]) if step else None
     epoch, step = _EPOCH_BEHIND.search(name), _STEP_BEHIND.search(name)
@@ -94,12 +114,17 @@ def _numbers(name: str, bare: Bare) -> tuple[int | None, int | None]:
         return int(epoch[1]) if epoch else None, int(step[1]) if step else None
     if measured := _BEFORE_METRIC.search(name):
         return int(measured[1]), None
-    stem = _SUFFIX.sub("", name)
+    stem = _MEMBER.sub("", _SUFFIX.sub("", name))
+    for pattern, meaning in _DOCUMENTED:
+        if documented := pattern.fullmatch(stem):
+            number = int(documented[1])
+            return number if meaning == "epoch" else None, number if meaning == "step" else None
     if both := _BOTH.search(stem):
         return int(both[1]), int(both[2])
     if found := _BARE.search(stem):
-        number = int(found[1] or found[2])
-        return (number, None) if bare == "epoch" else (None, number)
+        digits = found[1] or found[2]
+        is_epoch = bare == "epoch" and len(digits) < _STEP_DIGITS
+        return (int(digits), None) if is_epoch else (None, int(digits))
     return None, None
 
 
