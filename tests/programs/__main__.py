@@ -111,8 +111,11 @@ def _run_group(group, wanted):
         watcher.start()
         cluster.create_user(URGENT_USER)
         driver = Driver(cluster, inputs, environment, wanted.save_seconds, cluster.node_names[SHARED_NODES:])
-        logs = {program: _make_user(cluster, program) for program in programs}
-        runs = [driver.begin(each, program, *logs[program]) for program, each in group]
+        users = {program: _make_user(cluster, program) for program in programs}
+        runs = []
+        for program, scenario in group:
+            user, logs = users[program]
+            runs.append(driver.begin(scenario, program, user, logs / scenario.name))
         record = _watch(driver, watcher, runs, wanted)
         cluster.cancel_all()
     return record
