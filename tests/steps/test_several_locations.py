@@ -142,6 +142,21 @@ def test_copies_with_the_time_of_copying_are_as_old_as_their_originals(fleet, ar
     assert fleet.run(113, job) == [("copy-behind", 1)]
 
 
+def test_copies_that_end_of_one_file_that_is_overwritten_are_behind(fleet, archive):
+    """The only checkpoint that was not copied is then the newest one, whatever was saved in between."""
+    job = fleet.job(comment=f"ckpt=ck:{archive}")
+    content = (DATA / "gromacs/state_step6700.cpt").read_bytes()
+    for number in range(1, 12):
+        fleet.save(
+            "ck/state.cpt", number * 10, content.replace(struct.pack(">iq", 1, 6700), struct.pack(">iq", 1, number))
+        )
+        fleet.run(number * 10 + 1, job)
+        if number < 7:
+            copy(fleet, "ck/state.cpt", archive)
+            assert fleet.run(number * 10 + 2, job) == []
+    assert fleet.flags() == [("copy-behind", 1)]
+
+
 def test_a_location_without_any_copy_is_flagged_after_a_day(fleet, archive):
     job = fleet.job(start=-1600, comment=f"ckpt=ck:{archive}")
     for minutes in (-1438, -1200, -900, -600, -300, -10):

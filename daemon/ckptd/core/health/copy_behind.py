@@ -73,7 +73,8 @@ class CopyBehind:
         if not copy.was_read_whole:
             return Unknown(what=self.name, reason=f"{copy.directory} was not read completely")
         originals = [each for each in list_resumable(history.checkpoints) if _is_complete(each)]
-        there = leave_out_previous(each for each in originals if each.deleted_at is None)
+        saves = leave_out_previous(originals)
+        there = [each for each in saves if each.deleted_at is None]
         if not there:
             return None
         dates = OriginalDates(history.checkpoints)
@@ -96,7 +97,9 @@ class CopyBehind:
         else:
             usual = timedelta(seconds=median(lag.total_seconds() for lag in lags))
             bound = max(usual * self.factor, self.min_lag)
-            first = min(each.checkpoint.modified_at for each in missing)
+            first = min(  # one that was overwritten since was not copied, either
+                each.checkpoint.modified_at for each in saves if each.checkpoint.modified_at > copied_until
+            )
             lag = original.checkpoint.modified_at - max(copied_until, first - usual)
         if lag <= (bound / 2 if is_open else bound):
             return None
