@@ -9,6 +9,7 @@ import pytest
 from checkpoints.formats.real_files import DATA
 from ckptd.core.model import Certainty, JobState
 from ckptd.core.runs.cadence import measure_rhythm
+from steps.replayed_fleet import minute
 
 
 class Run:
@@ -32,9 +33,9 @@ class Run:
             self.poll(10 * index + 1, 0, 0)
         self.fleet.run(end, self.fleet.job(state=state, restart_count=1, started_at=None, work_dir=self.fleet.work_dir))
 
-    def poll(self, minutes, restart_count, start):
-        comment = f"ckpt={self.fleet.work_dir}/ckpts"
-        return self.fleet.run(minutes, self.fleet.job(start=start, restart_count=restart_count, comment=comment))
+    def poll(self, minutes, restart_count, start, **changes):
+        changes = {"comment": f"ckpt={self.fleet.work_dir}/ckpts", **changes}
+        return self.fleet.run(minutes, self.fleet.job(start=start, restart_count=restart_count, **changes))
 
     def again(self, *saves):
         """Start again at minute 60; each save is a number and a minute."""
@@ -177,3 +178,18 @@ def test_what_progress_does_not_tell_is_a_bound_that_contains_the_truth(training
     training.again()
     assert training.resume.certainty is Certainty.UNKNOWN
     assert training.lost == (5, None, None)
+
+
+def test_a_save_in_the_second_of_the_restart_is_the_earlier_attempts(fleet):
+    """Slurm states whole seconds, and mdrun saves once more when it is asked to end."""
+    run = Run(fleet, cpt, "state.cpt")
+    run.poll(1, 0, 0)
+    for number in range(1, 6):
+        gromacs_save(run, 1010 * number, 10 * number)
+        run.poll(10 * number + 1, 0, 0)
+    gromacs_save(run, 5900, 58 + 0.5 / 60)
+    run.poll(58.1, 1, 58, submitted_at=minute(58))
+    gromacs_save(run, 6910, 68, part=2)
+    run.poll(69, 1, 58)
+    assert run.resume.path == run.place(0)
+    assert run.lost == (0, 0, 0)

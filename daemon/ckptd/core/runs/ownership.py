@@ -14,6 +14,7 @@ from ckptd.core.model import Attempt, Checkpoint, JobKey, RunKey
 
 CLOCK_TOLERANCE = timedelta(seconds=60)  # how far a file server's clock may be off
 MAX_POLL_GAP = timedelta(minutes=10)  # between two good looks at the queue: longer ones leave room for unseen jobs
+WHOLE_SECOND = timedelta(seconds=1)  # in which Slurm states instants: up to so much later it may have been
 _ROUNDING = timedelta(seconds=1)  # an instant that went through the record
 
 
@@ -50,6 +51,10 @@ class Writers:
             and (attempt.ended_at is None or written_at <= attempt.ended_at + CLOCK_TOLERANCE)
         ]
         latest = max(running, key=lambda attempt: attempt.started_at, default=None)
+        if latest is not None and written_at < latest.started_at + WHOLE_SECOND:
+            # no program saves within a second of its start, but many save when they are asked to end
+            ending = [each for each in running if each.ended_at and written_at < each.ended_at + WHOLE_SECOND]
+            latest = max(ending, key=lambda attempt: attempt.started_at, default=latest)
         return (latest.job, latest.restart_count) if latest else None
 
 

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ckptd.core.model import Attempt, Certainty, Resume, ResumeReason
+from ckptd.core.runs.ownership import WHOLE_SECOND
 from ckptd.core.runs.progress_pace import (
     REGULAR,
     TOLERANCE,
@@ -26,6 +27,7 @@ from ckptd.core.runs.rotated_copies import date_by_original
 from ckptd.core.runs.saved_state import SavedState
 
 LATENESS = timedelta(minutes=1)  # after its attempt's end, by which a save may be dated; also between two attempts
+NOTHING = timedelta(0)
 SHORTEST = 0.4  # of the expected time, in which nothing gets as far
 SURE_COUNT = 3  # own checkpoints after which nothing new is learned of what an attempt resumed from
 
@@ -175,8 +177,10 @@ def _list_there(found: Iterable[SavedState], attempt: Attempt) -> list[SavedStat
 
 
 def _was_there(state: SavedState, attempt: Attempt) -> bool:
+    """Whether an attempt can have loaded a state; another one may have saved it in the second of its start."""
     is_own = state.attempt == (attempt.job, attempt.restart_count)
-    return not is_own and state.there_since <= attempt.started_at and not _is_gone(state, attempt.started_at)
+    since = state.there_since - (WHOLE_SECOND if state.attempt else NOTHING)
+    return not is_own and since <= attempt.started_at and not _is_gone(state, attempt.started_at)
 
 
 def _is_gone(state: SavedState, instant: datetime) -> bool:
