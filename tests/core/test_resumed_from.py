@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckptd.core.model import Certainty, EndCause, ResumeReason, Role, Suspension
-from ckptd.core.runs.resumed_from import ProgramTrace, find_resume
+from ckptd.core.runs.resumed_from import find_resume
 from ckptd.present.resume_texts import describe_resume
 from core.histories import RUN, at, attempt, saved
 from support.resume_facts import list_states
@@ -219,13 +219,6 @@ def test_a_declared_checkpoint_may_be_nowhere_on_record():
 # a program's own trace
 
 
-def test_a_trace_outweighs_everything():
-    path = f"{RUN.directory}/epoch_2.pt"
-    found = resume(*EPOCHS, again(6), declared="/elsewhere", trace=ProgramTrace(path, {"part": 2}))
-    assert said(found) == (Certainty.PROVEN, ResumeReason.PROGRAM, "epoch_2.pt")
-    assert resume(*EPOCHS, trace=ProgramTrace(None, {"part": 1})).is_fresh
-
-
 def part(minute, step, continued_count, name="state.cpt", **changes):
     """A GROMACS checkpoint, which counts how often mdrun was continued."""
     return saved(minute, name=name, step=step, continued_count=continued_count, **STATE, **changes)
@@ -245,6 +238,28 @@ def test_the_part_before_is_what_it_loaded():
     found = resume(*before, part(12, 1600, 2), declared=f"{RUN.directory}/old.cpt")
     assert said(found) == (Certainty.PROVEN, ResumeReason.PROGRAM, "state.cpt")
     assert (found.saved_at, found.evidence) == (at(6), {"continued_count": 2})
+
+
+def test_the_step_that_mdrun_counts_from_is_what_it_loaded():
+    before = [part(n, 1000 * n, 0, name=f"state_step{1000 * n}.cpt") for n in (1, 2, 3, 4)]
+    first = part(12, 3010, 1, name="state_step3010.cpt", continued_from_step=1000)
+    found = resume(*before, first, declared=f"{RUN.directory}/state_step3000.cpt")
+    assert said(found) == (Certainty.PROVEN, ResumeReason.PROGRAM, "state_step1000.cpt")
+    assert found.evidence == {"continued_count": 1, "continued_from_step": 1000}
+    appending = part(12, 3010, 1, name="state_step3010.cpt", continued_from_step=7)  # of a simulation from step 7 on
+    assert said(resume(*before, appending)) == (*PROGRESS, "state_step2000.cpt")
+
+
+def test_mdrun_that_appends_probably_loaded_the_state_and_not_its_backup():
+    """Its last save before was an early one, so that both are as far back as an interval may be."""
+    before = [part(2 * n, 200 * n, 0, gone=2 * n + 2) for n in (1, 2, 3)]
+    last = [part(8, 660, 0, gone=13), part(8.001, 600, 0, name="state_prev.cpt", gone=13)]
+    found = resume(*before, *last, part(13, 820, 1))
+    assert said(found) == (Certainty.INFERRED, ResumeReason.PROGRAM, "state.cpt")
+    assert [each.path.rpartition("/")[2] for each in found.candidates] == ["state_prev.cpt", "state.cpt"]
+    assert describe_resume(found, RUN.directory) == (
+        "state.cpt, probably: the program's own record shows that it was continued, and the others are backups"
+    )
 
 
 def test_of_several_of_the_part_before_progress_tells_which():

@@ -16,6 +16,7 @@ def list_states(recorded):
             attempt=each.attempt,
             is_state=each.checkpoint.role is Role.STATE,
             continued_count=each.checkpoint.continued_count,
+            continued_from_step=each.checkpoint.continued_from_step,
             computation=each.checkpoint.computation,
         )
         for each in recorded

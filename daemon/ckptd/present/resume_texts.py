@@ -52,6 +52,8 @@ def _describe_known(resume: Resume, directory: str) -> str:
         return f"{source}, as the job says"
     if resume.reason is ResumeReason.EMPTY:
         return "nothing: no complete checkpoint was there when it started"
+    if resume.reason is ResumeReason.PROGRAM:
+        return f"{source}, probably: the program's own record shows that it was continued, and the others are backups"
     first = _describe_first(resume.evidence)
     if resume.path is None:
         return f"nothing, probably: {first}, as after a start without a checkpoint"

@@ -61,6 +61,7 @@ def read_saved_states(connection: sa.Connection, run_id: int) -> list[SavedState
             CheckpointTable.epoch,
             CheckpointTable.role,
             CheckpointTable.continued_count,
+            CheckpointTable.continued_from_step,
             CheckpointTable.computation,
             AttemptTable.restart_count,
             JobTable.cluster,
@@ -83,9 +84,10 @@ def read_saved_states(connection: sa.Connection, run_id: int) -> list[SavedState
             attempt=None if count is None else (JobKey(*key), count),
             is_state=role is Role.STATE,
             continued_count=continued_count,
+            continued_from_step=begun,
             computation=computation,
         )
-        for path, completed_at, deleted_at, step, epoch, role, continued_count, computation, count, *key in rows
+        for path, completed_at, deleted_at, step, epoch, role, continued_count, begun, computation, count, *key in rows
         if completed_at is not None
     ]
 

@@ -332,6 +332,7 @@ class CheckpointTable(Base):
     grouping: Mapped[Any | None]
     parts: Mapped[Any | None]
     continued_count: Mapped[int | None]
+    continued_from_step: Mapped[int | None]
     computation: Mapped[str | None]
 
 

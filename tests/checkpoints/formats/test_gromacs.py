@@ -38,6 +38,13 @@ def test_the_simulation_part_says_how_often_it_was_continued(state):
     assert recognise(state.parent)["state.cpt"].continued_count == 2
 
 
+@pytest.mark.parametrize(("name", "count", "step"), [("noappend", 1, 40), ("append", 1, None), (".", 0, None)])
+def test_its_energies_tell_from_which_step_it_was_continued_unless_it_appends(tmp_path, name, count, step):
+    copy_real(f"gromacs/{name}/state.cpt" if name != "." else "gromacs/state_step6700.cpt", tmp_path)
+    [found] = recognise(tmp_path).values()
+    assert (found.state, found.continued_count, found.continued_from_step) == (CheckpointState.COMPLETE, count, step)
+
+
 @pytest.mark.parametrize(
     ("damage", "words"),
     [

@@ -3,11 +3,15 @@
 mdrun writes `state_stepN.cpt` and renames it; a name with a number is final under `-cpnum` and a leftover otherwise,
 and holds a whole state in both cases, so only its content decides.
 
-Its number of the simulation part proves whether mdrun was continued (`-cpi`), and how often.
+Its number of the simulation part proves whether mdrun was continued (`-cpi`), and how often. Its history of energies
+counts the steps since mdrun began to write files of its own: under `-noappend` those since it was continued, and since
+the start of the simulation otherwise.
 
-The layout is XDR: see do_cpt_header, do_cpt_state and do_cpt_footer in src/gromacs/fileio/checkpoint.cpp.
+The layout is XDR: see do_cpt_header, do_cpt_state, do_cpt_enerhist and do_cpt_footer in
+src/gromacs/fileio/checkpoint.cpp, and initializeEnergyHistory in src/gromacs/modularsimulator/energydata.cpp.
 """
 
+import contextlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +31,9 @@ _KNOWN_VERSION = 22  # up to here the fields between header and state are known
 _FLAG_FIELDS = ((4, 2), (14, 1), (15, 1), (16, 1), (17, 1), (18, 1), (22, 1))  # (since version, how many integers)
 _WIDTHS = {0: 4, 1: 4, 2: 8}  # of the XDR types int, float, double
 _POSITIONS, _VELOCITIES = 7, 8
+_KINETIC_MATRICES = frozenset({1, 4, 5})  # entries of the kinetic energies with the count of matrices before the values
+_ENERGY_COUNTS = frozenset({3, 5, 6, 7})  # entries of the history of energies that are one integer of eight bytes
+_STEPS_OF_SIMULATION = 7  # the last one of these
 _LONGEST_TEXT = 1024
 _OLDEST_WITH_FOOTER = 2
 
@@ -39,6 +46,8 @@ class _GromacsHeader:
     step: int
     time_ps: float
     state_flags: int
+    kinetic_flags: int
+    energy_flags: int
     is_modular: bool
 
 
@@ -51,6 +60,7 @@ class Gromacs:
             yield claim_file(self.name, file)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - has no checksum
+        continued_from = None
         with reader.open(claim.files[0].path) as file:
             cursor = Cursor(file, order=">")
             if not cursor.size:
@@ -61,10 +71,13 @@ class Gromacs:
             if header.version <= _KNOWN_VERSION and not header.is_modular:
                 file.seek(cursor.position)
                 _walk_state(cursor, header)
+                with contextlib.suppress(DamagedError):  # older versions may lay it out differently
+                    continued_from = _read_continued_from(cursor, header)
         return Examination(
             step=header.step,
             metrics={"time_ps": header.time_ps},
             continued_count=header.part - 1 if header.part is not None and header.part > 0 else None,
+            continued_from_step=continued_from,
         ).shown_as(self.role_unread)
 
 
@@ -100,6 +113,8 @@ def _read_header(cursor: Cursor) -> _GromacsHeader:
         step=step,
         time_ps=time_ps,
         state_flags=state_flags,
+        kinetic_flags=flags[0] if version >= 4 else 0,
+        energy_flags=flags[1] if version >= 4 else 0,
         is_modular=version >= 22 and bool(flags[-1]),
     )
 
@@ -123,11 +138,39 @@ def _check_footer(cursor: Cursor) -> None:
 def _walk_state(cursor: Cursor, header: _GromacsHeader) -> None:
     """Pass over the vectors of the state: count, type and values, one for each flag."""
     for bit in range(32):
-        if not header.state_flags >> bit & 1:
+        if header.state_flags >> bit & 1:
+            count = _skip_values(cursor, f"entry {bit} of the state")
+            if bit in {_POSITIONS, _VELOCITIES} and count != 3 * header.atom_count:
+                raise DamagedError(f"{count} coordinates are stored for {header.atom_count} atoms")
+
+
+def _skip_values(cursor: Cursor, what: str) -> int:
+    """Pass over a count, a type and values; return the count."""
+    count, kind = cursor.integer(), cursor.integer()
+    if count < 0 or kind not in _WIDTHS:
+        raise DamagedError(f"{what} is {count} values of type {kind}")
+    cursor.skip(count * _WIDTHS[kind])
+    return count
+
+
+def _read_continued_from(cursor: Cursor, header: _GromacsHeader) -> int | None:
+    """Return the step that mdrun was continued from, after the state; None where it was not, or appends to its files.
+
+    Where it appends to files of a simulation that did not begin with step 0, it is the step of that begin.
+    """
+    if header.part is None or header.part <= 1 or not header.energy_flags >> _STEPS_OF_SIMULATION & 1:
+        return None
+    for bit in range(32):
+        if header.kinetic_flags >> bit & 1:
+            if bit in _KINETIC_MATRICES:
+                cursor.integer()
+            _skip_values(cursor, f"entry {bit} of the kinetic energies")
+    steps = 0
+    for bit in range(_STEPS_OF_SIMULATION + 1):
+        if not header.energy_flags >> bit & 1:
             continue
-        count, kind = cursor.integer(), cursor.integer()
-        if count < 0 or kind not in _WIDTHS:
-            raise DamagedError(f"entry {bit} of the state is {count} values of type {kind}")
-        if bit in {_POSITIONS, _VELOCITIES} and count != 3 * header.atom_count:
-            raise DamagedError(f"{count} coordinates are stored for {header.atom_count} atoms")
-        cursor.skip(count * _WIDTHS[kind])
+        if bit in _ENERGY_COUNTS:
+            steps = cursor.long()
+        else:
+            _skip_values(cursor, f"entry {bit} of the energies")
+    return header.step - steps if 0 < steps < header.step else None

@@ -94,6 +94,7 @@ def encode(found: Examination) -> dict[str, Any]:
         "role_evidence": found.role_evidence,
         "is_result": found.is_result,
         "continued_count": found.continued_count,
+        "continued_from_step": found.continued_from_step,
         "computation": found.computation,
     }
 
@@ -123,5 +124,6 @@ def decode(data: dict[str, Any]) -> Examination:
         role_evidence=str(data["role_evidence"]),
         is_result=bool(data["is_result"]),
         continued_count=None if data["continued_count"] is None else int(data["continued_count"]),
+        continued_from_step=None if data["continued_from_step"] is None else int(data["continued_from_step"]),
         computation=None if data["computation"] is None else str(data["computation"]),
     )

@@ -131,6 +131,7 @@ def _examination_of(found: Checkpoint) -> Examination:
         goal_step=found.goal_step,
         unsafe=found.unsafe,
         continued_count=found.continued_count,
+        continued_from_step=found.continued_from_step,
         computation=found.computation,
         has_checksum=found.level is Level.FULL and found.reason is None,
         unchecked=found.reason if found.reason and found.reason.startswith(NO_CHECKSUM) else None,
@@ -219,6 +220,7 @@ def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level:
         role_evidence=_clip(found.role_evidence, _MAX_NAME),
         is_result=found.is_result,
         continued_count=found.continued_count,
+        continued_from_step=found.continued_from_step,
         computation=found.computation and _clip(found.computation, _MAX_REASON),
     )
 

@@ -39,6 +39,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
         "grouping": encode_grouping(checkpoint.grouping),
         "parts": [encode_checkpoint(part) for part in checkpoint.parts],
         "continued_count": checkpoint.continued_count,
+        "continued_from_step": checkpoint.continued_from_step,
         "computation": checkpoint.computation,
     }
 
@@ -80,6 +81,7 @@ def decode_checkpoint(data: dict[str, Any]) -> Checkpoint:
         grouping=decode_grouping(data["grouping"]),
         parts=tuple(decode_checkpoint(part) for part in data["parts"]),
         continued_count=None if data.get("continued_count") is None else int(data["continued_count"]),
+        continued_from_step=None if data.get("continued_from_step") is None else int(data["continued_from_step"]),
         computation=_text(data.get("computation")),
     )
 

@@ -329,6 +329,7 @@ def _bounded(checkpoint: Checkpoint) -> Checkpoint:
         "goal_step": _whole(checkpoint.goal_step),
         "identities": identities,
         "continued_count": _whole(_first_told(checkpoint, "continued_count")),
+        "continued_from_step": _whole(_first_told(checkpoint, "continued_from_step")),
         "computation": _first_told(checkpoint, "computation"),
     }
     changed = {name: value for name, value in bounded.items() if value is not getattr(checkpoint, name)}

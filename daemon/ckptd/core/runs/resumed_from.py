@@ -6,8 +6,8 @@ from the run's progress between two checkpoints and from its rate. What lies tha
 Where several explanations fit, none is chosen.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -23,21 +23,13 @@ from ckptd.core.runs.progress_pace import (
     read_progress,
     seconds_between,
 )
-from ckptd.core.runs.rotated_copies import date_by_original
+from ckptd.core.runs.rotated_copies import date_by_original, is_previous
 from ckptd.core.runs.saved_state import SavedState
 
 LATENESS = timedelta(minutes=1)  # after its attempt's end, by which a save may be dated; also between two attempts
 NOTHING = timedelta(0)
 SHORTEST = 0.4  # of the expected time, in which nothing gets as far
 SURE_COUNT = 3  # own checkpoints after which nothing new is learned of what an attempt resumed from
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramTrace:
-    """What a program left that proves what it loaded. `path` is None where it started from nothing."""
-
-    path: str | None
-    evidence: Mapping[str, str | int | float | None]
 
 
 class _Case(NamedTuple):
@@ -57,7 +49,6 @@ def find_resume(
     *,
     is_read: bool = True,
     declared: str | None = None,
-    trace: ProgramTrace | None = None,
 ) -> Resume:
     """Return what an attempt resumed from.
 
@@ -68,15 +59,13 @@ def find_resume(
     found = _credit_late_saves(attempt, attempts, _choose_states(states))
     there = _list_there(found, attempt)
     own = list_own_states(attempt, attempts, found)
-    if trace is not None:
-        return _describe_known(Certainty.PROVEN, ResumeReason.PROGRAM, trace.path, there, trace.evidence)
     case = _Case(attempt, attempts, found, there, own)
     inferred = _read_trace(case) or _infer(case, is_read=is_read)
     if inferred.certainty is Certainty.PROVEN:
         return inferred
     if declared is None:
         return inferred
-    said = _describe_known(Certainty.DECLARED, ResumeReason.JOB, declared, there, {"declared": declared})
+    said = _describe_declared(declared, there)
     if _is_contradicted(said, inferred):
         return replace(inferred, evidence={**inferred.evidence, "declared": declared})
     return said
@@ -187,24 +176,16 @@ def _is_gone(state: SavedState, instant: datetime) -> bool:
     return state.deleted_at is not None and state.deleted_at <= instant
 
 
-def _describe_known(
-    certainty: Certainty,
-    reason: ResumeReason,
-    path: str | None,
-    there: Iterable[SavedState],
-    evidence: Mapping[str, str | int | float | None],
-) -> Resume:
-    """Return what is known by more than progress; a path may name a checkpoint, its directory or a file in it."""
-    if path is None:
-        return Resume(certainty=certainty, reason=reason, evidence=evidence)
+def _describe_declared(path: str, there: Iterable[SavedState]) -> Resume:
+    """Return what the job says that it loaded: a checkpoint, its directory or a file in it."""
     named = [each for each in there if _is_named(each.path, path)]
     chosen = max(named, key=lambda each: (each.path == path, each.completed_at), default=None)
     return Resume(
-        certainty=certainty,
-        reason=reason,
+        certainty=Certainty.DECLARED,
+        reason=ResumeReason.JOB,
         path=chosen.path if chosen else path,
         saved_at=chosen.completed_at if chosen else None,
-        evidence=evidence,
+        evidence={"declared": path},
     )
 
 
@@ -235,6 +216,10 @@ def _read_trace(case: _Case) -> Resume | None:
         evidence = {"continued_count": first.continued_count}
         is_fresh = first.continued_count == 0
         possible = [each for each in there if each.continued_count == first.continued_count - 1]
+        exact = [each for each in possible if each.step is not None and each.step == first.continued_from_step]
+        if exact:
+            evidence["continued_from_step"] = first.continued_from_step
+            possible = [max(exact, key=lambda each: (each.completed_at, each.path))]
     elif first.computation is not None and all(each.computation is not None for each in there):
         ids = set(first.computation.split())
         possible = [each for each in there if ids & set((each.computation or "").split())]
@@ -259,12 +244,14 @@ def _read_trace(case: _Case) -> Resume | None:
     by_progress = _infer(case._replace(there=possible), is_read=True, may_start_fresh=False)
     if by_progress.is_known and by_progress.path is not None:
         return replace(by_progress, evidence={**evidence, **by_progress.evidence})
-    return Resume(
-        certainty=Certainty.UNKNOWN,
-        reason=ResumeReason.PROGRAM,
-        evidence=evidence,
-        candidates=by_progress.candidates if by_progress.reason is ResumeReason.AMBIGUOUS else candidates,
-    )
+    left = by_progress.candidates if by_progress.reason is ResumeReason.AMBIGUOUS else candidates
+    unknown = Resume(certainty=Certainty.UNKNOWN, reason=ResumeReason.PROGRAM, evidence=evidence, candidates=left)
+    paths = {each.path for each in left}
+    originals = [each for each in left if not is_previous(each.path, paths)]
+    if len(originals) > 1:
+        return unknown
+    [only] = originals
+    return replace(unknown, certainty=Certainty.INFERRED, path=only.path, saved_at=only.saved_at)
 
 
 def _infer(case: _Case, *, is_read: bool, may_start_fresh: bool = True) -> Resume:

@@ -18,6 +18,7 @@ class SavedState:
     attempt: tuple[JobKey, int] | None = None  # that was seen writing it
     is_state: bool = True  # its role is `state`
     continued_count: int | None = None  # how often the program that wrote it was continued, by its own count
+    continued_from_step: int | None = None  # the step that it was last continued from, by its own count
     computation: str | None = None  # ids that a continued program keeps and a new start does not have, with spaces
     appeared_at: datetime | None = None  # since when it was there, where that is not `completed_at`
 
