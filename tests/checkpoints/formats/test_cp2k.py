@@ -3,7 +3,7 @@ import struct
 
 import pytest
 
-from checkpoints.formats.real_files import DATA, copy_real
+from checkpoints.formats.real_files import DATA, copy_real, lose_second_half
 from checkpoints.recognising import recognise
 from ckptd.checkpoints.formats.encodings import fortran_records
 from ckptd.checkpoints.formats.interface import DamagedError
@@ -79,3 +79,10 @@ def test_lengths_that_disagree_are_damage(tmp_path, content):
     file.write_bytes(content)
     with file.open("rb") as stream, pytest.raises(DamagedError):
         list(fortran_records.walk(stream))
+
+
+def test_orbitals_that_were_lost_to_zeros_are_damage(tmp_path):
+    file = copy_real("cp2k-wavefunction/h2-RESTART.wfn", tmp_path)
+    lose_second_half(file)
+    found = recognise(tmp_path)[file.name]
+    assert found.state is CheckpointState.DAMAGED

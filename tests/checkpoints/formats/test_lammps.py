@@ -40,6 +40,7 @@ def test_any_name_with_restart_in_it_is_looked_into(run):
         (lambda whole: bytes(len(whole)), "begin"),
         (lambda _: b"Traceback (most recent call last):\n", "begin"),
         (lambda whole: whole[:3] + b"\x01" + whole[4:], "begin"),
+        (lambda whole: whole[:16] + b"\x01\x00\x01\x00" + whole[20:], "byte order"),
         (lambda whole: whole[:20] + b"\x43" + whole[21:], "revision 67"),
         (lambda whole: whole[:24] + b"\xff" * 4 + whole[28:], "no timestep"),
         (lambda whole: whole[: len(whole) // 2], "closing magic"),
@@ -152,3 +153,22 @@ def test_few_of_many_numbered_files_of_other_programs_are_opened(tmp_path):
     with Counting(tmp_path) as reader:
         assert list(FORMATS["lammps"].claim(list_tree(tmp_path), reader)) == []
     assert len(opened) < 10
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda base: base.unlink(), "final.base.rst is missing"),
+        (lambda base: base.write_bytes(b""), "final.base.rst: the file is empty"),
+        (lambda base: base.write_bytes(bytes(900)), "final.base.rst: it does not begin"),
+        (lambda base: base.write_bytes(b"<html>403</html>\n"), "final.base.rst: it does not begin"),
+    ],
+)
+@pytest.mark.parametrize("name", ["final.{}.rst", "melt.750.{}", "poly.{}.750"])
+def test_a_lost_base_file_is_seen_without_another_restart_beside_it(ranks, name, damage, words):
+    for file in list(ranks.iterdir()):
+        file.rename(ranks / name.format(file.name.split(".")[1]))
+    damage(ranks / name.format("base"))
+    (found,) = recognise(ranks).values()
+    assert (found.state, found.format) == (CheckpointState.DAMAGED, "lammps")
+    assert words.replace("final.base.rst", name.format("base")) in found.reason

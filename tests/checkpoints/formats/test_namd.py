@@ -2,7 +2,16 @@ import struct
 
 import pytest
 
-from checkpoints.formats.real_files import DATA, copy_real, cut, empty, fill_with_zeros, remove
+from checkpoints.formats.real_files import (
+    DATA,
+    copy_real,
+    cut,
+    empty,
+    fill_with_text,
+    fill_with_zeros,
+    lose_second_half,
+    remove,
+)
 from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState, Role
 
@@ -45,3 +54,20 @@ def test_files_in_the_other_byte_order_are_read(tmp_path):
         values = struct.unpack("<120d", little[4:])
         (tmp_path / f"run.restart.{kind}").write_bytes(struct.pack(">i120d", 40, *values))
     assert recognise(tmp_path)["run.restart"].state is CheckpointState.COMPLETE
+
+
+@pytest.mark.parametrize("damage", [cut, empty, fill_with_zeros, fill_with_text, remove])
+def test_an_extended_system_that_the_save_before_has_is_needed_whole(damage, tmp_path):
+    run = copy_real("namd/run", tmp_path)
+    damage(run / "apoa1.restart.xsc")
+    found = recognise(run)
+    assert (found["apoa1.restart"].state, found["apoa1.restart"].format) == (CheckpointState.DAMAGED, "namd")
+    assert found["apoa1.restart.old"].state is CheckpointState.COMPLETE
+
+
+def test_coordinates_that_end_in_zeros_are_damaged_and_velocities_of_fixed_atoms_are_not(tmp_path):
+    run = copy_real("namd/run", tmp_path)
+    lose_second_half(run / "apoa1.restart.vel")
+    assert recognise(run)["apoa1.restart"].state is CheckpointState.COMPLETE
+    lose_second_half(run / "apoa1.restart.coor")
+    assert "ends in zeros" in recognise(run)["apoa1.restart"].reason

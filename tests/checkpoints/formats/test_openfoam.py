@@ -147,3 +147,79 @@ def test_the_files_of_a_decomposed_time_belong_to_it_alone(case):
     taken = {file.path for claim in claims for file in claim.files}
     assert "processor1/0.5/uniform/time" in taken
     assert not taken & {file.path for file in left}
+
+
+def add_times(case, *times):
+    for time in times:
+        shutil.copytree(case / "0.4", case / time)
+
+
+@pytest.mark.parametrize("lost", ["uniform", "uniform/time"])
+@pytest.mark.parametrize("time", ["0.2", "0.4", "0.5"])
+def test_a_time_without_the_solver_s_own_file_is_damaged_beside_times_that_have_it(case, time, lost):
+    add_times(case, "0.1", "0.2")
+    path = case / time / lost
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert reason_of(case, time) == "uniform/time is missing, which the times around it have"
+    assert recognise(case)["0.1"].state is CheckpointState.COMPLETE
+
+
+def test_the_first_time_may_come_from_elsewhere(case):
+    shutil.rmtree(case / "0.4" / "uniform")
+    assert recognise(case)["0.4"].state is CheckpointState.COMPLETE
+
+
+def test_a_time_with_no_field_yet_is_no_time_to_restart_from(case):
+    for name in ("U", "p", "phi"):
+        (case / "0.5" / name).unlink()
+    assert reason_of(case) == "it holds no field, unlike the times around it"
+
+
+def test_a_processor_without_the_solver_s_own_file_is_named(case):
+    decompose(case)
+    shutil.rmtree(case / "processor1" / "0.5" / "uniform")
+    assert reason_of(case, "processor*@0.5") == "processor1 lacks uniform/time"
+
+
+def test_zeros_before_the_header_are_damage(case):
+    for name in ("U", "uniform/time"):
+        file = case / "0.5" / name
+        content = file.read_bytes()
+        size = content.index(b"FoamFile") - 1
+        file.write_bytes(bytes(size) + content[size:])
+        assert name in reason_of(case)
+        file.write_bytes(content)
+
+
+def collate(case, count=3):
+    """Write the times as `-fileHandler collated` does: a list of bytes for each processor in one file."""
+    for time in ("0.4", "0.5"):
+        for file in list((case / time).rglob("*")):
+            if file.is_file() and file.parent.name != "uniform":
+                content = file.read_bytes()
+                blocks = b"".join(
+                    b"\n// Processor%d\n\n%d\n(" % (number, len(content)) + content + b")\n" for number in range(count)
+                )
+                head = HEADER.replace(b"volVectorField", b"decomposedBlockData").partition(b"internalField")[0]
+                file.write_bytes(head + blocks.rstrip(b"\n"))
+        shutil.copytree(case / time, case / f"processors{count}" / time)
+        shutil.rmtree(case / time)
+
+
+@pytest.mark.parametrize("level", [Level.STRUCTURE, Level.FULL])
+def test_files_that_hold_all_processors_are_whole_when_each_list_ends(case, level):
+    collate(case)
+    found = recognise(case, level)
+    assert {path: (one.state, one.step) for path, one in found.items()} == {
+        "processors3/0.4": (CheckpointState.COMPLETE, 80),
+        "processors3/0.5": (CheckpointState.COMPLETE, 100),
+    }
+
+
+@pytest.mark.parametrize("keep", [0.2, 0.5, 0.9])
+def test_files_that_hold_all_processors_are_damaged_when_cut(case, keep):
+    collate(case)
+    file = case / "processors3" / "0.5" / "U"
+    whole = file.read_bytes()
+    file.write_bytes(whole[: int(len(whole) * keep)])
+    assert "U" in reason_of(case, "processors3/0.5")

@@ -75,3 +75,13 @@ def test_xml_is_parsed_at_level_full_and_may_declare_nothing(save):
     assert "XML is damaged" in reason_of(save, Level.FULL)
     edit(save / XML, b"<qes:espresso ", b'<!DOCTYPE a [<!ENTITY b "c">]><qes:espresso ')
     assert "declares entities" in reason_of(save, Level.FULL)
+
+
+@pytest.mark.parametrize("name", [XML, "charge-density.dat", "wfc1.dat", "H.pz-vbc.UPF"])
+@pytest.mark.parametrize(
+    "content",
+    [bytes(4096), b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", b"<html>403</html>\n"],
+)
+def test_zeros_pointers_and_pages_in_place_of_a_file_are_damage(save, name, content):
+    (save / name).write_bytes(content)
+    assert name in reason_of(save)

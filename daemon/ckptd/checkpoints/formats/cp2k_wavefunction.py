@@ -63,5 +63,5 @@ def _check_spin(records: Iterator[fortran_records.FortranRecord], spin: int, orb
         record = next(records, None)
         if record is None:
             raise DamagedError(f"orbital {number + 1} of {orbitals} of spin {spin + 1} is missing")
-        if record.size_bytes % orbital_size:
+        if not record.size_bytes or record.size_bytes % orbital_size:
             raise DamagedError(f"orbital {number + 1} of spin {spin + 1} has {record.size_bytes} bytes")

@@ -30,6 +30,7 @@ _OTHER_SUFFIX = re.compile(
     r"\.(?:h5|hdf5|nc|np[yz]|pth?|pkl|gz|bz2|xz|zip|tar|txt|log|out|err|in|inp|sh|py|json|xml|ya?ml|lmp|data|md|mat|rds|cpt|png)$",
     re.IGNORECASE,
 )
+_ORDERS = {b"\1\0\0\0": "<", b"\0\0\0\1": ">"}
 _LARGEST_REVISION = 15  # 3 is the newest
 _TIMESTEP, _PROCS_PER_FILE, _PER_PROC = 5, 46, 47
 _INTEGERS = frozenset([1, 2, 3, 48])  # how wide the writer's own integers were
@@ -54,7 +55,8 @@ class Lammps:
             if claim := self._claim_set(directory, directory.files[name], heads[name]):
                 in_sets.update(part.name for part in claim.files)
                 yield claim
-        for claim in self._claim_without_base(directory, [name for name in bases if name in in_sets], in_sets, reader):
+        templates = [_template_of(name) for name in bases if name in in_sets] or _templates_of_ranks(heads)
+        for claim in self._claim_without_base(directory, templates, in_sets, reader):
             in_sets.update(part.name for part in claim.files)
             yield claim
         named = _list_named_by_step(directory, roots, heads, reader)
@@ -91,23 +93,27 @@ class Lammps:
         )
 
     def _claim_without_base(
-        self, directory: Directory, bases: list[str], taken: set[str], reader: Reader
+        self, directory: Directory, templates: list[re.Pattern[str]], taken: set[str], reader: Reader
     ) -> Iterator[Claim]:
-        """Yield the files of processes whose base file is missing, by the names of other restarts in the directory."""
-        for template in dict.fromkeys(map(_template_of, bases)):
+        """Yield the files of processes whose base file is missing or holds something else."""
+        for template in dict.fromkeys(templates):
             found: dict[tuple[str, str], list[File]] = {}
             for name, file in directory.files.items():
                 match = template.fullmatch(name)
                 if match and name not in taken and _begins_as_rank(read_head(reader, file.path, 12)):
                     found.setdefault((match["before"], match["after"]), []).append(file)
             for (before, after), ranks in found.items():
-                yield self._make_set(directory, before, after, [], ranks)
+                base = directory.files.get(f"{before}base{after}")
+                yield self._make_set(directory, before, after, [base] if base else [], ranks)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - has no checksum
         first, *ranks = claim.files
         if claim.shape is Shape.SET and claim.damage:
             raise DamagedError(claim.damage)  # the step is in the base file
-        header = _examine_first(first, reader)
+        try:
+            header = _examine_first(first, reader)
+        except DamagedError as error:
+            raise DamagedError(f"{first.name}: {error}" if claim.shape is Shape.SET else str(error)) from error
         if claim.shape is Shape.SET:
             _examine_ranks(claim, ranks, header, reader)
         return Examination(step=header.step).shown_as(self.role_unread)
@@ -171,6 +177,17 @@ def _template_of(base: str) -> re.Pattern[str]:
     return re.compile(rf"(?P<before>{either[0]})\d+(?P<after>{either[1]})")
 
 
+def _templates_of_ranks(heads: Mapping[str, bytes]) -> list[re.Pattern[str]]:
+    """Return the name patterns of files that begin as those of processes do, where number 0 is among them."""
+    ranks = {name for name, head in heads.items() if _begins_as_rank(head)}
+    places = ((name, found.span()) for name in sorted(ranks) for found in reversed(list(re.finditer(r"\d+", name))))
+    return [
+        _template_of(f"{name[:start]}base{name[end:]}")
+        for name, (start, end) in places
+        if f"{name[:start]}0{name[end:]}" in ranks
+    ]
+
+
 def _begins_as_rank(head: bytes) -> bool:
     for order in ("little", "big"):
         flags = [int.from_bytes(head[at : at + 4], order) for at in (0, 8)]
@@ -202,8 +219,10 @@ def _examine_first(file: File, reader: Reader) -> _LammpsHeader:
         cursor = Cursor(stream, order="<")
         if cursor.take(min(16, cursor.size or 0)) != _MAGIC:
             raise DamagedError("it does not begin as a LAMMPS restart file does")
-        if cursor.take(4) == b"\0\0\0\1":
-            cursor.order = ">"
+        word = cursor.take(4)
+        if word not in _ORDERS:
+            raise DamagedError(f"its byte order is {word.hex()}, which is none: LAMMPS refuses it")
+        cursor.order = _ORDERS[word]
         revision = cursor.integer()
         if not 0 <= revision <= _LARGEST_REVISION:
             raise DamagedError(f"format revision {revision} does not exist")

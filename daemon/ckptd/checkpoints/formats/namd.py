@@ -8,6 +8,7 @@ What NAMD writes at its end under the names `X.coor`, `X.vel`, `X.xsc` is a resu
 
 import re
 from collections.abc import Iterator
+from typing import BinaryIO
 
 from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts, examine_parts
@@ -37,20 +38,32 @@ class Namd:
             for file in directory.by_suffix.get(suffix, ()):
                 if match := _NAME.fullmatch(file.name):
                     sets.setdefault(f"{match['prefix']}{match['age'] or ''}", []).append((match, file))
+        with_system = {kind for each in sets.values() if (kind := _kind_with_system(each))}
         for path, found in sets.items():
             step = found[0][0]["step"]
+            lacks_system = _kind_with_system(found) is None and _kind_of(found) in with_system
             yield Claim(
                 format=self.name,
                 shape=Shape.SET,
                 path=directory.join(path),
                 files=tuple(sorted(file for _, file in found)),
                 name_step=int(step) if step else None,
+                damage="the extended system is missing, which its other saves have" if lacks_system else None,
             )
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         parts = CheckpointParts.of(claim, reader, level, role=self.role_unread)
         parts.findings.unchecked.add("")
         return examine_parts(parts, lambda: _check(parts, claim))
+
+
+def _kind_of(found: list[tuple[re.Match[str], File]]) -> str:
+    """Return what the names of a series of saves have in common, with `#` for the step; `.old` ones are of it."""
+    return re.sub(r"\d+$", "#", found[0][0]["prefix"])
+
+
+def _kind_with_system(found: list[tuple[re.Match[str], File]]) -> str | None:
+    return _kind_of(found) if any(".xsc" in file.name for _, file in found) else None
 
 
 def _check(parts: CheckpointParts, claim: Claim) -> None:
@@ -75,6 +88,15 @@ def _read_step(parts: CheckpointParts, name: str) -> int:
     return int(lines[-1][0][:18])
 
 
+def _check_last_atoms(file: BinaryIO, count: int, name: str) -> None:
+    """Check that the last two atoms do not share the origin. Velocities may be zero: those of fixed atoms are."""
+    if count < 2 or ".coor" not in name:
+        return
+    file.seek(-2 * _ATOM_BYTES, 2)
+    if not any(file.read()):
+        raise DamagedError("it ends in zeros: the end of the write was lost")
+
+
 def _count_atoms(parts: CheckpointParts, name: str) -> int | None:
     """Return how many atoms a file has, None for a text, after checking that it holds all of them."""
     with parts.open(name) as file, parts.blame(name):
@@ -90,5 +112,6 @@ def _count_atoms(parts: CheckpointParts, name: str) -> int | None:
             file.seek(0)
             count = Cursor(file, order=order).integer()
             if count > 0 and 4 + _ATOM_BYTES * count == size_bytes:
+                _check_last_atoms(file, count, name)
                 return count
     raise DamagedError(f"{name}: {size_bytes} bytes do not hold the atoms that it counts: the file is cut off")

@@ -21,6 +21,7 @@ _TIME = re.compile(r"\d{1,18}(?:\.\d{1,18})?(?:e[-+]?\d{1,3})?", re.IGNORECASE)
 _PROCESSOR = re.compile(r"processor(\d{1,9})")
 _OTHER_SUFFIXES = (".csv", ".dat", ".obj", ".stl", ".txt", ".vtk", ".vtp", ".xy", ".png", ".json", ".foam", ".log")
 _HEADS_READ = 3
+_WRITTEN = "uniform/time"  # the first file that a solver writes of a time
 
 
 class OpenFoam:
@@ -47,7 +48,7 @@ class OpenFoam:
                 shape=Shape.DIRECTORY,
                 path=child.path,
                 files=tuple(child.walk_files()),
-                damage=_missing_fields(child, times[max(0, index - 2) : index], times[index + 1 : index + 2]),
+                damage=_missing_part(child, times[max(0, index - 2) : index], times[index + 1 : index + 2]),
             )
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
@@ -59,7 +60,7 @@ class OpenFoam:
 def _times(directory: Directory) -> list[Directory]:
     """Return the children that are named as a time and hold files, in the order of time."""
     found = [child for name, child in directory.directories.items() if _TIME.fullmatch(name)]
-    found = [child for child in found if child.files and (float(child.name) > 0 or _looks_written(child))]
+    found = [child for child in found if _looks_written(child) or (child.files and float(child.name) > 0)]
     return sorted(found, key=lambda child: float(child.name))
 
 
@@ -79,8 +80,20 @@ def _fields(child: Directory) -> set[str]:
     return {name.removesuffix(".gz") for name in child.files}
 
 
-def _missing_fields(child: Directory, before: list[Directory], after: list[Directory]) -> str | None:
-    """Name the fields that the times around this one have: both before it, or the one before and the one after."""
+def _parts(child: Directory) -> set[str]:
+    return _fields(child) | ({_WRITTEN} if _looks_written(child) else set())
+
+
+def _missing_part(child: Directory, before: list[Directory], after: list[Directory]) -> str | None:
+    """Name a part that the times around this one have.
+
+    A field counts if both times before have it, or the one before and the one after: some are written less often.
+    """
+    beside = [*before[-1:], *after]
+    if before and not _looks_written(child) and any(map(_looks_written, beside)):
+        return f"{_WRITTEN} is missing, which the times around it have"
+    if not child.files and any(one.files for one in beside):
+        return "it holds no field, unlike the times around it"
     around = [_fields(one) for one in (*before, *after)[-2:]] if before else []
     if len(around) < 2:
         return None
@@ -108,10 +121,10 @@ def _uneven(processors: dict[int, Directory], holders: dict[int, Directory]) -> 
     for number in range(max(processors) + 1 if max(processors) <= 2 * len(processors) else 0):
         if number not in holders:
             return f"processor{number} does not have this time"
-    everything = set().union(*(_fields(child) for child in holders.values()))
+    everything = set().union(*(_parts(child) for child in holders.values()))
     for number, child in sorted(holders.items()):
-        if lacking := sorted(everything - _fields(child)):
-            return f"processor{number} lacks the field {lacking[0]}"
+        if lacking := sorted(everything - _parts(child)):
+            return f"processor{number} lacks {'' if lacking[0] == _WRITTEN else 'the field '}{lacking[0]}"
     return None
 
 

@@ -27,6 +27,8 @@ _PSEUDOPOTENTIAL = re.compile(rb"<pseudo_file>\s*([^<>]{1,255}?)\s*</pseudo_file
 _K_POINTS = re.compile(rb"<nks>\s*(\d{1,9})\s*</nks>")
 _CLOSING = re.compile(rb"</(?:[A-Za-z]+:)?(?:espresso|Root)>\s*$")
 _MOST_MISSING = 3
+_HEAD_BYTES = 512
+_POINTER = b"version https://git-lfs.github.com/"
 
 
 class QuantumEspresso:
@@ -123,13 +125,15 @@ def _check_file(parts: CheckpointParts, name: str) -> None:
             hdf5_content.examine(stream, file.size_bytes, parts.level)
     elif name.lower().endswith(".upf"):
         with parts.open(name) as stream:
+            head = stream.read(_HEAD_BYTES)
             stream.seek(max(0, file.size_bytes - 4096))
-            _check_pseudopotential(stream.read())
+            _check_pseudopotential(head, stream.read())
 
 
 def _check_records(records: Iterator[fortran_records.FortranRecord], *, is_wave: bool) -> None:
     """Check that as many bands, or spin components, follow as the head declares."""
-    next(records)
+    if not next(records).size_bytes:
+        raise DamagedError("it begins with zeros: the write was lost")
     wanted, size = 1, 0
     if is_wave:
         sizes = next(records, None)
@@ -142,7 +146,9 @@ def _check_records(records: Iterator[fortran_records.FortranRecord], *, is_wave:
         raise DamagedError(f"{len(data)} of {wanted} records of coefficients are there, or are too short")
 
 
-def _check_pseudopotential(tail: bytes) -> None:
+def _check_pseudopotential(head: bytes, tail: bytes) -> None:
+    if b"\0" in head or head.startswith(_POINTER):
+        raise DamagedError("it does not begin as a pseudopotential does")
     if not tail.strip(b"\0"):
         raise DamagedError("it ends in zeros")
     if b"<" in tail and not re.search(rb"</(?:UPF|PP_[A-Z_]+|qe_pp:pseudo)\s*>\s*$", tail):

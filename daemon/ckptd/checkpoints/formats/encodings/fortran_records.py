@@ -12,6 +12,7 @@ from ckptd.checkpoints.formats.encodings.cursor import Cursor, EndedError
 from ckptd.checkpoints.formats.interface import DamagedError
 
 _KEPT = 256
+_MOST_EMPTY = 2  # in a row: programs write an empty record at times, and a lost write reads as many
 
 
 class FortranRecord(NamedTuple):
@@ -46,11 +47,16 @@ def walk(file: BinaryIO) -> Iterator[FortranRecord]:
     # the first record is short, so the byte order is the one that makes it so
     order = "<" if int.from_bytes(first, "little") <= int.from_bytes(first, "big") else ">"
     cursor = Cursor(file, order=order)
+    empty = 0
     while not cursor.is_at_end():
         try:
-            yield _read_record(cursor)
+            record = _read_record(cursor)
         except EndedError as error:
             raise DamagedError(f"the file ends inside a record: {error}") from error
+        empty = 0 if record.size_bytes else empty + 1
+        if empty > _MOST_EMPTY:
+            raise DamagedError(f"zeros are at byte {cursor.position}, where a record is due: the write was lost")
+        yield record
 
 
 def _read_record(cursor: Cursor) -> FortranRecord:

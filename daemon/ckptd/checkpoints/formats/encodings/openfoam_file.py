@@ -1,9 +1,11 @@
 """Checks one file of OpenFOAM: a header in a dictionary, entries, and a closing line; text or binary, plain or gzip.
 
 The layout: IOobjectWriteHeader.C, List/ListIO.C and fileFormats of OpenFOAM. What OpenFOAM writes closes with a
-comment line of stars; what people write by hand need not.
+comment line of stars; what people write by hand need not. Files of `processorsN/` hold such a file as a list of bytes
+for each processor (decomposedBlockData.C), and close with the last list.
 """
 
+import io
 import re
 from typing import BinaryIO, NamedTuple
 
@@ -26,6 +28,9 @@ _LABEL_BYTES = re.compile(rb"label=(32|64)")
 _LIST = re.compile(rb"List<(\w+)>\s+(\d{1,15})\s*(\(|\{)")
 _COMPONENTS = {b"scalar": 1, b"vector": 3, b"sphericalTensor": 1, b"symmTensor": 6, b"tensor": 9}
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
+_BLOCKS = re.compile(rb"class\s+decomposedBlockData\s*;")
+_BLOCK = re.compile(rb"\s*(?://[^\n]*\n\s*)*(\d{1,15})\s*\(")
+_BLOCK_HEAD_BYTES = 1024
 _TUPLE = re.compile(rb"\s*\(([^()]*)\)")
 
 
@@ -59,7 +64,7 @@ def check(file: BinaryIO, name: str, size_bytes: int, level: Level) -> UniformTi
         data = compressed.open_stream(file, "gzip", _MOST_BYTES).read(_MOST_BYTES)
     except compressed.InflatesTooFarError:
         return UniformTime()
-    _check_ends(data[:HEAD_BYTES], data[-_TAIL_BYTES:])
+    _check_ends(data[:HEAD_BYTES], data[-_TAIL_BYTES:], io.BytesIO(data))
     if level is Level.FULL:
         _check_content(data)
     return _read_time(name.removesuffix(".gz"), data[:_TAIL_BYTES])
@@ -68,21 +73,41 @@ def check(file: BinaryIO, name: str, size_bytes: int, level: Level) -> UniformTi
 def _check_plain(file: BinaryIO, name: str, size_bytes: int, level: Level) -> UniformTime:
     head = file.read(HEAD_BYTES)
     file.seek(max(0, size_bytes - _TAIL_BYTES))
-    _check_ends(head, file.read(_TAIL_BYTES))
+    _check_ends(head, file.read(_TAIL_BYTES), file)
     if level is Level.FULL and size_bytes <= _MOST_BYTES:
         file.seek(0)
         _check_content(file.read(_MOST_BYTES))
     return _read_time(name, head)
 
 
-def _check_ends(head: bytes, tail: bytes) -> None:
-    if not _HEADER.search(head):
+def _check_ends(head: bytes, tail: bytes, file: BinaryIO) -> None:
+    header = _HEADER.search(head)
+    if header is None or _CONTROL.search(head, 0, header.start()):
         raise DamagedError("it does not begin as a file of OpenFOAM does")
-    if _WRITTEN.search(head):
+    if _BLOCKS.search(header[0]):
+        _check_blocks(file, header.end())
+    elif _WRITTEN.search(head):
         if not _CLOSING.search(tail):
             raise DamagedError("the closing line is missing: the file is cut off")
     elif not _HAND_CLOSING.search(tail):
         raise DamagedError("its last entry is not closed: the file is cut off")
+
+
+def _check_blocks(file: BinaryIO, position: int) -> None:
+    """Check that the list of bytes of each processor ends where its length says, and that nothing follows the last."""
+    count = 0
+    while True:
+        file.seek(position)
+        head = file.read(_BLOCK_HEAD_BYTES)
+        block = _BLOCK.match(head)
+        if block is None:
+            break
+        file.seek(position := position + block.end() + int(block[1]))
+        if file.read(1) != b")":
+            raise DamagedError(f"the file ends inside the data of processor {count}")
+        position, count = position + 1, count + 1
+    if not count or any(line and not line.startswith(b"//") for line in map(bytes.strip, head.splitlines())):
+        raise DamagedError(f"it does not go on as it should behind the data of {count} processors")
 
 
 def _read_time(name: str, head: bytes) -> UniformTime:
@@ -101,6 +126,8 @@ def _check_content(data: bytes) -> None:
     header = _HEADER.search(data, 0, HEAD_BYTES)
     if header is None:
         raise DamagedError("it does not begin as a file of OpenFOAM does")
+    if _BLOCKS.search(header[0]):
+        return  # its lists of bytes were followed already
     is_binary = bool(re.search(rb"format\s+binary", header[0]))
     if not is_binary and (found := _CONTROL.search(data)):
         raise DamagedError(f"the byte at offset {found.start()} is no text")

@@ -19,6 +19,8 @@ from ckptd.checkpoints.formats.interface import DamagedError, TooLargeError
 
 _PICKLE_LIMIT = 1 << 30
 _LOCAL_HEADER = Struct("<4s5H3L2H")
+_BYTE_ORDERS = {b"little": "<", b"big": ">"}
+_BYTE_ORDER_BYTES = 8
 
 # bytes of one element, and how struct unpacks it where it can
 ELEMENTS: dict[str, tuple[int, str | None]] = {
@@ -94,7 +96,14 @@ class TorchArchive:
                 raise DamagedError(
                     f"its storage {storage.key!r} has {entry.size_bytes} bytes, {storage.size_bytes} are declared"
                 )
+        if self._byte_order() not in _BYTE_ORDERS:
+            raise DamagedError("its entry 'byteorder' is neither little nor big, which torch.load refuses")
         self.archive.check_headers()
+
+    def _byte_order(self) -> bytes:
+        """Return the word for the byte order of its storages; files from before torch 2.1 have none."""
+        name = f"{self.prefix}byteorder"
+        return self.archive.read_head(name, _BYTE_ORDER_BYTES) if name in self.archive.entries else b"little"
 
     def check_full(self) -> bool:
         """Read every byte; return whether checksums covered them.
@@ -117,9 +126,10 @@ class TorchArchive:
             return None
         try:
             data = self.archive.data_of(f"{self.prefix}data/{storage.key}").read(offset * size_bytes, size_bytes)
-        except DamagedError:
+            order = _BYTE_ORDERS[self._byte_order()]
+        except (DamagedError, KeyError):
             return None
-        return plain_number(Struct("<" + code).unpack(data)[0])
+        return plain_number(Struct(order + code).unpack(data)[0])
 
 
 def read_torch_archive(content: FileSlice) -> TorchArchive:
