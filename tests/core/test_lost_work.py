@@ -66,6 +66,24 @@ def test_only_completed_work_is_not_lost(cause):
             {"is_followed": True, "read_at": at(30)}, [SavedWork(at(20))], 0, 40, id="later saves may be gone"
         ),
         pytest.param({"is_followed": True, "read_at": at(30)}, [SavedWork(at(40))], 20, 20, id="a later save stayed"),
+        pytest.param(
+            {"is_followed": True, "read_at": at(55), "is_replaced": True},
+            [SavedWork(at(50))],
+            *(0, 10),
+            id="the next attempt overwrote its file before it was read",
+        ),
+        pytest.param(
+            {"is_followed": True, "read_at": at(55), "is_replaced": True},
+            [SavedWork(at(57))],
+            *(3, 3),
+            id="the next attempt overwrote another file",
+        ),
+        pytest.param(
+            {"is_followed": True, "read_at": at(60), "is_replaced": True},
+            [SavedWork(at(50))],
+            *(10, 10),
+            id="it was read before the next attempt overwrote its file",
+        ),
     ],
 )
 def test_what_is_not_known_is_a_bound(changes, saves, lost, most):

@@ -67,10 +67,20 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
         attempt_id, run_id, is_recorded, is_located, is_looked, is_followed, scanned_at, known_at, *told = row
         user, account, partition, *rest = told
         attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
-        read_at = _latest_read(attempt, scanned_at, known_at, starts[run_id])
+        read_at, next_at = _latest_read(attempt, scanned_at, known_at, starts[run_id])
+        is_replaced = False
+        if next_at is not None and scanned_at is not None:
+            is_replaced = _is_replaced(connection, run_id, read_at or attempt.started_at, next_at)
+            if not is_replaced and attempt.ended_at - (read_at or attempt.started_at) <= lost_work.LONGEST_UNREAD:
+                read_at = scanned_at  # all was as the attempt had left it
         saves = [*_read_saves(connection, run_id, attempt_id, attempt), *_list_there(copied.get(run_id, ()), attempt)]
         loss = lost_work.measure_loss(
-            attempt, saves, is_located=bool(is_located), is_followed=bool(is_followed), read_at=read_at
+            attempt,
+            saves,
+            is_located=bool(is_located),
+            is_followed=bool(is_followed),
+            is_replaced=is_replaced,
+            read_at=read_at,
         )
         values = _line_values(attempt, loss) | {"read_at": read_at}
         values |= {"user": user, "account": account, "partition": attempt.partition or partition}
@@ -98,13 +108,30 @@ def _read_starts(connection: sa.Connection, run_ids: set[int]) -> dict[int, list
 
 def _latest_read(
     attempt: Attempt, scanned_at: datetime | None, known_at: datetime | None, starts: list[datetime]
-) -> datetime | None:
-    """Return the last whole scan of the directory before a later attempt started, which may delete saves."""
+) -> tuple[datetime | None, datetime | None]:
+    """Return the last whole scan of the directory before a later attempt started, and when that did.
+
+    The second one is None where no later attempt started before the last scan.
+    """
     assert attempt.ended_at is not None
     earliest = max(attempt.ended_at - LATENESS, attempt.started_at + timedelta(microseconds=1))
     place = bisect_left(starts, earliest)
     is_before = place == len(starts) or (scanned_at is not None and scanned_at <= starts[place])
-    return max((each for each in (known_at, scanned_at if is_before else None) if each is not None), default=None)
+    read = [each for each in (known_at, scanned_at if is_before else None) if each is not None]
+    return max(read, default=None), None if is_before else starts[place]
+
+
+def _is_replaced(connection: sa.Connection, run_id: int, read_at: datetime, next_at: datetime) -> bool:
+    """Whether a later attempt replaced the newest save that a scan had found, or saved where none had found any.
+
+    Then it may have replaced newer ones, too, that no scan has found.
+    """
+    asked = {"run_id": run_id, "read_at": read_at, "next_at": next_at}
+    newest = connection.execute(_NEWEST_AT, asked).first()
+    if newest is None:
+        return bool(connection.scalar(_SAVED_SINCE, asked))
+    [deleted_at] = newest
+    return deleted_at is not None
 
 
 def write_redone(connection: sa.Connection, run_ids: Collection[int]) -> None:
@@ -126,6 +153,8 @@ def _write_redone_of(connection: sa.Connection, run_id: int) -> None:
             AttemptTable.id,
             LossTable.attempt_id.is_not(None),
             LossTable.saved_at,
+            LossTable.lost,
+            LossTable.lost_high,
             LossTable.redone_low,
             LossTable.redone_high,
             LossTable.redone_certainty,
@@ -140,15 +169,17 @@ def _write_redone_of(connection: sa.Connection, run_id: int) -> None:
     )
     attempts: list[Attempt] = []
     saved: dict[tuple[JobKey, int], datetime | None] = {}
+    unseen: dict[tuple[JobKey, int], timedelta] = {}
     before: dict[tuple[JobKey, int], tuple[int, tuple[Any, ...]]] = {}
-    for attempt_id, is_recorded, saved_at, low, high, certainty, *rest in rows:
+    for attempt_id, is_recorded, saved_at, lost, lost_high, low, high, certainty, *rest in rows:
         attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
         attempts.append(attempt)
         if is_recorded:
             name = (attempt.job, attempt.restart_count)
             saved[name], before[name] = saved_at, (attempt_id, (low, high, certainty))
+            unseen[name] = lost_work.NOTHING if lost_high is None else lost_high - lost
     values = []
-    for name, found in measure_redone(attempts, saved).items():
+    for name, found in measure_redone(attempts, saved, unseen).items():
         attempt_id, recorded = before[name]
         if recorded != (found.low, found.high, found.certainty):
             values.append({"key_attempt_id": attempt_id, **_redone_values(found)})
@@ -210,6 +241,23 @@ _OTHER = table_of(CheckpointTable).alias()
 _HAS_STATE = sa.exists().where(
     _OTHER.c.run_id == sa.bindparam("run_id"), _OTHER.c.role == Role.STATE, _OTHER.c.completed_at.is_not(None)
 )
+_IS_SAVE = (
+    (CheckpointTable.run_id == sa.bindparam("run_id"))
+    & CheckpointTable.completed_at.is_not(None)
+    & ((CheckpointTable.role == Role.STATE) | ~_HAS_STATE)  # data beside states save no work
+)
+# the newest save that was there at an instant
+_NEWEST_AT = (
+    sa.select(CheckpointTable.deleted_at)
+    .where(
+        _IS_SAVE,
+        CheckpointTable.completed_at <= _instant("read_at"),
+        CheckpointTable.deleted_at.is_(None) | (CheckpointTable.deleted_at > _instant("read_at")),
+    )
+    .order_by(CheckpointTable.completed_at.desc())
+    .limit(1)
+)
+_SAVED_SINCE = sa.select(sa.literal(1)).where(_IS_SAVE, CheckpointTable.completed_at > _instant("next_at")).limit(1)
 # the latest save that counts for an attempt: a run may have thousands for each of its thousand attempts
 _LATEST_SAVE = (
     sa.select(CheckpointTable.completed_at, CheckpointTable.deleted_at, AttemptTable.restart_count, *_KEY_COLUMNS)

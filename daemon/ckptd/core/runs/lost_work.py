@@ -15,6 +15,7 @@ from ckptd.core.model import Attempt, CheckpointState, EndCause, JobKey, Recorde
 from ckptd.core.runs import redone_work, suspension
 from ckptd.core.runs.redone_work import RedoneWork
 
+NOTHING = timedelta(0)
 LONGEST_UNREAD = timedelta(minutes=10)  # before a later attempt started: two intervals of scans, by default
 LATEST_SAVE = timedelta(minutes=5)  # after its attempt's end; later it is one that was credited before a poll failed
 
@@ -76,6 +77,7 @@ def measure_loss(
     *,
     is_located: bool = True,
     is_followed: bool = False,
+    is_replaced: bool = False,
     read_at: datetime | None = None,
 ) -> AttemptLoss:
     """Return what an attempt that has ended lost, given its run's saves in any order.
@@ -84,8 +86,9 @@ def measure_loss(
     there, or where this attempt was seen writing it until LATEST_SAVE after its end: Slurm lets a requeued job's
     processes finish. Nothing is claimed of a run whose directory is not known (`is_located`). Nor is it where a later
     attempt has started (`is_followed`), which may have deleted saves, and the directory was not read for longer than
-    LONGEST_UNREAD until then: `read_at` is the last whole scan before that start, None if there was none. Then the
-    time since the newest save on record is the most that the attempt can have lost.
+    LONGEST_UNREAD until then: `read_at` is the last whole scan before it changed anything, None if there was none. Nor
+    is it where that attempt had replaced the newest save (`is_replaced`), or saved where none was on record, before a
+    scan came. Then the time since the newest save on record is the most that the attempt can have lost.
 
     Raises:
         ValueError: the attempt has not ended.
@@ -97,15 +100,16 @@ def measure_loss(
     states = [save for save in everything if save.is_state] or everything
     own = [save.completed_at for save in states if _counts(save, attempt, attempt.ended_at)]
     saved_at = max(own, default=None)
-    lost = timedelta(0)
+    lost = NOTHING
     if attempt.cause is not EndCause.COMPLETED:
         since = saved_at or attempt.started_at
         idle = suspension.within(attempt.suspensions, since, attempt.ended_at)
-        lost = max(attempt.ended_at - since - idle, timedelta(0))
+        lost = max(attempt.ended_at - since - idle, NOTHING)
     most = lost
     is_unseen = saved_at is None and (not is_located or (is_followed and attempt.first_seen_at > attempt.ended_at))
-    if is_unseen or (is_followed and _was_unread(attempt, attempt.ended_at, saved_at, read_at)):
-        lost = timedelta(0)
+    unread = _find_unread(attempt, attempt.ended_at, saved_at, read_at)
+    if is_unseen or (is_followed and (unread > LONGEST_UNREAD or (is_replaced and unread))):
+        lost = NOTHING
     seconds = lost.total_seconds()
     return AttemptLoss(
         saved_at=saved_at,
@@ -117,10 +121,12 @@ def measure_loss(
     )
 
 
-def _was_unread(attempt: Attempt, ended_at: datetime, saved_at: datetime | None, read_at: datetime | None) -> bool:
-    """Whether saves may have come and gone that no scan found; one that a later scan found tells that they stayed."""
+def _find_unread(
+    attempt: Attempt, ended_at: datetime, saved_at: datetime | None, read_at: datetime | None
+) -> timedelta:
+    """Return in how much time saves may have come and gone that no scan found; one that a later scan found stayed."""
     since = attempt.started_at if read_at is None else max(read_at, attempt.started_at)
-    return ended_at - since > LONGEST_UNREAD and (saved_at is None or saved_at <= since)
+    return max(ended_at - since, NOTHING) if saved_at is None or saved_at <= since else NOTHING
 
 
 def _counts(save: SavedWork, attempt: Attempt, ended_at: datetime) -> bool:

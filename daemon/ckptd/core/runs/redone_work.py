@@ -8,7 +8,7 @@ Time in the queue and in suspension is no work.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from ckptd.core.runs import suspension
 COPIES = timedelta(seconds=10)  # between a checkpoint and copies of it, such as `last` and `best`
 LATENESS = timedelta(minutes=1)  # by which the end of an attempt may be recorded too late
 NOTHING = timedelta(0)
+NO_TIMES: Mapping["AttemptName", timedelta] = {}
 _SUREST_FIRST = list(Certainty)
 
 AttemptName = tuple[JobKey, int]
@@ -45,18 +46,28 @@ class _Use(NamedTuple):
 
 
 def measure_redone(
-    attempts: Sequence[Attempt], saved: Mapping[AttemptName, datetime | None]
+    attempts: Sequence[Attempt],
+    saved: Mapping[AttemptName, datetime | None],
+    unseen: Mapping[AttemptName, timedelta] = NO_TIMES,
 ) -> dict[AttemptName, RedoneWork]:
     """Return the redone work of the attempts in `saved`, which have ended.
 
-    `attempts` are the run's, in any order; `saved` says when the newest usable checkpoint of each was complete.
+    `attempts` are the run's, in any order; `saved` says when the newest usable checkpoint of each was complete, and
+    `unseen` how much later that may have been, where it was overwritten before a scan found it.
     """
     ordered = sorted(attempts, key=lambda each: each.started_at)
     return {
-        _name(attempt): _measure(attempt, saved[_name(attempt)], ordered[place + 1 :])
+        _name(attempt): _extend(
+            _measure(attempt, saved[_name(attempt)], ordered[place + 1 :]), unseen.get(_name(attempt), NOTHING)
+        )
         for place, attempt in enumerate(ordered)
         if _name(attempt) in saved
     }
+
+
+def _extend(found: RedoneWork, unseen: timedelta) -> RedoneWork:
+    """Return a bound that contains also the work of saves that nobody saw."""
+    return found if found.high is None or not unseen else replace(found, high=found.high + unseen)
 
 
 def _name(attempt: Attempt) -> AttemptName:
