@@ -7,7 +7,7 @@ accounting can still change it, and is final once its run's directory was read c
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -67,22 +67,17 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
         attempt_id, run_id, is_recorded, is_located, is_looked, is_followed, scanned_at, known_at, *told = row
         user, account, partition, *rest = told
         attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
-        read_at, next_at = _latest_read(attempt, scanned_at, known_at, starts[run_id])
-        is_replaced = False
-        if next_at is not None and scanned_at is not None:
-            is_replaced = _is_replaced(connection, run_id, read_at or attempt.started_at, next_at)
-            if not is_replaced and attempt.ended_at - (read_at or attempt.started_at) <= lost_work.LONGEST_UNREAD:
-                read_at = scanned_at  # all was as the attempt had left it
+        seen = _find_last_read(connection, run_id, attempt, scanned_at, known_at, starts[run_id])
         saves = [*_read_saves(connection, run_id, attempt_id, attempt), *_list_there(copied.get(run_id, ()), attempt)]
         loss = lost_work.measure_loss(
             attempt,
             saves,
             is_located=bool(is_located),
             is_followed=bool(is_followed),
-            is_replaced=is_replaced,
-            read_at=read_at,
+            is_replaced=seen.is_replaced,
+            read_at=seen.read_at,
         )
-        values = _line_values(attempt, loss) | {"read_at": read_at}
+        values = _line_values(attempt, loss) | {"read_at": seen.read_at}
         values |= {"user": user, "account": account, "partition": attempt.partition or partition}
         values["is_final"] = bool(is_looked) and loss.lost == loss.most
         if is_recorded:
@@ -106,19 +101,35 @@ def _read_starts(connection: sa.Connection, run_ids: set[int]) -> dict[int, list
     return {run_id: sorted(found) for run_id, found in starts.items()}
 
 
-def _latest_read(
-    attempt: Attempt, scanned_at: datetime | None, known_at: datetime | None, starts: list[datetime]
-) -> tuple[datetime | None, datetime | None]:
-    """Return the last whole scan of the directory before a later attempt started, and when that did.
+class _LastRead(NamedTuple):
+    """The last whole scan that saw a directory as an attempt left it, and whether a later one replaced its saves."""
 
-    The second one is None where no later attempt started before the last scan.
-    """
+    read_at: datetime | None
+    is_replaced: bool = False
+
+
+def _find_last_read(
+    connection: sa.Connection,
+    run_id: int,
+    attempt: Attempt,
+    scanned_at: datetime | None,
+    known_at: datetime | None,
+    starts: list[datetime],
+) -> _LastRead:
+    """Return what `scanned_at`, the last whole scan, adds to what was known of an attempt's saves before it."""
     assert attempt.ended_at is not None
     earliest = max(attempt.ended_at - LATENESS, attempt.started_at + timedelta(microseconds=1))
     place = bisect_left(starts, earliest)
-    is_before = place == len(starts) or (scanned_at is not None and scanned_at <= starts[place])
-    read = [each for each in (known_at, scanned_at if is_before else None) if each is not None]
-    return max(read, default=None), None if is_before else starts[place]
+    if scanned_at is None:
+        return _LastRead(known_at)
+    seen = _LastRead(max(known_at or scanned_at, scanned_at))
+    if place == len(starts) or scanned_at <= starts[place]:
+        return seen
+    known_until = known_at or attempt.started_at
+    if _is_replaced(connection, run_id, known_until, starts[place]):
+        return _LastRead(known_at, is_replaced=True)
+    is_long = attempt.ended_at - known_until > lost_work.LONGEST_UNREAD  # so that saves may have come and gone
+    return _LastRead(known_at) if is_long else seen
 
 
 def _is_replaced(connection: sa.Connection, run_id: int, read_at: datetime, next_at: datetime) -> bool:

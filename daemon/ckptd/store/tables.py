@@ -273,7 +273,7 @@ class LossTable(Base):
     redone_low: Mapped[timedelta | None] = mapped_column("redone_low_seconds", key="redone_low")
     redone_high: Mapped[timedelta | None] = mapped_column("redone_high_seconds", key="redone_high")
     redone_certainty: Mapped[Certainty | None]
-    read_at: Mapped[datetime | None]  # the last scan of the whole directory before a later attempt started
+    read_at: Mapped[datetime | None]  # the last scan of the whole directory before a later attempt wrote to it
 
 
 class CheckpointTable(Base):
