@@ -1,9 +1,10 @@
 """How right the health rules are on a made-up cluster whose truth is known: `python tests/bench/rules_accuracy.py`.
 
 Runs weeks of cluster life through the daemon's own decisions, on all processors, and prints recall and precision of
-each rule, false flags per 1,000 job-days, the error of the forecasts, and how often at-risk came in time. A run is
-judged where a look may have shown something new, and where time alone changes what is found (`simulation/observer.py`);
-`--compare` looks and judges at every tick as well and prints by how much the flags differ.
+each rule, false flags per 1,000 job-days, the error of the forecasts, how often at-risk came in time, and how often
+what it called probable came true. A run is judged where a look may have shown something new, and where time alone
+changes what is found (`simulation/observer.py`); `--compare` looks and judges at every tick as well and prints by how
+much the flags differ.
 """
 
 import argparse
@@ -28,6 +29,7 @@ def main():
     parser.add_argument("--ordinary", type=int, help="jobs that never meant to checkpoint; twice as many as runs")
     parser.add_argument("--days", type=float, default=14)
     parser.add_argument("--seed", type=int, nargs="+", default=[1], help="several are added up")
+    parser.add_argument("--processes", type=int, help="at once; as many as there are processors")
     parser.add_argument("--scripts", action="store_true", help="the site lets batch scripts be read")
     parser.add_argument("--every-tick", action="store_true", help="judge each run at every look")
     parser.add_argument("--compare", action="store_true", help="do both, and compare the flags")
@@ -66,7 +68,7 @@ def watch_worlds(options, outcomes, *, is_always=False):
         )
         for seed in options.seed
     ]
-    for world, outcome in together.watch_all(worlds):
+    for world, outcome in together.watch_all(worlds, options.processes):
         outcomes[world.seed] = outcome
         if len(worlds) > 1:
             print(f"seed {world.seed}: {summary(outcome.result)}", flush=True)
@@ -115,9 +117,8 @@ def describe(result):
         f"{share_of(notice.warned_in_time, notice.predictable)}; of the {notice.cases - notice.predictable} others "
         f"announced {share_of(notice.unpredictable_announced, notice.cases - notice.predictable)}"
     )
-    if notice.stated_chances:
-        mean = sum(notice.stated_chances) / len(notice.stated_chances)
-        yield f"at-risk's warnings stated a chance of {mean:.3f} in the mean; {notice.warnings.precision:.3f} came true"
+    yield from describe_calibration("flags when they opened", notice.opened_chances)
+    yield from describe_calibration("warnings when they were one first", notice.warned_chances)
     own_end, silent = explain(notice.warnings.wrong)
     yield (
         f"of at-risk's {len(notice.warnings.wrong)} false warnings {own_end} were of jobs that ended by themselves, "
@@ -131,6 +132,13 @@ def describe(result):
                 f"forecast of the {name}, {len(errors)} times: wrong by {median(errors):.1%} in the middle, "
                 f"{errors[int(len(errors) * 0.9)]:.1%} at worst in nine of ten"
             )
+
+
+def describe_calibration(what, chances):
+    """Yield which probabilities of a loss at-risk stated, and how many of them came true."""
+    yield f"{f'at-risk, {what}':<48}{'cases':>6}{'stated':>8}{'came true':>11}"
+    for low, high, count, stated, came_true in score.calibrate(chances):
+        yield f"  stated {low:.2f} to {high:.2f}{count:>32}{stated:>8.3f}{came_true:>11.3f}"
 
 
 def describe_ordinary(ordinary):

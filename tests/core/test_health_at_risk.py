@@ -20,6 +20,8 @@ def ended_at_limit(start, end):
 
 
 HOURLY = [saved(minute, step=minute, took=2) for minute in (60, 120, 180)]
+AFTER_A_LOSS = [ended_at_limit(-3000, -1000), attempt(0, restart_count=1)]
+OPEN = frozenset({("at-risk", 1)})
 QUARTERLY = [saved(minute, step=minute) for minute in range(15, 200, 15)]
 
 
@@ -33,7 +35,7 @@ AT_RISK = {
     "it stopped saving and its limit is near": (
         history(now=1170, jobs=[limited(1200)], checkpoints=HOURLY),
         1170,
-        Severity.WARNING,
+        Severity.INFO,
     ),
     "many saves fit": (history(now=200, jobs=[limited(500)], checkpoints=HOURLY), 200, None),
     "one more save fits and nearly nothing is lost": (
@@ -102,26 +104,60 @@ AT_RISK = {
         300,
         Severity.INFO,
     ),
+    "it lost work at a limit, but saved at the last one": (
+        history(
+            now=300,
+            jobs=[limited(310)],
+            attempts=[ended_at_limit(-9000, -8900), ended_at_limit(-8000, 90), attempt(100, restart_count=2)],
+            checkpoints=[saved(minute, step=minute, took=2) for minute in (-8940, -60, 0, 60, 88, 160, 220, 280)],
+            user_settings=UserSettings(goal_step=9999),
+        ),
+        300,
+        Severity.INFO,
+    ),
+    "it saved the same progress once more at its last limit": (
+        history(
+            now=215,
+            jobs=[limited(225)],
+            attempts=[ended_at_limit(-3000, -1000), attempt(0, restart_count=1)],
+            checkpoints=[
+                *(saved(minute, epoch=1, name="last.pt") for minute in (-1060, -1002)),
+                *(saved(minute, epoch=minute // 30) for minute in (60, 120, 180)),
+            ],
+        ),
+        215,
+        Severity.INFO,
+    ),
     "a flag that is open holds on while the loss is small": (
-        history(now=200, jobs=[limited(214)], checkpoints=QUARTERLY, flagged=frozenset({("at-risk", 1)})),
+        history(now=200, jobs=[limited(214)], checkpoints=QUARTERLY, flagged=OPEN),
         200,
         Severity.INFO,
     ),
-    "the next save does not fit": (history(now=215, jobs=[limited(225)], checkpoints=HOURLY), 215, Severity.WARNING),
+    "the next save does not fit": (history(now=215, jobs=[limited(225)], checkpoints=HOURLY), 215, Severity.INFO),
+    "the next save does not fit, and at its last limit it lost work": (
+        history(now=215, jobs=[limited(225)], attempts=AFTER_A_LOSS, checkpoints=[saved(-1060, step=1), *HOURLY]),
+        215,
+        Severity.WARNING,
+    ),
     "the next save does not fit, but the job may end by itself": (
         history(now=185, jobs=[limited(225)], checkpoints=HOURLY),
         185,
         Severity.INFO,
     ),
-    "it may end by itself, but has gone on for days": (
-        history(
-            now=185,
-            jobs=[limited(225)],
-            attempts=[ended_at_limit(-2000, -1), attempt(0, restart_count=1)],
-            checkpoints=HOURLY,
-        ),
+    "it may end by itself, but has gone on for days and lost work at its limit": (
+        history(now=185, jobs=[limited(225)], attempts=AFTER_A_LOSS, checkpoints=[saved(-1060, step=1), *HOURLY]),
         185,
         Severity.WARNING,
+    ),
+    "it has gone on for days, but may save at its limit for all that is known": (
+        history(
+            now=215,
+            jobs=[limited(225)],
+            attempts=[attempt(-3000, -1, cause=EndCause.NODE_FAILURE), attempt(0, restart_count=1)],
+            checkpoints=HOURLY,
+        ),
+        215,
+        Severity.INFO,
     ),
     "it may end by itself, as what it did for days is complete": (
         history(
@@ -133,10 +169,31 @@ AT_RISK = {
         185,
         Severity.INFO,
     ),
-    "it will not end by itself, as its goal is far": (
+    "it will not end by itself, as its goal is far, but may save at its limit": (
         history(now=185, jobs=[limited(225)], checkpoints=HOURLY, user_settings=UserSettings(goal_step=2400)),
         185,
+        Severity.INFO,
+    ),
+    "it will not end by itself, as its goal is far, and lost work at its last limit": (
+        history(
+            now=185,
+            jobs=[limited(225)],
+            attempts=[ended_at_limit(-100, -1), attempt(0, restart_count=1)],
+            checkpoints=[saved(-60, step=1), *HOURLY],
+            user_settings=UserSettings(goal_step=2400),
+        ),
+        185,
         Severity.WARNING,
+    ),
+    "an open flag holds on while a save that was due does not come": (
+        history(now=212.5, jobs=[limited(214)], checkpoints=QUARTERLY[:-1], flagged=OPEN),
+        212.5,
+        Severity.INFO,
+    ),
+    "so it does after one save alone": (
+        history(now=70, jobs=[limited(74)], checkpoints=[saved(30, step=30)], flagged=OPEN),
+        70,
+        Severity.INFO,
     ),
     "the margin counts": (history(now=200, jobs=[limited(240.5)], checkpoints=HOURLY), 200, Severity.INFO),
     "not even a save fits any more": (
@@ -220,6 +277,12 @@ def test_a_loss_that_is_not_certain_is_told_as_possible_with_its_probability_in_
     [last] = AtRisk().evaluate(history(now=234, jobs=[limited(235)], checkpoints=HOURLY), at(234))
     assert (last.severity, last.evidence["is_certain"]) == (Severity.CRITICAL, True)
     assert text_of(last).startswith("If the job runs until its time limit, about 55 min of work will be lost")
+
+
+def test_a_job_that_has_stopped_saving_is_not_said_to_save_before_its_limit():
+    [finding] = AtRisk().evaluate(history(now=1170, jobs=[limited(1200)], checkpoints=HOURLY), at(1170))
+    assert finding.evidence["will_be_lost_seconds"] == (1200 - 180) * 60
+    assert finding.evidence["chance"] > 0.8
 
 
 def test_no_signal_is_advised_that_would_come_at_the_start():

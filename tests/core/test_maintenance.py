@@ -85,7 +85,7 @@ HOURLY = [saved(minute, step=minute, took=2) for minute in (60, 120, 180)]
 
 
 def test_work_that_a_maintenance_may_take_is_told_and_never_as_certain():
-    for minute, severity in ((100, None), (205, Severity.WARNING), (224.5, Severity.WARNING)):
+    for minute, severity in ((100, None), (205, Severity.INFO), (222, Severity.WARNING), (224.5, Severity.WARNING)):
         there = [each for each in HOURLY if each.first_seen_at <= at(minute)]
         given = run_on("n1", minute, reserved(225, 500), checkpoints=there)
         found = [

@@ -204,6 +204,14 @@ def test_nothing_is_planned_without_an_edge():
     assert TopicNotification(told_at=at(0), severity=Severity.INFO).resolved_at is None
 
 
+@pytest.mark.parametrize(("chance", "is_mailed_soon"), [(0.5, True), (1, True), (0.49, False), (None, False)])
+def test_an_info_about_a_likely_loss_is_mailed_while_its_user_can_still_act(chance, is_mailed_soon):
+    one = flag(severity=Severity.INFO)
+    one = replace(one, finding=replace(one.finding, evidence={"time_left_seconds": 14_400, "chance": chance}))
+    [notice] = plan(opened(one))
+    assert notice.due_at == NOW + (timedelta(hours=1) if is_mailed_soon else POLICY.windows[Severity.INFO])
+
+
 def test_what_is_urgent_does_not_wait_until_it_is_too_late():
     due = {}
     for severity in Severity:

@@ -163,7 +163,23 @@ def test_millions_of_saves_before_a_limit_are_not_looked_at_one_by_one():
     rhythm = measure_rhythm(run)
     expected = projection.at_limit(run, attempt(), ends_at, now)
     assert expected.saves_that_fit > 10**9
-    assert risk.losing(expected, rhythm, ends_at, timedelta(minutes=5)) == 0.0
+    assert risk.losing(expected, rhythm, ends_at, now, timedelta(minutes=5)) == 0.0
+
+
+def test_a_run_that_has_stopped_saving_is_likely_to_lose_what_it_has_not_saved():
+    found = [saved(10 * number, step=number) for number in range(1, 21)]
+    run, now = history(checkpoints=found), at(290)
+    expected = projection.at_limit(run, attempt(), at(300), now)
+    assert (expected.saves_that_fit, expected.lost, expected.silent_since) == (0, timedelta(minutes=100), at(200))
+    chance = risk.losing(expected, measure_rhythm(run), at(300), now, timedelta(minutes=5))
+    assert chance == pytest.approx(90 / (90 + 10))
+
+
+@pytest.mark.parametrize(("now", "is_strict", "lost"), [(211, True, 9), (213, False, 7), (213, True, 20)])
+def test_a_save_that_is_late_is_not_counted_on_where_that_is_asked_for(now, is_strict, lost):
+    found = [saved(10 * number, step=number) for number in range(1, 21)]
+    expected = projection.at_limit(history(checkpoints=found), attempt(), at(220), at(now), is_strict=is_strict)
+    assert expected.lost == timedelta(minutes=lost)
 
 
 def test_a_goal_is_counted_from_the_newest_save_and_not_from_an_older_training():

@@ -1,10 +1,11 @@
 """What looks at a run's checkpoint directory show, and when one may show something new."""
 
+from datetime import datetime
 from pathlib import PurePosixPath
 from zlib import crc32
 
 from ckptd.core.model import Checkpoint, CheckpointState, FileIdentity, Level, Role, RunKey, Scan, Unknown
-from simulation.polls import first_tick, instant
+from simulation.polls import TICK, at_tick, first_tick, instant
 from simulation.queue import CLUSTER, UID
 from simulation.run_truth import GIGABYTE, MINUTE, Run
 
@@ -51,6 +52,14 @@ class Directory:
             total_bytes=10_000 * GIGABYTE,
             filesystem_type="lustre",
         )
+
+    def last_read_at(self, moment: float) -> datetime:
+        """Return when it was read last before a moment: it is read at every tick, unless it does not answer."""
+        hidden = self._run.unreadable
+        tick = int(moment // TICK)
+        if hidden and hidden[0] <= tick * TICK < hidden[1]:
+            tick = first_tick(hidden[0]) - 1
+        return at_tick(tick)
 
     def _checkpoint(self, write, now):
         state = CheckpointState.COMPLETE if write.is_whole else CheckpointState.DAMAGED

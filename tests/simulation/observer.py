@@ -76,7 +76,8 @@ class RunWatch:
         self.run = run
         self.flags: dict[int, Flag] = {}
         self.warned_at = {}  # when a flag was a warning or worse first, by its number
-        self.stated_chance = {}  # that its work is lost, as the flag said when it was a warning first
+        self.opened_evidence = {}  # of a flag as it opened, by its number
+        self.warned_evidence = {}  # of a flag as it was a warning first
         self.forecasts = Forecasts()
         self.tick_count = self.evaluation_count = 0
         self.lost = {}  # by job and restart count: what the ledger says
@@ -156,7 +157,7 @@ class RunWatch:
         if not isinstance(before, Scan) or not directory.is_same(before, self._scan):
             self._record.note_scan(self._scan, self._looked_at)
         if self._key.is_located:
-            self._record.conclude(self._scan)
+            self._record.conclude(self._scan, self._directory)
         self._looked_at = at
         if (samples := self._free_space.sample(self._directory.key, self._scan)) is not None:
             self._free_space = self._free_space.with_samples({self._directory.key: samples})
@@ -274,6 +275,7 @@ class RunWatch:
         for flag in changes.opened:
             number = len(self.flags)
             self.flags[number] = self._open[number] = replace(flag, flag_id=number)
+            self.opened_evidence[number] = flag.finding.evidence
         for flag in (*changes.worsened, *changes.updated):
             self.flags[flag.flag_id] = self._open[flag.flag_id] = flag
         for flag in changes.resolved:
@@ -282,7 +284,7 @@ class RunWatch:
         for number, flag in self._open.items():
             if flag.finding.severity is not Severity.INFO:
                 self.warned_at.setdefault(number, tick * TICK)
-                self.stated_chance.setdefault(number, flag.finding.evidence.get("chance"))
+                self.warned_evidence.setdefault(number, flag.finding.evidence)
         self._is_edge = bool(changes.opened or changes.resolved)  # then rules ask for more, or for less
         self._outcome, self._judged = _outcome(evaluation), tick
         while self._forecast_at <= tick:

@@ -9,6 +9,8 @@ from ckptd.core.runs.attempt_progress import list_saved, measure_reaches
 from ckptd.core.runs.resumed_from import SURE_COUNT, find_resume, list_own_states
 from ckptd.core.runs.rotated_copies import date_by_original
 from ckptd.core.runs.saved_state import SavedState
+from simulation.directory import Directory
+from simulation.polls import BEGINNING
 from simulation.queue import UID, QueueLook
 
 KEPT_CHECKPOINTS = 64  # as the record gives them to rules
@@ -58,12 +60,12 @@ class Record:
         if not changes.is_empty:
             self._merge(changes)
 
-    def conclude(self, scan: Scan):
+    def conclude(self, scan: Scan, directory: Directory):
         """Note what follows from a look: what attempts resumed from, and what those that are over have lost."""
         if self._is_new:
             self._note_resumes(scan)
             self._is_new = False
-        self._note_losses(scan)
+        self._note_losses(scan, directory)
 
     def _merge(self, changes):
         self._is_new = True
@@ -109,7 +111,7 @@ class Record:
             if record.completed_at is not None
         )
 
-    def _note_losses(self, scan):
+    def _note_losses(self, scan, directory):
         """Note what attempts have lost, once a look was made after their end."""
         over = [
             each
@@ -120,9 +122,10 @@ class Record:
             return
         saves = lost_work.list_saves(self._records.values())
         for attempt in over:
-            is_followed = attempt.started_at < self.attempts[-1].started_at
+            followed_at = min((e.started_at for e in self.attempts if e.started_at > attempt.started_at), default=None)
+            read_at = directory.last_read_at((followed_at - BEGINNING).total_seconds()) if followed_at else None
             self._losses[attempt.job, attempt.restart_count] = lost_work.measure_loss(
-                attempt, saves, is_located=True, is_followed=is_followed
+                attempt, saves, is_located=True, is_followed=followed_at is not None, read_at=read_at
             )
 
     def measure_lost(self) -> dict:

@@ -5,6 +5,7 @@ it; episodes that nobody could see long enough do not count.
 """
 
 from dataclasses import dataclass, field, fields
+from itertools import pairwise
 
 from ckptd.core.model import JobState, Severity
 from simulation import lost_truth
@@ -14,6 +15,7 @@ from simulation.truths import MARGIN, TRUTHS, VISIBLE, is_clear, is_visible, lis
 
 SLACK = 16 * MINUTE
 EDGE = 0.1  # a loss that is off by less than this share from what is worth telling is neither found, missed nor false
+CHANCE_BOUNDS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)
 CRITICAL_RULES = (
     "restarted-without-checkpoint",
     "damaged-checkpoint",
@@ -67,7 +69,8 @@ class Notice:
     warnings: Counts = field(default_factory=Counts)  # those that were one or worsened to one
     criticals: Counts = field(default_factory=Counts)
     late: list = field(default_factory=list)
-    stated_chances: list = field(default_factory=list)  # of the warnings, as they said it
+    opened_chances: list = field(default_factory=list)  # as flags stated it when they opened, and whether it came true
+    warned_chances: list = field(default_factory=list)  # the same of warnings, when they were one first
 
 
 def seconds(instant):
@@ -191,12 +194,14 @@ def _score_attempt(notice, watch, watched, execution, flags):
         is_for_maintenance = flag.finding.evidence.get("maintenance") is not None
         if is_for_maintenance or (was_open and execution.state not in {JobState.TIMEOUT, JobState.COMPLETED}):
             continue  # nobody knows what the limit would have taken
-        _score_flag(notice.infos, run, flag, is_right=is_case and was_open)
+        is_right = is_case and was_open
+        _score_flag(notice.infos, run, flag, is_right=is_right)
+        _note_chance(notice.opened_chances, watched.opened_evidence.get(flag.flag_id), is_right)
+        _note_chance(notice.warned_chances, watched.warned_evidence.get(flag.flag_id), is_right)
         if flag.finding.severity is not Severity.INFO:
-            _score_flag(notice.warnings, run, flag, is_right=is_case and was_open)
-            notice.stated_chances.append(watched.stated_chance.get(flag.flag_id) or 0.0)
+            _score_flag(notice.warnings, run, flag, is_right=is_right)
         if flag.finding.severity is Severity.CRITICAL:
-            _score_flag(notice.criticals, run, flag, is_right=is_case and was_open)
+            _score_flag(notice.criticals, run, flag, is_right=is_right)
     if not is_case:
         return
     notice.cases += 1
@@ -214,6 +219,12 @@ def _score_attempt(notice, watch, watched, execution, flags):
         notice.late.append((run, execution, lost, [seconds(f.opened_at) for f in flags]))
 
 
+def _note_chance(chances, evidence, is_right):
+    """Note what a flag stated; one that says what will be lost unless the job ends before states no probability."""
+    if evidence is not None and not evidence["is_certain"]:
+        chances.append((evidence["chance"], is_right))
+
+
 def _is_predictable(watch, run, execution):
     """Whether enough was there to be seen one interval before the limit, by a look that came then."""
     due = execution.end - run.interval
@@ -228,6 +239,17 @@ def _score_flag(counts, run, flag, *, is_right):
     counts.right += is_right
     if not is_right:
         counts.wrong.append((run, flag))
+
+
+def calibrate(chances, bounds=CHANCE_BOUNDS):
+    """Return the ranges of stated probabilities that have cases: bounds, count, mean stated, share that came true."""
+    rows = []
+    for low, high in pairwise(bounds):
+        found = [(stated, came) for stated, came in chances if low <= stated < high or stated == high == bounds[-1]]
+        if found:
+            stated, came = zip(*found, strict=True)
+            rows.append((low, high, len(found), sum(stated) / len(found), sum(came) / len(found)))
+    return rows
 
 
 def forecast_errors(watch):

@@ -56,8 +56,18 @@ def test_work_that_a_limit_takes_is_announced_an_interval_ahead(watch):
     assert notice.predictable > 20
     assert notice.in_time >= 0.9 * notice.predictable
     assert notice.infos.precision > 0.65
-    assert notice.warnings.precision > 0.88
-    assert notice.criticals.precision > 0.95
+    assert notice.warnings.flags > 20
+    assert notice.warnings.precision >= 0.98
+    assert notice.criticals.precision >= 0.98
+
+
+def test_what_at_risk_calls_probable_comes_true_as_often(watch):
+    opened = score.score_at_risk(watch).opened_chances
+    assert len(opened) > 40
+    stated, came_true = (sum(each) / len(opened) for each in zip(*opened, strict=True))
+    assert abs(stated - came_true) < 0.1
+    ranges = score.calibrate([(0.375, False), (0.375, True), (1.0, True)])
+    assert ranges == [(0.3, 0.5, 2, 0.375, 0.5), (0.98, 1.0, 1, 1.0, 1.0)]
 
 
 def test_the_next_save_is_foretold_to_within_a_tenth_of_the_interval(watch):

@@ -44,9 +44,9 @@ class Outcome:
         return Outcome(self.result + other.result, self.flags | other.flags, self.spent + other.spent)
 
 
-def watch_all(worlds: list[World]) -> Iterator[tuple[World, Outcome]]:
-    """Yield each world with how its watch did, in the order given."""
-    processors = os.cpu_count() or 1
+def watch_all(worlds: list[World], processes: int | None = None) -> Iterator[tuple[World, Outcome]]:
+    """Yield each world with how its watch did, in the order given; by default with a process for each processor."""
+    processors = processes or os.cpu_count() or 1
     count = -(-processors // len(worlds))  # shares of each
     shares = [[replace(world, share=(number, count)) for number in range(count)] for world in worlds]
     with ProcessPoolExecutor(processors, multiprocessing.get_context("spawn")) as pool:

@@ -285,9 +285,10 @@ class _Maker:
         for old in run.writes:
             if old.name == name:
                 old.gone = min(old.gone, begin)
-        whole = [write for write in run.writes if write.is_whole and write.gone > completed]
-        for old in whole[: -run.kept_count]:
-            old.gone = completed + 5
+        if not is_truncated:  # a program that was ended in mid-save deletes nothing afterwards
+            whole = [write for write in run.writes if write.is_whole and write.gone > completed]
+            for old in whole[: -run.kept_count]:
+                old.gone = completed + 5
         run.writes.append(found)
 
     def write_samples(self):

@@ -31,6 +31,7 @@ class LimitForecast:
     saves_that_fit: int  # before the limit, the margin kept
     last_save_at: datetime  # the newest that is expected to be complete at the limit; the attempt's start without any
     lost: timedelta  # from then until the limit
+    silent_since: datetime | None = None  # no save is counted on any more, because none came since then
 
 
 def newest_save(history: RunRecord, attempt: Attempt) -> RecordedCheckpoint | None:
@@ -53,6 +54,18 @@ def next_checkpoint_at(
     The first one of an attempt is expected after the time that earlier attempts needed, if there are any.
     """
     rhythm = rhythm or measure_rhythm(history)
+    due_at = _next_due_at(history, attempt, rhythm)
+    if due_at is None:
+        return None
+    save_time = rhythm.save_time or timedelta(0)
+    begun = [record.started_writing_at or now for record in facts.being_written(history)]
+    if begun:
+        return max(max(begun) + save_time, now)
+    return max(due_at, now + save_time)
+
+
+def _next_due_at(history: RunRecord, attempt: Attempt, rhythm: SaveCadence) -> datetime | None:
+    """When the next checkpoint is due, which may have passed; None if no interval is known."""
     newest = newest_save(history, attempt)
     if newest is None or newest.completed_at is None:
         step = rhythm.time_to_first or rhythm.interval
@@ -60,14 +73,7 @@ def next_checkpoint_at(
     else:
         step = rhythm.step_interval
         base = newest.completed_at
-    if step is None:
-        return None
-    base = facts.idle_since(history, attempt, base)
-    save_time = rhythm.save_time or timedelta(0)
-    begun = [record.started_writing_at or now for record in facts.being_written(history)]
-    if begun:
-        return max(max(begun) + save_time, now)
-    return max(base + step, now + save_time)
+    return None if step is None else facts.idle_since(history, attempt, base) + step
 
 
 def at_limit(
@@ -77,32 +83,45 @@ def at_limit(
     now: datetime,
     *,
     margin: timedelta = MARGIN,
-    next_caution: float = NEXT_CAUTION,
+    is_strict: bool = False,
 ) -> LimitForecast | None:
     """Forecast the work lost at the limit; None if no interval is known.
 
     A checkpoint is expected only if it fits even when it is late by a multiple of its usual spread, which adds up over
-    several: `next_caution` spreads for the next one, CAUTION for later ones. If a run has stopped saving, none is
-    expected.
+    several: NEXT_CAUTION spreads for the next one, CAUTION for later ones. If a run has stopped saving, none is
+    expected after SILENCE intervals. With `is_strict`, the next one counts like later ones, and none is expected once
+    it is late by more than that.
     """
     rhythm = measure_rhythm(history)
     next_at = next_checkpoint_at(history, attempt, now, rhythm)
     interval = rhythm.step_interval
     if next_at is None or not interval:
         return None
-    if rhythm.interval is None and now > saved_until(history, attempt) + interval + rhythm.spread * CAUTION:
-        return None  # one save alone lets expect nothing once it is not followed by the next
     last_save_at = saved_until(history, attempt)
+    is_late = is_strict and _is_late(history, attempt, rhythm, now)
+    if rhythm.interval is None and not is_strict and now > last_save_at + interval + rhythm.spread * CAUTION:
+        return None  # one save alone lets expect nothing once it is not followed by the next
     count = 0
-    if now > max(last_save_at, attempt.started_at) + interval * SILENCE and not facts.being_written(history):
-        lost = max(ends_at - last_save_at, timedelta(0))
-        return LimitForecast(next_at=next_at, saves_that_fit=0, last_save_at=last_save_at, lost=lost)
+    is_silent = now > max(last_save_at, attempt.started_at) + interval * SILENCE
+    if (is_silent or is_late) and not facts.being_written(history):
+        return LimitForecast(
+            next_at=next_at,
+            saves_that_fit=0,
+            last_save_at=last_save_at,
+            lost=max(ends_at - last_save_at, timedelta(0)),
+            silent_since=facts.idle_since(history, attempt, last_save_at),
+        )
     time_left = ends_at - margin - next_at
-    if time_left >= rhythm.spread * next_caution:
+    if time_left >= rhythm.spread * (CAUTION if is_strict else NEXT_CAUTION):
         count = _count_that_fit(time_left / interval, rhythm.spread / interval)
         last_save_at = next_at + interval * (count - 1)
     lost = max(ends_at - last_save_at, timedelta(0))
     return LimitForecast(next_at=next_at, saves_that_fit=count, last_save_at=last_save_at, lost=lost)
+
+
+def _is_late(history: RunRecord, attempt: Attempt, rhythm: SaveCadence, now: datetime) -> bool:
+    due_at = _next_due_at(history, attempt, rhythm)
+    return due_at is not None and now - due_at > max(rhythm.spread * CAUTION, MARGIN)
 
 
 def _count_that_fit(time_left: float, spread: float) -> int:
@@ -168,11 +187,20 @@ def ended_at_limit(attempt: Attempt) -> bool:
 
 
 def lost_at_limit(history: RunRecord, attempt: Attempt, tolerance: timedelta) -> bool:
-    """Whether an attempt ended because of its limit and had not saved within `tolerance` before it."""
+    """Whether an attempt ended because of its limit and had not saved within `tolerance` before it.
+
+    The same progress once more counts as saved: a job that saves at its limit may be in the epoch that it saved before.
+    """
     if attempt.ended_at is None or not ended_at_limit(attempt):
         return False
     saves = saves_of(history, attempt)
-    return bool(saves) and attempt.ended_at - saves[-1].completed_at >= tolerance
+    return bool(saves) and attempt.ended_at - saves[-1].ended_at >= tolerance
+
+
+def has_saved_late(history: RunRecord, tolerance: timedelta) -> bool:
+    """Whether the newest attempt that reached its limit saved shortly before, sooner than its interval explains."""
+    ended = [each for each in history.attempts if ended_at_limit(each)]
+    return bool(ended) and _saved_late(history, ended[-1], measure_rhythm(history), tolerance)
 
 
 def _saved_late(history: RunRecord, attempt: Attempt, rhythm: SaveCadence, tolerance: timedelta) -> bool:

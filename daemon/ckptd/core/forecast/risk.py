@@ -8,7 +8,7 @@ from ckptd.core.model import Attempt, EndCause, LimitSignal, RunRecord
 from ckptd.core.model.save_cadence import SaveCadence
 from ckptd.core.runs.cadence import measure_rhythm
 
-HEEDED = 0.8  # share of the signals asked for that make a job save
+HEEDED = 0.8  # share of the jobs that save at their limit, of those that ask for a signal or did so last time
 SILENT_SAVERS = 0.05  # share of the jobs that save when their limit is near, unknown to anybody
 MAX_SAVES = 1000  # looked at before a limit: a job may save each millisecond
 _NORMAL = NormalDist()
@@ -32,16 +32,23 @@ def running_on(
             lasted = timedelta(0)
         else:
             lasted += max((each.ended_at or now) - each.started_at, timedelta(0))
-    left = max(ends_at - now, timedelta(0))
+    return _lasting(lasted, ends_at - now)
+
+
+def _lasting(lasted: timedelta, left: timedelta) -> float:
+    left = max(left, timedelta(0))
     return lasted / (lasted + left) if lasted + left else 0.0
 
 
 def not_saving_at_the_end(history: RunRecord, *, tolerance: timedelta, asked: LimitSignal | None = None) -> float:
     """Return the probability that a job does not save shortly before its limit without having declared that it does.
 
-    It is 1 after an attempt that reached its limit without a save within `tolerance` before it. It is low if the job
-    requests a signal early enough for a save, or `.ckptd.toml` names one: most such jobs save on it.
+    It is 1 after an attempt that reached its limit without a save within `tolerance` before it. It is low if the newest
+    such attempt did save there, as after a change of the job script, or if the job requests a signal early enough for a
+    save, or `.ckptd.toml` names one: most such jobs save on it.
     """
+    if projection.has_saved_late(history, tolerance):
+        return 1.0 - HEEDED
     if any(projection.lost_at_limit(history, each, tolerance) for each in history.attempts):
         return 1.0
     is_prepared = history.user_settings.saves_on_signal or projection.asks_in_time(asked, measure_rhythm(history))
@@ -49,12 +56,15 @@ def not_saving_at_the_end(history: RunRecord, *, tolerance: timedelta, asked: Li
 
 
 def losing(
-    expected: projection.LimitForecast, rhythm: SaveCadence, ends_at: datetime, worth_telling: timedelta
+    expected: projection.LimitForecast, rhythm: SaveCadence, ends_at: datetime, now: datetime, worth_telling: timedelta
 ) -> float:
     """Return the probability that no save completes within `worth_telling` before the limit.
 
-    Future saves are normally distributed around their expected times, and their spreads add up.
+    Future saves are normally distributed around their expected times, and their spreads add up. If a run has stopped
+    saving, it goes on not to save as any run goes on (`running_on`): its interval says nothing about when it saves.
     """
+    if expected.silent_since is not None:
+        return _lasting(now - expected.silent_since, ends_at - now)
     if expected.saves_that_fit == 0 and expected.lost < worth_telling:
         return 0.0  # it has just been saved
     interval = rhythm.step_interval or timedelta(0)

@@ -20,10 +20,10 @@ class AtRisk:
     """Flag work lost at the time limit when at most `notice_saves` more checkpoints are expected before it.
 
     The flag opens while the user can still act, at least one interval ahead, and only if the loss is at least
-    `min_loss` and `min_loss_share` of the limit; an open flag stays open at half of that. Its severity is info until
-    the probability of the loss reaches `min_chance`, because many jobs end before their limit. It is critical once the
-    loss is certain: less time is left than saving takes, and no checkpoint is being written. A maintenance reservation
-    of the job's nodes counts as a limit, but the loss is then never certain.
+    `min_loss` and `min_loss_share` of the limit. An open flag stays open at half of that, and while a save that is late
+    does not come. Its severity is info until the probability of the loss reaches `min_chance`, because many jobs end
+    before their limit. It is critical once the loss is certain: less time is left than saving takes, and no save is
+    being written. A maintenance reservation of the job's nodes counts as a limit, but the loss is then never certain.
     """
 
     name: ClassVar[str] = "at-risk"
@@ -31,7 +31,7 @@ class AtRisk:
     min_loss: timedelta = timedelta(minutes=5)
     min_loss_share: float = bounded(0.01, least=0, most=1)
     notice_saves: int = bounded(1, least=0)
-    min_chance: float = bounded(0.9, least=0, most=1)
+    min_chance: float = bounded(0.98, least=0, most=1)
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
         if not facts.was_read_whole(history):
@@ -47,10 +47,11 @@ class AtRisk:
         ends_at, reservation = end
         time_left = max(ends_at - now, timedelta(0))
         min_loss = worth_telling = max(self.min_loss, (job.time_limit or timedelta(0)) * self.min_loss_share)
-        notice_saves, next_caution = self.notice_saves, projection.NEXT_CAUTION
-        if facts.is_flagged(history, self.name, job):
-            min_loss, notice_saves, next_caution = min_loss / 2, notice_saves + 1, projection.CAUTION
-        expected = projection.at_limit(history, attempt, ends_at, now, margin=self.margin, next_caution=next_caution)
+        notice_saves = self.notice_saves
+        is_open = facts.is_flagged(history, self.name, job)
+        if is_open:
+            min_loss, notice_saves = min_loss / 2, notice_saves + 1
+        expected = projection.at_limit(history, attempt, ends_at, now, margin=self.margin, is_strict=is_open)
         if expected is None or expected.lost < min_loss or expected.saves_that_fit > notice_saves:
             return None
         rhythm = measure_rhythm(history)
@@ -70,7 +71,7 @@ class AtRisk:
         if not is_certain and (is_saver or self._reaches_goal(history, attempt, ends_at, now)):
             return None
         chance = risk.running_on(history, attempt, ends_at, now, margin=self.margin)
-        chance *= risk.losing(expected, rhythm, ends_at, worth_telling)
+        chance *= risk.losing(expected, rhythm, ends_at, now, worth_telling)
         if reservation is None:
             chance *= risk.not_saving_at_the_end(history, tolerance=worth_telling, asked=asked)
         severity = Severity.WARNING if chance >= self.min_chance else Severity.INFO

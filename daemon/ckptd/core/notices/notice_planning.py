@@ -22,6 +22,8 @@ from ckptd.core.notices.recipients import list_recipients, list_told
 from ckptd.core.notices.recoveries import list_recovered
 from ckptd.core.notices.topic import thread_of, topics_of
 
+LIKELY = 0.5  # probability of a loss from which on an info about it is mailed in time
+
 
 def plan(changes: FlagChanges, facts: NoticeFacts, policy: NoticePolicy, now: datetime) -> tuple[Notice, ...]:
     """Return the notices that edges cause, without those that a recipient need not get."""
@@ -55,9 +57,10 @@ def plan(changes: FlagChanges, facts: NoticeFacts, policy: NoticePolicy, now: da
 
 
 def patience_of(notice: Notice) -> timedelta:
-    """Return how long a notice may wait for others; at most a quarter of the time left."""
-    left = notice.evidence.get("time_left_seconds")
-    is_urgent = notice.kind is not NoticeKind.RESOLVED and notice.severity is not Severity.INFO
+    """Return how long a notice may wait for others; at most a quarter of the time left before a likely loss."""
+    left, chance = notice.evidence.get("time_left_seconds"), notice.evidence.get("chance")
+    is_likely = notice.severity is not Severity.INFO or (isinstance(chance, int | float) and chance >= LIKELY)
+    is_urgent = notice.kind is not NoticeKind.RESOLVED and is_likely
     return timedelta(seconds=left / 4) if is_urgent and isinstance(left, int) else timedelta.max
 
 
