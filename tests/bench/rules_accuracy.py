@@ -114,7 +114,8 @@ def describe(result):
         f"limit took work in {notice.cases} attempts; predictable in {notice.predictable}: announced "
         f"{share_of(notice.announced, notice.predictable)}, with one interval's notice "
         f"{share_of(notice.in_time, notice.predictable)}, by a warning rather than an info "
-        f"{share_of(notice.warned_in_time, notice.predictable)}; of the {notice.cases - notice.predictable} others "
+        f"{share_of(notice.warned_in_time, notice.predictable)}, and mailed by then "
+        f"{share_of(notice.mailed_in_time, notice.predictable)}; of the {notice.cases - notice.predictable} others "
         f"announced {share_of(notice.unpredictable_announced, notice.cases - notice.predictable)}"
     )
     yield from describe_calibration("flags when they opened", notice.opened_chances)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from itertools import pairwise
 
 from ckptd.core.model import JobState, Severity
+from ckptd.core.notices.notice_planning import LIKELY
 from simulation import lost_truth
 from simulation.polls import BEGINNING, TICK
 from simulation.run_truth import DAY, HOUR, MINUTE
@@ -64,6 +65,7 @@ class Notice:
     announced: int = 0  # of the predictable ones
     in_time: int = 0  # with one interval's notice
     warned_in_time: int = 0  # so, and by a warning
+    mailed_in_time: int = 0  # so, and the message about it, a warning or an info, had been sent by then
     unpredictable_announced: int = 0
     infos: Counts = field(default_factory=Counts)  # all of them
     warnings: Counts = field(default_factory=Counts)  # those that were one or worsened to one
@@ -215,8 +217,20 @@ def _score_attempt(notice, watch, watched, execution, flags):
     notice.in_time += is_in_time
     warned = [watched.warned_at[f.flag_id] for f in last if f.flag_id in watched.warned_at]
     notice.warned_in_time += any(execution.end - instant >= run.interval for instant in warned)
+    mailed = [instant for f in last for instant in _list_mailed(watched, f)]
+    notice.mailed_in_time += any(execution.end - instant >= run.interval for instant in mailed)
     if not is_in_time:
         notice.late.append((run, execution, lost, [seconds(f.opened_at) for f in flags]))
+
+
+def _list_mailed(watched, flag):
+    """Return when messages about a flag are sent at the latest, by the default windows of mail."""
+    opened = watched.opened_evidence.get(flag.flag_id)
+    if opened is not None and opened["chance"] >= LIKELY:
+        yield seconds(flag.opened_at) + opened["time_left_seconds"] / 4
+    warned = watched.warned_evidence.get(flag.flag_id)
+    if warned is not None:
+        yield watched.warned_at[flag.flag_id] + min(warned["time_left_seconds"] / 4, HOUR)
 
 
 def _note_chance(chances, evidence, is_right):
