@@ -37,7 +37,7 @@ from ckptd.store.database_errors import StoreError
 from ckptd.store.histories import RevisedRecord
 
 RUNS_AT_ONCE = 500  # whose checkpoints are in memory, unpacked, while they are evaluated
-FIRST_AT_ONCE = 2 * RUNS_AT_ONCE  # evaluated for the first time in one decision: scans wait for its end
+FIRST_AT_ONCE = 8 * RUNS_AT_ONCE  # evaluated for the first time in one decision: scans wait for its end
 MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
 
 
