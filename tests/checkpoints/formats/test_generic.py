@@ -22,9 +22,27 @@ def test_of_an_unknown_format_it_is_said_what_can_be_seen(tmp_path, content, sta
     assert found.reason == reason or reason in found.reason
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n",
+            "a pointer of Git LFS lies in its place",
+        ),
+        ("<!DOCTYPE html>\n<html><head><title>403</title></head></html>\n", "a web page lies in its place"),
+        ("\n<!-- login -->\n<HTML lang=en>", "a web page lies in its place"),
+    ],
+)
+@pytest.mark.parametrize("name", ["checkpoint_50", "model.ckpt-401", "chain_ckpt_12.dat", "ckpt_12.bin"])
+def test_what_lies_in_place_of_a_download_is_damage_under_every_name(tmp_path, name, content, words):
+    (tmp_path / name).write_text(content)
+    found = recognise(tmp_path)[name]
+    assert (found.state, found.reason) == (CheckpointState.DAMAGED, words)
+
+
 @pytest.mark.parametrize("suffix", ["bin", "tar", "tar.gz", "nemo", "index"])
 def test_text_under_the_name_of_a_binary_format_is_damage(tmp_path, suffix):
-    (tmp_path / f"ckpt_12.{suffix}").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n")
+    (tmp_path / f"ckpt_12.{suffix}").write_text("Traceback (most recent call last):\n  MemoryError\n")
     found = recognise(tmp_path)[f"ckpt_12.{suffix}"]
     assert (found.state, found.reason) == (CheckpointState.DAMAGED, "it holds text in place of what its name says")
 

@@ -234,3 +234,16 @@ def test_a_type_that_numpy_has_not_is_no_damage(tmp_path):
         space = h5py.h5s.create_simple((4,))
         h5py.h5d.create(file.id, b"moment", h5py.h5t.UNIX_D32LE, space)
     assert recognise(tmp_path, Level.FULL)["x.h5"].state is CheckpointState.COMPLETE
+
+
+def test_the_number_in_a_name_of_flash_counts_files_and_its_scalars_tell_the_step(tmp_path):
+    name = "sedov_hdf5_chk_0004"
+    pairs = [(b"nxb".ljust(80), 8), (b"nstep".ljust(80), 1234)]
+    with h5py.File(tmp_path / name, "w") as file:
+        file["integer scalars"] = np.array(pairs, dtype=[("name", "S80"), ("value", "<i4")])
+        file["dens"] = np.ones((2, 8, 8, 8))
+    found = recognise(tmp_path)[name]
+    assert (found.state, found.step, found.name_step) == (CheckpointState.COMPLETE, 1234, None)
+    with h5py.File(tmp_path / name, "a") as file:
+        del file["integer scalars"]
+    assert recognise(tmp_path)[name].step is None

@@ -1,3 +1,5 @@
+import pytest
+
 from checkpoints.formats.real_files import copy_real
 from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState, Role
@@ -19,6 +21,15 @@ def test_one_that_lost_a_shard_is_damaged_and_still_a_state(tmp_path):
     found = recognise(tmp_path)[NAME]
     assert (found.state, found.role) == (CheckpointState.DAMAGED, Role.STATE)
     assert "weights/__1_0.distcp" in found.reason
+
+
+@pytest.mark.parametrize("content", [b"", bytes(100), b"<html>403</html>", b'{"cut": '])
+def test_damaged_settings_are_noted_because_a_restart_may_have_its_own(tmp_path, content):
+    copy = copy_real(f"nemo/{NAME}", tmp_path)
+    (copy / "context" / "io.json").write_bytes(content)
+    found = recognise(tmp_path)[NAME]
+    assert found.state is CheckpointState.COMPLETE
+    assert found.reason.startswith("the weights are whole, but not the settings: context/io.json")
 
 
 def test_directories_that_are_only_called_so_are_no_checkpoint_of_nemo(tmp_path):

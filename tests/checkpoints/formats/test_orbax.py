@@ -145,12 +145,42 @@ def test_damaged_arrays_in_a_data_file_are_found_at_level_full(run, change):
     assert recognise(run, Level.FULL)["40"].state is CheckpointState.DAMAGED
 
 
-@pytest.mark.parametrize("change", [zero, empty, halve])
+@pytest.mark.parametrize("change", [zero, empty, halve, lambda _: b"<html>403</html>\n"])
 def test_damaged_chunks_of_zarr_are_found_at_level_full(run, change):
     rewrite(run / "checkpoint_30/params.Dense_1.kernel/0.0", change)
-    in_structure = CheckpointState.DAMAGED if change is empty else CheckpointState.COMPLETE
+    in_structure = CheckpointState.COMPLETE if change is halve else CheckpointState.DAMAGED
     assert recognise(run)["checkpoint_30"].state is in_structure
     assert recognise(run, Level.FULL)["checkpoint_30"].state is CheckpointState.DAMAGED
+
+
+@pytest.mark.parametrize("settings", [{"compressor": None}, {"compressor": {"id": "blosc", "cname": "lz4"}}])
+@pytest.mark.parametrize("content", [bytes(5), b"<html>403</html>\n" * 20])
+def test_a_chunk_that_its_codec_cannot_have_written_is_damage_in_the_structure(run, settings, content):
+    array = run / "checkpoint_30/params.Dense_1.kernel"
+    rewrite(array / ".zarray", lambda data: json.dumps({**json.loads(data), **settings}).encode())
+    (array / "0.0").write_bytes(content)
+    assert "damaged chunk 0.0" in recognise(run)["checkpoint_30"].reason
+
+
+def test_a_chunk_that_is_not_compressed_has_the_size_of_its_array(run):
+    array = run / "checkpoint_30/params.Dense_1.kernel"
+    metadata = {**json.loads((array / ".zarray").read_bytes()), "compressor": None}
+    (array / ".zarray").write_text(json.dumps(metadata))
+    rows, columns = metadata["chunks"]
+    (array / "0.0").write_bytes(b"\1" * 4 * rows * columns)
+    assert recognise(run)["checkpoint_30"].state is CheckpointState.COMPLETE
+
+
+def test_a_tree_that_no_metadata_describe_cannot_be_restored(run):
+    (run / "epoch_2" / "_METADATA").unlink()
+    assert "_METADATA is missing" in recognise(run)["epoch_2"].reason
+    (run / "sharded" / "step_7" / "_METADATA").unlink()
+    assert "_METADATA is missing" in recognise(run)["sharded/step_7"].reason
+
+
+def test_an_item_whose_json_is_missing_is_damage(run):
+    (run / "40" / "metrics" / "metrics").unlink()
+    assert recognise(run)["40"].reason == "metrics: its JSON is missing"
 
 
 def test_a_chunk_that_unpacks_to_more_than_it_may_is_damage_and_no_bomb(run):

@@ -65,13 +65,30 @@ def test_damage_of_index_or_sizes_is_found_in_the_structure(run, name, change, r
     assert reason in found.reason
 
 
-@pytest.mark.parametrize("offset", [3, 9000, -3])
-def test_a_flipped_byte_of_data_is_found_at_level_full_only(run, offset):
-    rewrite(run / "ckpt-6.data-00000-of-00001", flip(offset))
+def test_a_flipped_byte_inside_the_data_is_found_at_level_full_only(run):
+    rewrite(run / "ckpt-6.data-00000-of-00001", flip(9000))
     assert recognise(run)["ckpt-6"].state is CheckpointState.COMPLETE
     found = recognise(run, Level.FULL)["ckpt-6"]
     assert found.state is CheckpointState.DAMAGED
     assert "checksum" in found.reason
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        flip(3),
+        flip(-3),
+        lambda data: bytes(len(data)),
+        lambda data: data[: len(data) // 2].ljust(len(data), b"\0"),
+        lambda data: b"<html>403</html>\n".ljust(len(data), b" "),
+    ],
+)
+@pytest.mark.parametrize("name", ["ckpt-6", "model.ckpt-400"])
+def test_lost_writes_fail_the_checksum_of_the_first_or_last_tensor(run, name, change):
+    rewrite(run / f"{name}.data-00000-of-00001", change)
+    found = recognise(run)[name]
+    assert found.state is CheckpointState.DAMAGED
+    assert "fail their checksum" in found.reason or "do not fill their place" in found.reason
 
 
 def test_bytes_behind_the_last_tensor_are_harmless(run):
@@ -217,6 +234,12 @@ def test_a_saved_model_is_its_program_and_its_variables(exported):
     assert list(found) == ["exported"]
     assert found["exported"].state is CheckpointState.COMPLETE
     assert len(found["exported"].files) == 4
+
+
+def test_a_saved_model_whose_variables_are_zeros_is_damaged(exported):
+    rewrite(exported / "variables/variables.data-00000-of-00001", lambda data: bytes(len(data)))
+    found = recognise(exported.parent)["exported"]
+    assert (found.state, "checksum" in found.reason) == (CheckpointState.DAMAGED, True)
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,11 @@ def is_called_companion(name: str) -> bool:
     return bool(_COMPANION.search(name))
 
 
+def is_called_member(name: str) -> bool:
+    """Return whether a name ends in the number of a rank, shard or the like."""
+    return bool(_MEMBER.search(_SUFFIX.sub("", name)))
+
+
 def counting_number(name: str) -> int | None:
     """Return the last number of a base name without its suffixes; files of one save share it."""
     found = _LAST_NUMBER.search(_SUFFIX.sub("", name))

@@ -1,5 +1,6 @@
 """Files that have the name of a checkpoint but match no format: only their name, size and age are known."""
 
+import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -39,6 +40,7 @@ _NO_CHECKPOINT = frozenset(
 )
 # of formats that are never text: an error page, a pointer of Git LFS or a log is in their place
 _BINARY = frozenset(["bin", "tar", "tgz", "gz", "bz2", "xz", "zst", "zip", "nemo", "index", "db", "sqlite"])
+_WEB_PAGE = re.compile(rb"\s*(?:<!--.{0,500}?-->\s*)?<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
 _HEAD_BYTES = 4096
 _SAMPLES = 256
 
@@ -69,6 +71,8 @@ class Generic:
             head = opened.read(_HEAD_BYTES)
             if not any(head) and _holds_only_zeros(opened, file.size_bytes):
                 raise DamagedError("it holds only zeros: the write was lost")
+        if foreign := _name_foreign(head):
+            raise DamagedError(f"{foreign} lies in its place")
         if _is_text(head):
             if file.name.rpartition(".")[2].lower() in _BINARY:
                 raise DamagedError("it holds text in place of what its name says")
@@ -84,6 +88,13 @@ def _holds_only_zeros(file: BinaryIO, size_bytes: int) -> bool:
         if any(file.read(_HEAD_BYTES)):
             return False
     return True
+
+
+def _name_foreign(head: bytes) -> str | None:
+    """Return what lies in place of a checkpoint that was to be downloaded, None where nothing shows that."""
+    if head.startswith(b"version https://git-lfs.github.com/"):
+        return "a pointer of Git LFS"
+    return "a web page" if _WEB_PAGE.match(head) else None
 
 
 def _is_text(head: bytes) -> bool:

@@ -12,7 +12,7 @@ from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 _SUFFIXES = ("h5", "hdf5", "hdf", "he5")
-_FLASH = re.compile(r".*_hdf5_chk_(\d+)")
+_FLASH = re.compile(r".*_hdf5_chk_\d+")
 
 
 def _bare(name: str) -> checkpoint_names.Bare:
@@ -33,8 +33,8 @@ class Hdf5:
             if base.lower().endswith(tuple(f".{suffix}" for suffix in _SUFFIXES)):
                 yield keras_names.claim_file(self.name, file, bare=_bare(base), base=base, temporary=reason)
         for file in directory.by_suffix.get("", []):
-            if found := _FLASH.fullmatch(file.name):
-                yield replace(checkpoint_names.claim_file(self.name, file), name_step=int(found[1]))
+            if _FLASH.fullmatch(file.name):  # FLASH counts its files, not steps
+                yield replace(checkpoint_names.claim_file(self.name, file), name_step=None)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         with reader.open(claim.path) as file:

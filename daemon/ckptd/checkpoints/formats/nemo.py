@@ -6,19 +6,20 @@ Source: NeMo's nemo/lightning/ckpt_utils.py and nemo/lightning/pytorch/callbacks
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.checkpoint_names import parse_name
 from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts, examine_parts
 from ckptd.checkpoints.formats.directory_claims import claim_directory
-from ckptd.checkpoints.formats.interface import Claim, Examination
+from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.megatron import check_distributed, is_distributed
 from ckptd.checkpoints.formats.torch_dcp import is_dcp
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
-_WEIGHTS, _CONTEXT = "weights", "context"
+_WEIGHTS, _CONTEXT, _SETTINGS = "weights", "context", "io.json"
 _UNFINISHED = "-unfinished"
 
 
@@ -45,4 +46,16 @@ class Nemo:
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         parts = CheckpointParts.of(claim, reader, level)
         parts.findings.signs.counts_progress = False  # what was imported from elsewhere has an iteration, too
-        return examine_parts(parts, lambda: check_distributed(parts.below(_WEIGHTS)), self.role_unread)
+        found = examine_parts(parts, lambda: check_distributed(parts.below(_WEIGHTS)), self.role_unread)
+        return replace(found, reason=found.reason or _check_settings(parts.below(_CONTEXT)))
+
+
+def _check_settings(context: CheckpointParts) -> str | None:
+    """Return what is wrong with the settings: a restart that states its own needs only the weights."""
+    if _SETTINGS not in context.files:
+        return None
+    try:
+        context.read_json(_SETTINGS)
+    except DamagedError as error:
+        return f"the weights are whole, but not the settings: {error}"
+    return None

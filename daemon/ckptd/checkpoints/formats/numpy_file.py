@@ -83,6 +83,7 @@ def _may_be_checkpoint(claim: Claim) -> bool:
         or claim.name_step is not None
         or bool(claim.is_best)
         or checkpoint_names.is_called_checkpoint(claim.path.rpartition("/")[2])
+        or checkpoint_names.is_called_member(claim.path.rpartition("/")[2])
     )
 
 

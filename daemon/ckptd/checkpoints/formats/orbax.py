@@ -25,6 +25,7 @@ _TEMPORARY = re.compile(r"\.orbax-checkpoint-tmp(?:-\d+)?$|\.tmp-\d+$")
 _NUMBERED = re.compile(r"(?:^|.*[_\-.])(?P<number>\d+)$")
 _EPOCH_PREFIX = re.compile(r"(?:^|.*[_\-.])(?:epochs?|ep)[_\-.]\d+$", re.IGNORECASE)
 _MAX_DEPTH = 3
+_COMMIT_MARKERS = frozenset({"commit_success.txt"})
 _JSON_ITEM_FILES = ("metadata", "metrics")
 
 
@@ -137,7 +138,9 @@ def _items(files: Mapping[str, File], handlers: Mapping[str, str], reader: Reade
     """Yield the step itself where it is a tree, else its items."""
     whole = OrbaxItem(name="", files=files, reader=reader, level=level)
     is_tree = METADATA in files or ocdbt.MANIFEST in files or AGGREGATE in files
-    if not handlers and (is_tree or any(name.startswith("ocdbt.process_") for name in whole.directories)):
+    has_arrays = any(path.count("/") == 1 and path.endswith(("/.zarray", "/zarr.json")) for path in files)
+    is_tree = is_tree or has_arrays or any(name.startswith("ocdbt.process_") for name in whole.directories)
+    if not handlers and is_tree:
         yield whole
         return
     for name in sorted(whole.directories):
@@ -157,6 +160,8 @@ def _with_inner(item: OrbaxItem) -> Iterator[OrbaxItem]:
 def _check_item(item: OrbaxItem, handlers: Mapping[str, str], numbers: dict[str, Any]) -> bool:
     """Check one item and add its numbers; return whether checksums cover it."""
     handler = handlers.get(item.name, "")
+    if "Json" in handler and not item.files.keys() - _COMMIT_MARKERS:
+        raise DamagedError(f"{item.name}: its JSON is missing")
     try:
         if item.is_tree or "PyTree" in handler or "StandardCheckpoint" in handler:
             item.check()

@@ -23,6 +23,7 @@ _MAX_JSON_BYTES = 64 << 20
 _MAX_SMALL_BYTES = 1 << 16
 _STORED_KINDS = frozenset({"jax.Array", "np.ndarray", "scalar"})
 _MAX_CHUNKS = 1_000_000
+_MAX_HEADS = 1_000  # chunks whose beginnings are read at level structure
 
 
 @dataclass(kw_only=True)
@@ -80,7 +81,7 @@ class OrbaxItem:
                 read_json(file, self.reader)
         if AGGREGATE in self.files:
             self._check_aggregate(self.files[AGGREGATE])
-        elif self._has_database and METADATA not in self.files:
+        elif METADATA not in self.files:
             raise DamagedError(f"{METADATA} is missing, and without it nothing tells the tree of its arrays")
         stored = self._check_database() if self._has_database else self._check_directories()
         missing = sorted(name for name in self._expected_names() if name not in stored)
@@ -178,10 +179,24 @@ class OrbaxItem:
                 raise DamagedError(f"has an empty chunk {chunk}")
             if self.level is Level.FULL:
                 self._check_chunk(array, chunk, value)
+            elif self.chunks_seen <= _MAX_HEADS:
+                self._check_beginning(array, chunk, value)
             if array.chunk_count == 1 and _size(value) <= _MAX_SMALL_BYTES:
                 number = zarr.read_scalar(array, self._read_small(value))
                 if number is not None:
                     _put(self.numbers, name, number)
+
+    def _check_beginning(self, array: zarr.Array, chunk: str, value: bytes | StoredValue) -> None:
+        if isinstance(value, bytes):
+            head = value[: zarr.HEAD_BYTES]
+        else:
+            with self.reader.open(self.files[value.path].path) as file:
+                file.seek(value.offset)
+                head = file.read(min(value.size_bytes, zarr.HEAD_BYTES))
+        try:
+            zarr.check_beginning(array, head, _size(value))
+        except DamagedError as error:
+            raise DamagedError(f"has a damaged chunk {chunk}: {error}") from error
 
     def _check_chunk(self, array: zarr.Array, chunk: str, value: bytes | StoredValue) -> None:
         try:

@@ -53,6 +53,8 @@ class SavedModel:
             return Examination().shown_as(self.role_unread)
         try:
             bundle = tensor_bundle.read_bundle(prefix, files, reader)
+            if level is not Level.FULL:
+                tensor_bundle.check_samples(bundle, reader)
         except DamagedError as error:
             raise DamagedError(f"its variables: {error}") from error
         except CompressedError as error:

@@ -11,7 +11,9 @@ from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
-from ckptd.core.model import Level
+from ckptd.core.model import CheckpointState, Level
+
+_LARGEST_PAGE = 65536
 
 
 class Sqlite:
@@ -33,7 +35,16 @@ class Sqlite:
             if not head.startswith(b"SQLite format 3\0"):
                 raise DamagedError("no database of SQLite: its first bytes are others")
             page_bytes = int.from_bytes(head[16:18], "big")
-            size_bytes = (65536 if page_bytes == 1 else page_bytes) * int.from_bytes(head[28:32], "big")
-            if size_bytes != content.size_bytes:
+            page_bytes = _LARGEST_PAGE if page_bytes == 1 else page_bytes
+            size_bytes = page_bytes * int.from_bytes(head[28:32], "big")
+            is_current = head[24:28] == head[92:96]  # programs before SQLite 3.7 leave an old size
+            if content.size_bytes < size_bytes and is_current:
                 raise DamagedError(f"it has {content.size_bytes} bytes and declares {size_bytes}")
+            if not page_bytes or content.size_bytes % page_bytes:
+                raise DamagedError(f"it has {content.size_bytes} bytes, which are no whole pages of {page_bytes}")
+            last = content.read(content.size_bytes - page_bytes, page_bytes)
+        has_free_pages = any(head[36:40])
+        if not any(last) and not has_free_pages:
+            doubt = "its last page holds zeros only: a lost write or data, no checksum in this format can tell"
+            return Examination(state=CheckpointState.UNKNOWN, reason=doubt)
         return Examination()

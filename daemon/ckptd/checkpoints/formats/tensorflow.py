@@ -76,6 +76,8 @@ class TensorFlow:
             bundle = tensor_bundle.read_bundle(claim.path, {file.path: file for file in claim.files}, reader)
         except CompressedError as error:
             return Examination(state=CheckpointState.UNKNOWN, reason=str(error))
+        if level is not Level.FULL:
+            tensor_bundle.check_samples(bundle, reader)
         values = tensor_bundle.read_scalars(bundle, reader)
         found = facts.find_facts(values)
         is_checked = level is Level.FULL and tensor_bundle.check_data(bundle, reader)
@@ -83,7 +85,7 @@ class TensorFlow:
         if step is None:
             step = _step_of_counter_name(claim.path, values.get("save_counter"))
         return Examination(
-            reason=_check_graph(claim, reader),
+            reason=check_graph(claim, reader),
             epoch=found.epoch,
             step=step,
             metrics=found.metrics,
@@ -150,7 +152,7 @@ def _unescape(found: re.Match[bytes]) -> bytes:
     return bytes([int(escaped, 8) & 0xFF]) if escaped.isdigit() else escaped
 
 
-def _check_graph(claim: Claim, reader: Reader) -> str | None:
+def check_graph(claim: Claim, reader: Reader) -> str | None:
     """Return what is wrong with the graph beside the variables: a restart that builds its own does without it."""
     meta = next((file for file in claim.files if file.name.endswith(".meta")), None)
     if meta is None:

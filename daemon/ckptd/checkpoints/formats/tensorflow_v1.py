@@ -14,7 +14,7 @@ from ckptd.checkpoints.formats.encodings.protobuf import read_fields, read_varin
 from ckptd.checkpoints.formats.encodings.sorted_table import CompressedError
 from ckptd.checkpoints.formats.flax import TRACEBACK
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
-from ckptd.checkpoints.formats.tensorflow import STATE_FILE, is_table, read_state
+from ckptd.checkpoints.formats.tensorflow import STATE_FILE, check_graph, is_table, read_state
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level
@@ -69,7 +69,11 @@ class TensorFlowV1:
         if is_scanned and (missing := listed - stored):
             raise DamagedError(f"{len(missing)} of {len(listed)} tensors are not in the file")
         role = roles.judge_variables(name.decode("utf-8", "replace") for name in listed | stored)
-        return Examination(step=facts.find_facts(values).step, has_checksum=level is Level.FULL).shown_as(role)
+        return Examination(
+            reason=check_graph(claim, reader),
+            step=facts.find_facts(values).step,
+            has_checksum=level is Level.FULL,
+        ).shown_as(role)
 
 
 def _may_be_table(file: File, reader: Reader) -> bool:

@@ -14,12 +14,13 @@ from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
-from ckptd.core.model import Level
+from ckptd.core.model import CheckpointState, Level
 
 _NAME = "WAVECAR"
 _TAGS = frozenset({45200, 45210, 53300, 53310})
 _MOST = 1 << 31
 _HEADER_BYTES = 24
+_SAMPLE_BYTES = 4096
 
 
 class Vasp:
@@ -34,19 +35,30 @@ class Vasp:
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - it has no checksum
         with reader.open(claim.files[0].path) as file:
             content = FileSlice.whole(file)
-            length, spins, tag = _read_counts(content, 0, 3)
+            order = _find_order(content)
+            length, spins, tag = _read_counts(content, 0, 3, order)
             if tag not in _TAGS or spins not in {1, 2} or length < _HEADER_BYTES:
                 raise DamagedError("it does not begin as a WAVECAR does")
-            points, bands = _read_counts(content, length, 2)
+            points, bands = _read_counts(content, length, 2, order)
             wanted = length * (2 + spins * points * (bands + 1))
             if content.size_bytes < wanted:
                 raise DamagedError(f"cut off: it has {content.size_bytes} of {wanted} bytes")
+            last = content.read(wanted - length, min(length, _SAMPLE_BYTES))
+        if not any(last):
+            doubt = "its last band holds zeros only: a lost write or data, no checksum in this format can tell"
+            return Examination(state=CheckpointState.UNKNOWN, reason=doubt).shown_as(self.role_unread)
         return Examination().shown_as(self.role_unread)
 
 
-def _read_counts(content: FileSlice, at: int, count: int) -> list[int]:
+def _find_order(content: FileSlice) -> str:
+    """Return the byte order in which the tag is one of VASP's; little endian where it is in neither."""
+    head = content.read(0, min(_HEADER_BYTES, content.size_bytes))
+    return ">" if len(head) == _HEADER_BYTES and unpack(">3d", head)[2] in _TAGS else "<"
+
+
+def _read_counts(content: FileSlice, at: int, count: int, order: str) -> list[int]:
     """Return whole numbers that are stored as doubles."""
-    values = unpack(f"<{count}d", content.read(at, 8 * count))
+    values = unpack(f"{order}{count}d", content.read(at, 8 * count))
     if not all(0 < value < _MOST and value == int(value) for value in values):
         raise DamagedError("it does not begin as a WAVECAR does")
     return [int(value) for value in values]

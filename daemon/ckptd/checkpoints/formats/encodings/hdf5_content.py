@@ -26,6 +26,7 @@ _NAMED_DEPTH = 3
 _NUMERIC = frozenset("iuf")
 _FLETCHER32, _DEFLATE = 3, 1
 _MAX_SIGNS = 20_000
+_FLASH_SCALARS = ("integer scalars",)  # pairs of FLASH's IO unit (hdf5_flash.h), `nstep` among them
 _KERAS_COUNTER = "optimizer/vars/0"
 _KERAS_OPTIMIZERS = frozenset({"optimizer", "optimizer_weights"})
 _KERAS_OLD_COUNTERS = frozenset({"iter", "iteration", "iterations"})
@@ -162,6 +163,10 @@ def _check_dataset(path: tuple[str, ...], dataset: Any, walk: _ContentWalk) -> N
         return  # its data lie in other files, which are not opened
     _add_role_sign(path, dataset, walk)
     _read_number(path, dataset, walk)
+    if path == _FLASH_SCALARS and dataset.size <= _MAX_NUMBERS and dataset.dtype.names == ("name", "value"):
+        walk.numbers |= {
+            name.decode("ascii", "replace").strip(" \0"): int(value) for name, value in dataset[()].reshape(-1).tolist()
+        }
 
 
 def _check_contiguous(path: tuple[str, ...], dataset: Any, walk: _ContentWalk) -> None:

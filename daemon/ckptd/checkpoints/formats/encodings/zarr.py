@@ -38,6 +38,8 @@ _SCALAR_KINDS = {
 }
 _CHECKED = frozenset({"crc32c", "zlib", "gzip"})  # and these are what is compared here
 _KNOWN = frozenset({"zstd", "zlib", "gzip", "bytes", "crc32c", "transpose"})
+_MAGICS = {"zstd": b"\x28\xb5\x2f\xfd", "gzip": b"\x1f\x8b"}  # zlib's first byte depends on its settings
+HEAD_BYTES = 16
 _MAX_SHARDING = 4
 _MISSING_SUBCHUNK = 2**64 - 1
 
@@ -241,6 +243,28 @@ def check_chunk(array: Array, file: BinaryIO, offset: int, size_bytes: int) -> N
             break
     if expected is not None and size != expected and array.unread_codec is None:
         raise DamagedError(f"decodes to {'more than' if size > expected else size} of its {expected} bytes")
+
+
+def check_beginning(array: Array, head: bytes, size_bytes: int) -> None:
+    """Check the size of a chunk that is not compressed, or the first 16 bytes of one that is.
+
+    Raises:
+        DamagedError: it is not what the codecs of its array write.
+
+    """
+    if array.shard is not None:
+        return
+    codecs = [codec.name for codec in array.codecs if codec.name not in {"bytes", "transpose"}]
+    checksums = codecs.count("crc32c")
+    compressor = next((name for name in reversed(codecs) if name != "crc32c"), None)
+    if compressor is None:
+        expected = None if array.chunk_bytes is None else array.chunk_bytes + 4 * checksums
+        if expected not in {None, size_bytes}:
+            raise DamagedError(f"it has {size_bytes} of its {expected} bytes")
+    elif compressor == "blosc" and not checksums:
+        _check_blosc(head, size_bytes, array.chunk_bytes)
+    elif compressor in _MAGICS and not head.startswith(_MAGICS[compressor]):
+        raise DamagedError(f"it does not begin as {compressor} does")
 
 
 def decode_chunk(array: Array, source: BinaryIO, size_bytes: int) -> Iterator[bytes]:
