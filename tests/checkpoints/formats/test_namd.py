@@ -65,6 +65,13 @@ def test_an_extended_system_that_the_save_before_has_is_needed_whole(damage, tmp
     assert found["apoa1.restart.old"].state is CheckpointState.COMPLETE
 
 
+def test_an_extended_system_that_begins_with_zeros_is_damaged(tmp_path):
+    run = copy_real("namd/run", tmp_path)
+    content = (run / "apoa1.restart.xsc").read_bytes()
+    (run / "apoa1.restart.xsc").write_bytes(bytes(70) + content[70:])
+    assert "apoa1.restart.xsc" in recognise(run)["apoa1.restart"].reason
+
+
 def test_coordinates_that_end_in_zeros_are_damaged_and_velocities_of_fixed_atoms_are_not(tmp_path):
     run = copy_real("namd/run", tmp_path)
     lose_second_half(run / "apoa1.restart.vel")

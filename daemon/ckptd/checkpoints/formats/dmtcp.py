@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from ckptd.checkpoints.formats import roles
-from ckptd.checkpoints.formats.encodings import compressed
+from ckptd.checkpoints.formats.encodings import bounded_stream, compression
 from ckptd.checkpoints.formats.encodings.cursor import Cursor
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.scanning.reader import NotRegularError, Reader
@@ -105,24 +105,24 @@ def _examine_image(file: File, reader: Reader, level: Level) -> Examination:
     if not file.size_bytes:
         raise DamagedError("the file is empty")
     with reader.open(file.path) as stream:
-        compression = compressed.compression_of(stream.read(6))
+        kind = compression.kind_of(stream.read(6))
         stream.seek(0)
-        if compression is not None:
-            return _examine_compressed(stream, compression, file.size_bytes, level)
+        if kind is not None:
+            return _examine_compressed(stream, kind, file.size_bytes, level)
         _walk(stream)
     return Examination()
 
 
-def _examine_compressed(file: BinaryIO, compression: str, size_bytes: int, level: Level) -> Examination:
-    stream = compressed.open_stream(file, compression, compressed.output_limit(level, size_bytes))
+def _examine_compressed(file: BinaryIO, kind: str, size_bytes: int, level: Level) -> Examination:
+    stream = bounded_stream.open_stream(file, kind, bounded_stream.output_limit(level, size_bytes))
     try:
         _check_head(stream.read(len(_MAGIC)))
         while stream.read(1 << 20):
             pass
-    except compressed.InflatesTooFarError as error:
+    except bounded_stream.InflatesTooFarError as error:
         if level is Level.FULL:
             return Examination(state=CheckpointState.UNKNOWN, reason=str(error), has_checksum=True)
-        compressed.check_trailer(file, compression, size_bytes)
+        bounded_stream.check_trailer(file, kind, size_bytes)
     return Examination(has_checksum=True)
 
 

@@ -10,8 +10,12 @@ from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import File
 
 # `cp-0003`, `weights.03-1.35`, `weights-improvement-03-0.81`, `model.05-0.23`: the epoch of Keras's own examples
-_EPOCH = re.compile(r"(?:^cp|weights(?:-improvement)?|(?:model|checkpoint)(?=[-_.]\d+-\d+\.\d))[-_.](\d{1,6})(?!\d)")
-_EPOCH_ALONE = re.compile(r"(\d{1,6})(?:\.ckpt|-\d+\.\d+(?:\.[A-Za-z]\w{0,11}){0,2})")  # `3.ckpt`, `03-1.35.h5`
+_EPOCH = re.compile(
+    r"(?:^cp|weights(?:-improvement)?|(?:model|checkpoint|ckpt|snapshot)(?=[-_.]\d+[-_]\d+\.\d))[-_.](\d{1,6})(?!\d)"
+)
+_EPOCH_ALONE = re.compile(  # `3.ckpt`, `3.weights.h5`, `03-1.35.h5`
+    r"(\d{1,6})(?:\.ckpt|\.weights\.h5|\.keras|-\d+\.\d+(?:\.[A-Za-z]\w{0,11}){0,2})"
+)
 _BACKUP = re.compile(r"(?P<previous>prev_)?latest\.weights\.h5")
 _MAX_METADATA_BYTES = 1 << 16
 

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.checkpoint_names import claim_file
 from ckptd.checkpoints.formats.checkpoint_parts import read_head
-from ckptd.checkpoints.formats.encodings import compressed, hdf5_content, mat_level4, mat_walk
+from ckptd.checkpoints.formats.encodings import bounded_stream, hdf5_content, mat_level4, mat_walk
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.octave import is_octave_head
 from ckptd.checkpoints.scanning.reader import Reader
@@ -52,7 +52,7 @@ def _examine_level_4_or_5(file: BinaryIO, head: bytes, size_bytes: int, level: L
         return Examination(epoch=found.epoch, step=found.step, metrics=found.metrics)
     if size_bytes == mat_walk.HEADER_BYTES:
         raise DamagedError("it ends after its header")
-    walk = mat_walk.MatWalk(file, order, inflate_limit=compressed.output_limit(level, size_bytes))
+    walk = mat_walk.MatWalk(file, order, inflate_limit=bounded_stream.output_limit(level, size_bytes))
     walk.run()
     found = walk.scalars.facts
     if walk.is_sampled and level is Level.FULL:

@@ -83,7 +83,7 @@ def _read_step(parts: CheckpointParts, name: str) -> int:
     with parts.open(name) as file:
         text = file.read(_TEXT_LIMIT)
     lines = [line.split() for line in text.splitlines() if line.strip() and not line.startswith(b"#")]
-    if not text.endswith(b"\n") or not lines or not lines[-1][0].isdigit():
+    if b"\0" in text or not text.endswith(b"\n") or not lines or not lines[-1][0].isdigit():
         raise DamagedError("its line of the extended system is missing: the file is cut off")
     return int(lines[-1][0][:18])
 

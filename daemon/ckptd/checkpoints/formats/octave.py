@@ -14,7 +14,7 @@ from typing import BinaryIO
 from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.checkpoint_names import claim_file
 from ckptd.checkpoints.formats.checkpoint_parts import read_head
-from ckptd.checkpoints.formats.encodings import compressed
+from ckptd.checkpoints.formats.encodings import bounded_stream, compression
 from ckptd.checkpoints.formats.encodings.cursor import Cursor, Source
 from ckptd.checkpoints.formats.encodings.octave_binary import BinaryWalk
 from ckptd.checkpoints.formats.encodings.octave_text import TextWalk
@@ -51,12 +51,12 @@ class Octave:
         if not entry.size_bytes:
             raise DamagedError("the file is empty")
         with reader.open(entry.path) as file:
-            compression = compressed.compression_of(file.read(6))
+            kind = compression.kind_of(file.read(6))
             file.seek(0)
-            if compression is None:
+            if kind is None:
                 found = _examine(file, level, entry.size_bytes)
             else:
-                found = _examine_compressed(file, compression, entry.size_bytes, level)
+                found = _examine_compressed(file, kind, entry.size_bytes, level)
         return found.shown_as(self.role_unread)
 
 
@@ -70,16 +70,16 @@ def _candidates(directory: Directory) -> Iterator[File]:
     )
 
 
-def _examine_compressed(file: BinaryIO, compression: str, size_bytes: int, level: Level) -> Examination:
-    stream = compressed.open_stream(file, compression, compressed.output_limit(level, size_bytes))
+def _examine_compressed(file: BinaryIO, kind: str, size_bytes: int, level: Level) -> Examination:
+    stream = bounded_stream.open_stream(file, kind, bounded_stream.output_limit(level, size_bytes))
     try:
         found = _examine(stream, level, None)
         while stream.read(1 << 20):
             pass
-    except compressed.InflatesTooFarError as error:
+    except bounded_stream.InflatesTooFarError as error:
         if level is Level.FULL:
             return Examination(state=CheckpointState.UNKNOWN, reason=str(error))
-        compressed.check_trailer(file, compression, size_bytes)
+        bounded_stream.check_trailer(file, kind, size_bytes)
         found = Examination()
     return replace(found, has_checksum=True)
 
@@ -88,7 +88,7 @@ def _examine(source: Source, level: Level, size_bytes: int | None) -> Examinatio
     head = source.read(10)
     if head in _BINARY_HEADS:
         return _examine_binary(source, _BINARY_HEADS[head])
-    if size_bytes is not None and size_bytes > compressed.STRUCTURE_BYTES and level is not Level.FULL:
+    if size_bytes is not None and size_bytes > bounded_stream.STRUCTURE_BYTES and level is not Level.FULL:
         source.seek(size_bytes - 1)
         if source.read(1) != b"\n":
             raise DamagedError("the file ends in the middle of a line")

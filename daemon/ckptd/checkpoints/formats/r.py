@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.checkpoint_names import claim_file
-from ckptd.checkpoints.formats.encodings import compressed, r_walk
+from ckptd.checkpoints.formats.encodings import bounded_stream, compression, r_walk
 from ckptd.checkpoints.formats.encodings.cursor import Source
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.scanning.reader import Reader
@@ -44,22 +44,19 @@ class R:
         with reader.open(entry.path) as file:
             head = file.read(6)
             file.seek(0)
-            compression = compressed.compression_of(head)
-            if compression is None:
-                found = _examine(file, level)
-            else:
-                found = _examine_compressed(file, compression, entry.size_bytes, level)
+            kind = compression.kind_of(head)
+            found = _examine(file, level) if kind is None else _examine_compressed(file, kind, entry.size_bytes, level)
         return found.shown_as(self.role_unread)
 
 
-def _examine_compressed(file: BinaryIO, compression: str, size_bytes: int, level: Level) -> Examination:
-    stream = compressed.open_stream(file, compression, compressed.output_limit(level, size_bytes))
+def _examine_compressed(file: BinaryIO, kind: str, size_bytes: int, level: Level) -> Examination:
+    stream = bounded_stream.open_stream(file, kind, bounded_stream.output_limit(level, size_bytes))
     found = _examine(stream, level)
     if level is Level.FULL and found.state is CheckpointState.COMPLETE:
         while stream.read(1 << 20):
             pass
     elif level is not Level.FULL:
-        compressed.check_trailer(file, compression, size_bytes)
+        bounded_stream.check_trailer(file, kind, size_bytes)
         found = replace(found, state=CheckpointState.COMPLETE, reason=None)
     return replace(found, has_checksum=True)
 
@@ -78,7 +75,7 @@ def _examine(source: Source, level: Level) -> Examination:
         values.is_at_end()
     except r_walk.WalkedFarEnoughError:
         pass  # only a sample is asked for
-    except compressed.InflatesTooFarError as error:
+    except bounded_stream.InflatesTooFarError as error:
         state, reason = CheckpointState.UNKNOWN, str(error)
     found = walk.scalars.facts
     return Examination(state=state, reason=reason, epoch=found.epoch, step=found.step, metrics=found.metrics)

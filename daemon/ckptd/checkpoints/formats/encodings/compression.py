@@ -1,6 +1,6 @@
-"""Streams of gzip, bzip2, xz and zlib that raise DamagedError for damaged data.
+"""Recognises and opens gzip, bzip2, xz and zlib streams, and raises DamagedError where their data are damaged.
 
-The decompressed size is known only afterwards, so a caller must bound how much it reads.
+The decompressed size is known only afterwards, so a caller must bound how much it reads, or use `bounded_stream`.
 """
 
 import bz2
@@ -16,8 +16,8 @@ from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
 from ckptd.checkpoints.formats.interface import DamagedError, TooLargeError
 
 _CHUNK = 1 << 18
-SUFFIXES = {"gz": "gzip", "gzip": "gzip", "bz2": "bzip2", "xz": "xz", "lzma": "xz", "z": "zlib"}
-_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x5d\x00\x00": "xz"}
+SUFFIXES = {"gz": "gzip", "gzip": "gzip", "bz2": "bzip2", "xz": "xz", "lzma": "lzma", "z": "zlib"}
+_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x5d\x00\x00": "lzma"}
 
 
 def kind_of(head: bytes) -> str | None:
@@ -54,13 +54,14 @@ class _ZlibStream(io.RawIOBase):
         return 0
 
 
-def _open(file: BinaryIO, kind: str) -> BinaryIO:
+def open_file(file: BinaryIO, kind: str) -> BinaryIO:
+    """Return what a file holds decompressed; its data are damaged where reading raises what `as_damage` converts."""
     match kind:
         case "gzip":
             return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
         case "bzip2":
             return bz2.BZ2File(file)  # type: ignore[return-value]
-        case "xz":
+        case "xz" | "lzma":
             return lzma.LZMAFile(file)  # type: ignore[return-value]
         case _:
             return io.BufferedReader(_ZlibStream(file), _CHUNK)
@@ -74,15 +75,21 @@ def open_stream(content: FileSlice, kind: str) -> Iterator[BinaryIO]:
         DamagedError: it is cut off, garbled or does not match its checksum.
 
     """
+    with as_damage(), open_file(content.stream(), kind) as stream:
+        yield stream
+
+
+@contextmanager
+def as_damage() -> Iterator[None]:
+    """Raise what the decompressors of the standard library raise for damaged data as DamagedError."""
     try:
-        with _open(content.stream(), kind) as stream:
-            yield stream
+        yield
     except EOFError as error:
-        raise DamagedError(f"cut off: its {kind} stream does not end") from error
+        raise DamagedError("the compressed data are cut off") from error
     except (zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise DamagedError(f"its {kind} stream is garbled: {error}") from error
+            raise  # the file could not be read; gzip and bz2 report damage without a number
+        raise DamagedError(f"the compressed data are damaged: {error}") from error
 
 
 def drain(stream: BinaryIO, limit: int) -> int:

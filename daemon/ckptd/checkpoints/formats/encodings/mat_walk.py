@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
-from ckptd.checkpoints.formats.encodings.compressed import Inflater, InflatesTooFarError
+from ckptd.checkpoints.formats.encodings.bounded_stream import Inflater, InflatesTooFarError
 from ckptd.checkpoints.formats.encodings.cursor import Cursor
 from ckptd.checkpoints.formats.interface import DamagedError
 from ckptd.checkpoints.formats.scalars import Scalars

@@ -9,7 +9,7 @@ import io
 import re
 from typing import BinaryIO, NamedTuple
 
-from ckptd.checkpoints.formats.encodings import compressed
+from ckptd.checkpoints.formats.encodings import bounded_stream
 from ckptd.checkpoints.formats.interface import DamagedError
 from ckptd.core.model import Level
 
@@ -58,11 +58,11 @@ def check(file: BinaryIO, name: str, size_bytes: int, level: Level) -> UniformTi
     if not name.endswith(".gz"):
         return _check_plain(file, name, size_bytes, level)
     if level is not Level.FULL and size_bytes > _STRUCTURE_BYTES:
-        compressed.check_trailer(file, "gzip", size_bytes)
+        bounded_stream.check_trailer(file, "gzip", size_bytes)
         return UniformTime()
     try:
-        data = compressed.open_stream(file, "gzip", _MOST_BYTES).read(_MOST_BYTES)
-    except compressed.InflatesTooFarError:
+        data = bounded_stream.open_stream(file, "gzip", _MOST_BYTES).read(_MOST_BYTES)
+    except bounded_stream.InflatesTooFarError:
         return UniformTime()
     _check_ends(data[:HEAD_BYTES], data[-_TAIL_BYTES:], io.BytesIO(data))
     if level is Level.FULL:

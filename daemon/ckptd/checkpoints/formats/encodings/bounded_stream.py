@@ -1,16 +1,12 @@
-"""Streams of gzip, bzip2, xz and zlib data, bounded in what they may inflate to.
+"""Decompresses gzip, bzip2, xz and zlib data up to a bound.
 
 The bound of level structure keeps a scan cheap; the bound of level full stops a decompression bomb.
 """
 
-import bz2
-import gzip
-import lzma
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import BinaryIO
 
+from ckptd.checkpoints.formats.encodings import compression
 from ckptd.checkpoints.formats.interface import DamagedError
 from ckptd.core.model import Level
 from ckptd.errors import CkptdError
@@ -30,7 +26,7 @@ class InflatesTooFarError(CkptdError):
 class BoundedStream:
     """A stream that decompresses, reads forward only and stops at a bound."""
 
-    def __init__(self, inner: gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile, limit: int) -> None:
+    def __init__(self, inner: BinaryIO, limit: int) -> None:
         self._inner = inner
         self._left = limit
 
@@ -42,7 +38,7 @@ class BoundedStream:
 
     def read(self, size: int = -1, /) -> bytes:
         """Return at most `size` bytes; fewer only at the end of the data."""
-        with _as_damage():
+        with compression.as_damage():
             data = self._inner.read(size if 0 <= size <= self._left else self._left + 1)
         self._left -= len(data)
         if self._left < 0:
@@ -84,7 +80,7 @@ class Inflater:
             self._left_in -= len(source)
         if not source:
             raise DamagedError("a compressed element ends before its data do")
-        with _as_damage():
+        with compression.as_damage():
             return self._engine.decompress(source, _PIECE)
 
 
@@ -95,41 +91,28 @@ def output_limit(level: Level, size_bytes: int) -> int:
     return STRUCTURE_BYTES
 
 
-def compression_of(head: bytes) -> str | None:
-    """Name the compression that a file's first bytes announce."""
-    if head.startswith(b"\x1f\x8b"):
-        return "gzip"
-    if head.startswith(b"BZh"):
-        return "bzip2"
-    if head.startswith(b"\xfd7zXZ\x00"):
-        return "xz"
-    return None
+def open_stream(file: BinaryIO, kind: str, limit: int) -> BoundedStream:
+    """Return what a compressed file holds, at most `limit` bytes of it."""
+    return BoundedStream(compression.open_file(file, kind), limit)
 
 
-def open_stream(file: BinaryIO, compression: str, limit: int) -> BoundedStream:
-    """Read a file as what it was before compression."""
-    if compression == "gzip":
-        return BoundedStream(gzip.GzipFile(fileobj=file, mode="rb"), limit)
-    if compression == "bzip2":
-        return BoundedStream(bz2.BZ2File(file, "rb"), limit)
-    return BoundedStream(lzma.LZMAFile(file, "rb"), limit)
-
-
-def check_trailer(file: BinaryIO, compression: str, size_bytes: int) -> None:
+def check_trailer(file: BinaryIO, kind: str, size_bytes: int) -> None:
     """Check the end of a compressed file that is too large to inflate at this level.
 
     gzip (RFC 1952) ends in CRC-32 and the length modulo 2^32; bzip2 in a 48-bit mark and a CRC-32 at any bit;
-    xz in "YZ".
+    xz in "YZ"; lzma and zlib in nothing that can be told from data.
 
     Raises:
         DamagedError: the end is not one.
 
     """
+    if kind in {"lzma", "zlib"}:
+        return
     file.seek(max(0, size_bytes - 16))
     tail = file.read(16)
-    if compression == "xz":
+    if kind == "xz":
         good = tail.rstrip(b"\0").endswith(b"YZ")
-    elif compression == "bzip2":
+    elif kind == "bzip2":
         bits = int.from_bytes(tail, "big")
         good = any((bits >> shift) & ((1 << 48) - 1) == _BZIP2_END for shift in range(32, 40))
     else:
@@ -137,18 +120,4 @@ def check_trailer(file: BinaryIO, compression: str, size_bytes: int) -> None:
         # deflate cannot make data longer by more than 5 bytes in 16,000; past 4 GiB the length has wrapped
         good = any(tail[-8:]) and (size_bytes > 1 << 31 or length * 1.001 + 1024 >= size_bytes - _GZIP_OVERHEAD)
     if not good:
-        raise DamagedError(f"the {compression} data do not end as {compression} data do")
-
-
-@contextmanager
-def _as_damage() -> Iterator[None]:
-    try:
-        yield
-    except EOFError as error:
-        raise DamagedError("the compressed data are cut off") from error
-    except (zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise DamagedError(f"the compressed data are damaged: {error}") from error
-    except OSError as error:
-        if error.errno is None:  # bz2 reports damaged data so
-            raise DamagedError(f"the compressed data are damaged: {error}") from error
-        raise
+        raise DamagedError(f"the {kind} data do not end as {kind} data do")
