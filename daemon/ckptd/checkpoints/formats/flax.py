@@ -1,4 +1,7 @@
-"""Flax's checkpoints of one msgpack file: `checkpoint_N` of flax.training.checkpoints, and `.msgpack` of others."""
+"""Reads Flax's checkpoints of one msgpack file: `checkpoint_N` of flax.training.checkpoints, and other `.msgpack`.
+
+Sources: flax/training/checkpoints.py and flax/serialization.py.
+"""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,8 @@
-"""HDF5 files: Keras's `.h5` models and `.weights.h5`, Octave's `-hdf5`, and simulations' own."""
+"""Reads HDF5 files: Keras's `.h5` and `.weights.h5`, Octave's `-hdf5`, and those of simulation codes such as FLASH.
+
+Sources: HDF5 File Format Specification; keras/src/legacy/saving/legacy_h5_format.py and keras/src/saving/saving_lib.py;
+the FLASH User's Guide, chapter "IO Unit".
+"""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,8 @@
-"""Keras 3's `.keras`: a zip of metadata.json, config.json and model.weights.h5, each stored as it is."""
+"""Reads Keras 3's `.keras` files: zip archives of metadata.json, config.json and model.weights.h5.
+
+Also weights in shards: `P.weights.json`, which maps variables to files `P_0000i.weights.h5`.
+Source: keras/src/saving/saving_lib.py.
+"""
 
 import io
 import json

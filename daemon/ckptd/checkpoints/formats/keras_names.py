@@ -1,4 +1,7 @@
-"""Reads what Keras's callbacks record beside the weights: the epoch in a name, and the file of BackupAndRestore."""
+"""Reads the epoch that Keras's callbacks write into file names, and the metadata of BackupAndRestore.
+
+Sources: keras/src/callbacks/model_checkpoint.py and backup_and_restore.py, and the examples of keras.io.
+"""
 
 import json
 import re

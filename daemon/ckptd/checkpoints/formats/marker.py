@@ -1,6 +1,7 @@
 """Marker files that name a missing checkpoint: a restart that trusts them fails, or starts without a checkpoint.
 
 The format of the checkpoints beside a marker handles it. This module handles only markers that no format claimed.
+The formats of DeepSpeed, Megatron and TensorFlow name the sources of their markers.
 """
 
 import re

@@ -1,7 +1,7 @@
 """MATLAB's MAT-files: level 5 (`-v6`, and compressed `-v7`), level 4, and `-v7.3`, which is HDF5 behind 512 bytes.
 
 Octave, SciPy and Julia write them too. Octave's own formats also use the suffix `.mat` and are told by their first
-bytes; a file that is neither is a damaged MAT-file.
+bytes; a file that is neither is a damaged MAT-file. Source: "MAT-File Format", The MathWorks.
 """
 
 from collections.abc import Iterator

@@ -2,7 +2,9 @@
 
 A directory named by a number is claimed only if `system` and `constant` are beside it, or if its files start like
 OpenFOAM's. The time 0 is the user's input and is claimed only if a solver wrote it. One time of a decomposed case is
-one checkpoint, named `processor*@TIME`, and complete only if every processor has it.
+one checkpoint, named `processor*@TIME`, and complete only if every processor has it. `processorsN/TIME` of the collated
+format holds the data of all processors. Sources: src/OpenFOAM/db/Time and src/OpenFOAM/global/fileOperations of
+OpenFOAM; `encodings/openfoam_file` names those of the files.
 """
 
 import re

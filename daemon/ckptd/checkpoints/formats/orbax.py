@@ -2,6 +2,7 @@
 
 A save fills `N.orbax-checkpoint-tmp` (older: `...-tmp-<number>`) and renames it: the rename commits. On stores
 without an atomic rename `commit_success.txt` does; it and `_CHECKPOINT_METADATA` are optional when restoring.
+Sources: orbax/checkpoint/_src/path/{step,atomicity}.py, orbax/checkpoint/_src/handlers/, and t5x/checkpoints.py.
 """
 
 import re

@@ -1,4 +1,7 @@
-"""Plain pickles (DEAP's and everybody's), compressed or not, and joblib's with raw arrays between the opcodes."""
+"""Reads pickles, compressed or not, and joblib's files, which have raw arrays between the opcodes.
+
+Sources: Lib/pickletools.py of Python, which documents the opcodes, and joblib/numpy_pickle.py.
+"""
 
 import io
 from collections.abc import Iterator

@@ -2,6 +2,7 @@
 
 `save.image` writes `.RDataTmp` and renames it, so a file of that name is a leftover. R itself names no step;
 variables and list elements called `epoch`, `iter`, `step` and the like do.
+Sources: src/main/saveload.c and src/main/serialize.c of R.
 """
 
 from collections.abc import Iterator

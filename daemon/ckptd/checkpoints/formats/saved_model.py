@@ -1,4 +1,7 @@
-"""TensorFlow's SavedModel: a directory of a program, `saved_model.pb`, and its variables as a bundle."""
+"""Reads TensorFlow's SavedModel: a directory with a program, `saved_model.pb`, and its variables as a tensor bundle.
+
+Sources: tensorflow/core/protobuf/saved_model.proto and tensorflow/python/saved_model/save.py.
+"""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,9 @@
-"""TensorFlow's V2 checkpoints: `P.index` and its shards `P.data-0000i-of-0000n`, as every saver since 1.x writes them.
+"""Reads TensorFlow's V2 checkpoints: an index `P.index` and its shards `P.data-0000i-of-0000n` for each prefix P.
 
-A save collects everything in `P_temp/`, renames the shards, creates the index in place and then replaces the state
-file `checkpoint`, which names the newest. That file belongs to all sets of its directory and to none alone.
+`tf.train.Checkpoint`, Keras 2 and the savers since TensorFlow 1 write them. A save collects everything in `P_temp/`,
+renames the shards, creates the index in place, and then replaces the state file `checkpoint`, which names the newest
+checkpoint. All checkpoints of a directory share that file.
+Sources: tensorflow/python/checkpoint/checkpoint_management.py and tensorflow/core/util/tensor_bundle.
 """
 
 import re
@@ -97,7 +99,7 @@ class TensorFlow:
 
 
 def _group(directory: Directory, reader: Reader) -> dict[str, list[File]]:
-    """Return the files of each set by its prefix; an index without shards counts where it is a table."""
+    """Return the files of each checkpoint by its prefix; an index without shards counts if it ends as a table does."""
     sets: dict[str, list[File]] = {}
     for suffix, files in directory.by_suffix.items():
         if _DATA_SUFFIX.fullmatch(suffix):
@@ -114,7 +116,7 @@ def _group(directory: Directory, reader: Reader) -> dict[str, list[File]]:
 
 
 def is_table(file: File, reader: Reader) -> bool:
-    """Tell whether a file ends like a table."""
+    """Return whether a file ends with the magic number of a LevelDB table, as indexes and V1 checkpoints do."""
     if file.size_bytes < len(MAGIC):
         return False
     try:
@@ -126,10 +128,10 @@ def is_table(file: File, reader: Reader) -> bool:
 
 
 def read_state(state: File, reader: Reader) -> tuple[str | None, frozenset[str]]:
-    """Return the base name of the checkpoint that a state file names as the newest, and of all that it lists.
+    """Return the name of the newest checkpoint that a state file states, and the names of all that it lists.
 
-    None where it is no state file. Paths in it may be absolute and of another machine: only their last parts are
-    used. TensorFlow's managers keep what they list and rotate it themselves.
+    The first is None if the file is no state file. Its paths may be absolute and of another machine, so only their
+    last parts are used. TensorFlow's managers themselves delete the checkpoints that they list.
     """
     try:
         text = reader.read_whole(state.path, _MAX_STATE_BYTES)
@@ -153,7 +155,7 @@ def _unescape(found: re.Match[bytes]) -> bytes:
 
 
 def check_graph(claim: Claim, reader: Reader) -> str | None:
-    """Return what is wrong with the graph beside the variables: a restart that builds its own does without it."""
+    """Return what is wrong with the graph in `P.meta`, else None; programs that build their graph do not need it."""
     meta = next((file for file in claim.files if file.name.endswith(".meta")), None)
     if meta is None:
         return None
@@ -173,12 +175,12 @@ def _last_number(prefix: str) -> int:
 
 
 def _step_of_name(prefix: str) -> int | None:
-    """Return the number that `Saver.save(global_step=N)` puts behind the name; `ckpt-N` counts saves instead."""
+    """Return the step that `Saver.save(global_step=N)` appends to a name; None for `ckpt-N`, where N counts saves."""
     found = _STEP_NAME.search(prefix)
     return int(found[1]) if found and not _SAVE_COUNTER_NAME.fullmatch(prefix) else None
 
 
 def _step_of_counter_name(path: str, save_counter: float | None) -> int | None:
-    """Return N of `ckpt-N` where the content shows that N is no count of saves."""
+    """Return N of the name `ckpt-N` if the save counter in the content differs from it, so that N is a step."""
     found = _SAVE_COUNTER_NAME.fullmatch(path.rpartition("/")[2])
     return int(found[1]) if found and save_counter != int(found[1]) else None

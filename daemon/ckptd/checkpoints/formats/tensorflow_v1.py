@@ -1,7 +1,7 @@
-"""TensorFlow's V1 checkpoints: one table file without a suffix of its own, beside it `.meta` with the graph.
+"""Reads TensorFlow's V1 checkpoints: one LevelDB table such as `model.ckpt-400`, often with a graph in `.meta`.
 
-Source of the layout: tensorflow/core/util/saved_tensor_slice.proto. The first key, "", lists the tensors, every
-other value is one slice of one of them. Each block is under a masked CRC-32C.
+The first key of the table, "", lists the tensors; each other value holds a slice of a tensor. Each block of the table
+has a masked CRC-32C. Source: tensorflow/core/util/saved_tensor_slice.proto.
 """
 
 import re
@@ -77,7 +77,7 @@ class TensorFlowV1:
 
 
 def _may_be_table(file: File, reader: Reader) -> bool:
-    """Tell whether a numbered file is meant: a table, what begins as one, or what a lost or failed write leaves."""
+    """Return whether a file named as a V1 checkpoint may be one: a table, its beginning, zeros or a traceback."""
     try:
         head = reader.read_head(file.path, 64)
         if not any(head):
@@ -90,7 +90,7 @@ def _may_be_table(file: File, reader: Reader) -> bool:
 
 
 def _collect(message: bytes, listed: set[bytes], stored: set[bytes], values: dict[str, float]) -> None:
-    """Add what one value of the table says: the list of tensors, or one slice and, if a small number, its value."""
+    """Add the facts in one value of the table: the list of tensors, or the name and the small value of a slice."""
     for number, value in read_fields(message):
         if not isinstance(value, bytes):
             continue

@@ -1,10 +1,10 @@
-"""torch.distributed.checkpoint, also as FSDP2, torchtitan and others use it: a directory of files that ranks wrote.
+"""Reads directories of torch.distributed.checkpoint (DCP), which FSDP, torchtitan, Lightning and others write.
 
-`__R_N.distcp` hold items back to back; `.metadata`, written last and renamed from `.metadata.tmp` (`__R.metadata`
-where ranks save without collectives), is a pickle of
-`torch.distributed.checkpoint.metadata.Metadata` that lists the tensors with their chunks (`state_dict_metadata`) and
-where each item lies (`storage_data`: file, offset, length). Each item is what torch.save writes, a zip archive of
-its own, unless an extension transformed it. Source: PyTorch's torch/distributed/checkpoint/{metadata,filesystem}.py.
+Each rank R writes files `__R_N.distcp`, which hold items one after the other. `.metadata` is written last and renamed
+from `.metadata.tmp`; ranks that save without collectives write `__R.metadata` instead. It is a pickle of
+`torch.distributed.checkpoint.metadata.Metadata`, which lists the chunks of each tensor (`state_dict_metadata`) and the
+file, offset and length of each item (`storage_data`). Each item is a zip archive of torch.save, unless an extension
+transformed it. Source: PyTorch's torch/distributed/checkpoint/{metadata,filesystem}.py.
 """
 
 import itertools
@@ -43,7 +43,7 @@ _ELEMENT_BYTES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DcpItem:
-    """One item as the metadata place it. `least_bytes` is what its tensor alone takes, 0 where that is not known."""
+    """The place of one item in the metadata; `least_bytes` is the size of its tensor, 0 if unknown."""
 
     name: str
     file: str
@@ -55,12 +55,12 @@ class DcpItem:
 
 
 def is_dcp(directory: Directory) -> bool:
-    """Tell by names alone whether a directory is one."""
+    """Return whether a directory holds a file named `__R_N.distcp`."""
     return any(_DATA_FILE.fullmatch(file.name) for file in directory.by_suffix.get("distcp", ()))
 
 
 def check_dcp(parts: CheckpointParts) -> None:
-    """Check a directory of distributed items and take the facts among them.
+    """Check that all items in the metadata are in the files, and add the epoch, step and metrics among them.
 
     Raises:
         DamagedError: something is missing, cut off, or not as the metadata say.
@@ -88,7 +88,12 @@ def check_dcp(parts: CheckpointParts) -> None:
 
 
 def _in_order(items: list[DcpItem]) -> list[DcpItem]:
-    """Return the items of a file by their places; overlapping ones could ask for the same bytes without end."""
+    """Return the items of a file in the order of their offsets.
+
+    Raises:
+        DamagedError: two overlap; a hostile file could have the same bytes read without end.
+
+    """
     ordered = sorted(items, key=lambda item: item.offset)
     for before, item in itertools.pairwise(ordered):
         if item.offset < before.offset + before.length:
@@ -97,7 +102,7 @@ def _in_order(items: list[DcpItem]) -> list[DcpItem]:
 
 
 def _metadata_names(parts: CheckpointParts) -> list[str]:
-    """Return the file that speaks for all ranks, or one for each rank where they saved without each other."""
+    """Return the name of the metadata of all ranks, or of those of each rank if ranks saved without collectives."""
     by_rank = {int(match[1]): name for name in parts.names if (match := _RANK_METADATA.fullmatch(name))}
     if METADATA in parts.files or not by_rank:
         if f"{METADATA}.tmp" in parts.files and METADATA not in parts.files:
@@ -114,7 +119,7 @@ def _metadata_names(parts: CheckpointParts) -> list[str]:
 
 
 def read_items(parts: CheckpointParts, file_name: str) -> list[DcpItem]:
-    """Return the items that the metadata place, after checking that every chunk of every tensor has its place.
+    """Return the items in a metadata file, after checking that each chunk of each tensor has a place.
 
     Raises:
         DamagedError: the metadata are garbled or leave something out.
@@ -145,7 +150,7 @@ def _attributes(value: Any, full_name: str) -> Mapping[Any, Any]:
 
 
 def _chunks(name: Any, entry: Any) -> dict[Any, int]:
-    """Return the bytes that each chunk of a tensor takes at least, by its offsets; for another object by None."""
+    """Return the least size in bytes of each chunk of a tensor by its offsets; of another object by None."""
     described = _attributes(entry, "")
     if entry.name != "TensorStorageMetadata":
         return {None: 0}
@@ -240,7 +245,7 @@ def _check_ends(content: FileSlice) -> None:
 
 
 def _put(said: dict[str, Any], name: str, number: float | None, state: Any) -> None:
-    """Put an item where its dotted name says, as the nested state that was saved."""
+    """Put a value into nested dictionaries at the place that its dotted name states."""
     *path, last = name.split(".")
     holder = said
     for part in path:

@@ -1,7 +1,8 @@
-"""Files of torch.save and torch.jit.save: zip archives (also TorchScript and torch.export), and the format before them.
+"""Reads files of torch.save, torch.jit.save and torch.export: zip archives, and the pickles of torch before 1.6.
 
-Names decide what is claimed, bytes what it is. Temporary and backup names of a save count too: a save that was
-killed leaves them, and a whole one under such a name can be restored from.
+Names such as `.pt` and `.pth` decide which files are claimed, and their bytes in which format they are. Temporary and
+backup names count too: a killed save leaves them, and a complete file of such a name can be loaded. Sources: PyTorch's
+torch/serialization.py and caffe2/serialize/inline_container.cc.
 """
 
 from collections.abc import Iterator
@@ -56,10 +57,10 @@ def _is_weights_name(name: str) -> bool:
 
 
 def examine_torch(content: FileSlice, level: Level) -> Examination:
-    """Examine one file of torch, whichever of its formats it has.
+    """Examine one file of torch.save in any of its formats.
 
     Raises:
-        DamagedError: it is damaged, or none of torch's.
+        DamagedError: it is damaged, or was not written by torch.
 
     """
     if content.size_bytes == 0:
@@ -80,7 +81,7 @@ def examine_torch(content: FileSlice, level: Level) -> Examination:
 
 
 def _examine_beginning(content: FileSlice, reason: str) -> Examination:
-    """Say of a damaged archive what its pickle still shows."""
+    """Return the role and the unsafe names that the pickle at the beginning of a damaged archive still shows."""
     found = read_beginning(content)
     role = roles.NOT_SHOWN if found is None else find_role(found.value)
     unsafe = () if found is None else found.unsafe

@@ -1,8 +1,8 @@
-"""What Hugging Face's Trainer and Accelerate both put into a checkpoint: weights, optimizer and the strategies' parts.
+"""Checks the files that checkpoints of Hugging Face's Trainer and of Accelerate have in common.
 
-Weights and optimizer are single files, shards with an index, directories of torch.distributed.checkpoint (FSDP),
-or DeepSpeed's tag with its `latest`. Source: accelerate's checkpointing.py and utils/fsdp_utils.py, transformers'
-trainer.py.
+These are the weights and the state of the optimizer: single files, shards with an index, directories of
+torch.distributed.checkpoint (FSDP), or a tag directory of DeepSpeed with its `latest`. Sources: accelerate's
+checkpointing.py and utils/fsdp_utils.py, transformers' trainer.py.
 """
 
 import re
@@ -31,7 +31,7 @@ _MARKER_LIMIT = 4096
 
 
 def has_weights(parts: CheckpointParts) -> bool:
-    """Tell by names whether a model's weights are there, whole or not."""
+    """Return whether any file or directory has a name of model weights, complete or not."""
     return (
         any(_WEIGHTS.fullmatch(name) for name in parts.names)
         or any(_WEIGHTS_DIRECTORY.fullmatch(name) for name in parts.directories)
@@ -42,7 +42,7 @@ def has_weights(parts: CheckpointParts) -> bool:
 
 
 def has_optimizer(parts: CheckpointParts) -> bool:
-    """Tell by names whether an optimizer's state is there, whole or not."""
+    """Return whether any file or directory has a name of an optimizer's state, complete or not."""
     return (
         any(_OPTIMIZER.fullmatch(name) for name in parts.names)
         or any(_OPTIMIZER_DIRECTORY.fullmatch(name) for name in parts.directories)
@@ -51,12 +51,12 @@ def has_optimizer(parts: CheckpointParts) -> bool:
 
 
 def deepspeed_tags(parts: CheckpointParts) -> list[str]:
-    """Return the directories that hold DeepSpeed's files."""
+    """Return the names of the directories that DeepSpeed wrote, such as `global_step20`."""
     return sorted({name.partition("/")[0] for name in parts.files if name.endswith("_states.pt") and "/" in name})
 
 
 def checks_of_parts(parts: CheckpointParts) -> Iterator[Callable[[], object]]:
-    """Yield a check for every part whose framework's reader would refuse it when damaged."""
+    """Yield a check for each part that its framework cannot load if it is damaged."""
     sharded: set[str] = set()
     for found in find_shard_sets(parts.names):
         sharded |= found.files
@@ -86,7 +86,12 @@ def _check_of_file(name: str) -> Callable[[CheckpointParts, str], object] | None
 
 
 def _check_latest(parts: CheckpointParts, tags: list[str]) -> None:
-    """DeepSpeed loads what `latest` names: it is a part here, not a marker beside checkpoints."""
+    """Check that `latest` names one of the tag directories beside it: DeepSpeed loads that one.
+
+    Raises:
+        DamagedError: it does not.
+
+    """
     with parts.open(LATEST) as file:
         word = file.read(_MARKER_LIMIT).decode("utf-8", "surrogateescape").strip()
     if word not in tags:

@@ -1,9 +1,10 @@
-"""VASP's wave functions, `WAVECAR`: what the next run starts from, overwritten in place, and read by analyses too.
+"""Reads VASP's wave functions, `WAVECAR`: the next run starts from them, and analyses read them too.
 
-Records of one length, all of doubles: the length itself, the number of spins and a tag for the precision; then the
-numbers of k points and bands, the cutoff and the cell; then for each spin and k point a record about its bands and one
-for each band. Sources: https://www.vasp.at/wiki/index.php/WAVECAR, pymatgen's pymatgen/io/vasp/outputs.py (`Wavecar`).
-With `LWAVE = .FALSE.` VASP leaves an empty file, which is none.
+VASP overwrites the file in place. Its records have one length and, but for the coefficients, consist of doubles. The
+first holds the length, the number of spins and a tag for the precision; the second the numbers of k points and bands,
+the cutoff and the cell. Then each spin and k point has a record about its bands and one for each band.
+Sources: https://www.vasp.at/wiki/index.php/WAVECAR, pymatgen's pymatgen/io/vasp/outputs.py (`Wavecar`).
+With `LWAVE = .FALSE.` VASP leaves an empty file, which is not claimed.
 """
 
 from collections.abc import Iterator
@@ -51,13 +52,18 @@ class Vasp:
 
 
 def _find_order(content: FileSlice) -> str:
-    """Return the byte order in which the tag is one of VASP's; little endian where it is in neither."""
+    """Return the byte order in which the tag of the precision is a known one; "<" if it is in neither."""
     head = content.read(0, min(_HEADER_BYTES, content.size_bytes))
     return ">" if len(head) == _HEADER_BYTES and unpack(">3d", head)[2] in _TAGS else "<"
 
 
 def _read_counts(content: FileSlice, at: int, count: int, order: str) -> list[int]:
-    """Return whole numbers that are stored as doubles."""
+    """Return positive integers that are stored as doubles.
+
+    Raises:
+        DamagedError: they are no such numbers.
+
+    """
     values = unpack(f"{order}{count}d", content.read(at, 8 * count))
     if not all(0 < value < _MOST and value == int(value) for value in values):
         raise DamagedError("it does not begin as a WAVECAR does")

@@ -1,6 +1,7 @@
-"""XGBoost's models, JSON or UBJSON: a learner with its booster, whose rounds are the step.
+"""Reads XGBoost's models in JSON or UBJSON; the number of boosting rounds is the step.
 
-Source: doc/model.schema of XGBoost. `TrainingCheckPoint` names files `name_N`, where N may be one less than the rounds.
+The callback `TrainingCheckPoint` names files `name_N`, where N may be one less than the number of rounds.
+Sources: doc/model.schema and python-package/xgboost/callback.py of XGBoost.
 """
 
 import json
@@ -63,7 +64,7 @@ class XGBoost:
 
 
 def _judge(claim: Claim, rounds: int | None) -> roles.RoleEvidence:
-    """Return the role: a booster is all that its training resumes from, and a callback's name has its rounds."""
+    """Return the role: a snapshot if a callback named the file after its rounds, because training resumes from it."""
     is_snapshot = rounds is not None and claim.name_step in {rounds, rounds - 1}
     return roles.SNAPSHOT if is_snapshot else roles.PARAMETERS_ONLY
 
@@ -82,7 +83,7 @@ def _is_model(file: File, reader: Reader) -> bool:
 
 
 def _check_edges(file: File, reader: Reader) -> int | None:
-    """Check the beginning and the end of a large document; return its rounds where its beginning tells them."""
+    """Check the two ends of a large JSON file; return its number of rounds, None if the beginning does not state it."""
     with reader.open(file.path) as opened:
         head = opened.read(_EDGE_BYTES)
         opened.seek(-_EDGE_BYTES, 2)
@@ -135,7 +136,12 @@ def _count_rounds(model: Mapping[str, Any], learner: Mapping[str, Any], trees: i
 
 
 def _check_trees(trees: Sequence[Mapping[str, Any]]) -> None:
-    """Check that all trees have the same parts, and columns as long as their parameters say."""
+    """Check that all trees have the same keys, and arrays as long as their parameters state.
+
+    Raises:
+        DamagedError: one has not.
+
+    """
     for number, tree in enumerate(trees):
         parameters = tree["tree_param"]
         if missing := _TREE_PARAMETERS - parameters.keys():
@@ -149,7 +155,7 @@ def _check_trees(trees: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _metrics(attributes: Any) -> Mapping[str, float]:
-    """Return what early stopping left: its values are numbers in texts."""
+    """Return the best score and iteration that early stopping wrote into the attributes, as texts."""
     numbers = {}
     for name in ("best_score", "best_iteration"):
         try:

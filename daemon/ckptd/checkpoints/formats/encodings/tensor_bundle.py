@@ -1,7 +1,7 @@
-"""Reads TensorFlow's V2 bundles: one index table that names every tensor, and the shards with their bytes.
+"""Reads the tensor bundles of TensorFlow's V2 checkpoints: an index of all tensors, and shards with their bytes.
 
-Source of the layout: tensorflow/core/protobuf/tensor_bundle.proto and core/util/tensor_bundle. The index is a table
-whose first key, "", holds the header; every other key is a tensor with its shard, offset, size and masked CRC-32C.
+Sources: tensorflow/core/protobuf/tensor_bundle.proto and core/util/tensor_bundle. The index is a LevelDB table whose
+first key, "", holds the header; every other key is a tensor with its shard, offset, size and masked CRC-32C.
 """
 
 import struct
@@ -29,7 +29,7 @@ _MAX_SHARDS = 99_999  # the names have five digits
 
 @dataclass(frozen=True, slots=True)
 class BundleEntry:
-    """One tensor, or one slice of a partitioned one."""
+    """The place of one tensor, or of one slice of a partitioned tensor, in a shard."""
 
     key: str
     dtype: int
@@ -43,7 +43,7 @@ class BundleEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
-    """An index whose every tensor was found to lie within its shard."""
+    """A checked index: each tensor lies within its shard."""
 
     prefix: str
     shard_count: int
@@ -55,9 +55,9 @@ class Bundle:
 
 
 def read_bundle(prefix: str, files: Mapping[str, File], reader: Reader) -> Bundle:
-    """Read the index of a bundle and compare it with the sizes of its shards.
+    """Read the index of a bundle, and check that each tensor lies within its shard.
 
-    `files` are the files of the set by path. Shards may be longer than the index says; TensorFlow reads them.
+    `files` are the files of the checkpoint by path. A shard may be longer than its tensors: TensorFlow reads it.
 
     Raises:
         DamagedError: index or shards are missing, cut off or disagree.
@@ -150,10 +150,10 @@ def _check_shape(entry: BundleEntry) -> None:
 
 
 def read_scalars(bundle: Bundle, reader: Reader) -> dict[str, float]:
-    """Return the scalar variables by the last part of their names; the one nearest to the root wins.
+    """Return the values of scalar variables, such as a step, by the last part of their names.
 
-    Names are without leading underscores and without `:0`; where the object graph gives a key that is only a number
-    the variable's full name, that is used.
+    Of two variables with the same name, the one with fewer parents wins. Names lose leading underscores and `:0`. If
+    a key is only a number, its name comes from the object graph.
     """
     full_names = _read_full_names(bundle, reader)
     candidates: list[tuple[int, str, BundleEntry]] = []
@@ -177,7 +177,7 @@ def read_scalars(bundle: Bundle, reader: Reader) -> dict[str, float]:
 
 
 def _read_full_names(bundle: Bundle, reader: Reader) -> dict[str, str]:
-    """Return the variables' own names by key (core/protobuf/trackable_object_graph.proto)."""
+    """Return the full names of variables by their keys, from the object graph (trackable_object_graph.proto)."""
     graph = next((entry for entry in bundle.entries if entry.key == _GRAPH_KEY), None)
     if graph is None or not 5 <= graph.size_bytes <= _MAX_GRAPH:
         return {}
@@ -204,12 +204,12 @@ def _parse_graph(message: bytes) -> Iterable[tuple[str, str]]:
 
 
 def check_samples(bundle: Bundle, reader: Reader) -> None:
-    """Compare the first and the last tensor of each shard with their checksums, unless they are large.
+    """Check the checksums of the first and the last tensor of each shard, among those of at most 1 MiB.
 
-    A lost write leaves zeros in a whole shard or at its end.
+    Lost writes leave zeros in a whole shard or at its end.
 
     Raises:
-        DamagedError: one differs from its checksum.
+        DamagedError: a checksum does not match.
 
     """
     by_shard: dict[int, list[BundleEntry]] = {}
@@ -224,10 +224,10 @@ def check_samples(bundle: Bundle, reader: Reader) -> None:
 
 
 def check_data(bundle: Bundle, reader: Reader) -> bool:
-    """Compare every tensor with its checksum; return whether every one has one that is read here.
+    """Check the checksums of all tensors; return False if some tensors have none that ckptd can compute.
 
     Raises:
-        DamagedError: a tensor differs from its checksum.
+        DamagedError: a checksum does not match.
 
     """
     all_checked = True
@@ -254,7 +254,7 @@ def _compute(file: BinaryIO, entry: BundleEntry) -> int:
 
 
 def _compute_strings(file: BinaryIO, entry: BundleEntry) -> int:
-    """Return the checksum of a tensor of strings: over the lengths as numbers, their checksum, and the bytes."""
+    """Return the CRC-32C of a tensor of strings: of their lengths, of the checksum of these, and of the bytes."""
     count = 1
     for size in entry.shape:
         count *= size

@@ -1,8 +1,8 @@
-"""Reads and checks a zip archive that torch.save wrote, without torch; several formats consist of such files.
+"""Reads and checks the zip archives that torch.save writes, without torch; several formats consist of them.
 
-Layout: PyTorch's caffe2/serialize/inline_container.cc and torch/serialization.py. An archive is one directory,
-whatever its name, of `data.pkl`, `version`, `byteorder` and `data/KEY`, one for each storage. Entries of storages
-are never compressed. The pickle's persistent ids ("storage", type, KEY, device, count) declare their sizes.
+Layout: PyTorch's caffe2/serialize/inline_container.cc and torch/serialization.py. All entries of an
+archive lie in one directory of any name: `data.pkl`, `version`, `byteorder`, and `data/KEY` for each storage. Storages
+are never compressed. The pickle declares their sizes in its persistent ids ("storage", type, KEY, device, count).
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ ELEMENTS: dict[str, tuple[int, str | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """One storage that the pickle declares."""
+    """A storage, the bytes of one or more tensors, as the pickle declares it."""
 
     key: str
     kind: str
@@ -56,14 +56,14 @@ class Storage:
 
     @property
     def size_bytes(self) -> int | None:
-        """What it takes on disk; None for a type that is not known here."""
+        """Its size on disk; None if its type is unknown."""
         element = ELEMENTS.get(self.kind)
         return None if element is None else self.count * element[0]
 
 
 @dataclass(frozen=True, slots=True)
 class TorchArchive:
-    """One archive, its pickle read."""
+    """An open archive and the content of its pickle."""
 
     archive: ZipArchive
     prefix: str  # of its entries' names, with its slash
@@ -79,10 +79,10 @@ class TorchArchive:
         return self.pickle.unsafe
 
     def check_structure(self) -> None:
-        """Check that every storage is there in the size that the pickle declares, and every entry where it should be.
+        """Check the sizes of all storages, the byte order and the headers of all entries.
 
         Raises:
-            DamagedError: one is not.
+            DamagedError: a storage is missing or has another size than the pickle declares, or a header is wrong.
 
         """
         for storage in storages_of(self.pickle):
@@ -101,12 +101,12 @@ class TorchArchive:
         self.archive.check_headers()
 
     def _byte_order(self) -> bytes:
-        """Return the word for the byte order of its storages; files from before torch 2.1 have none."""
+        """Return the entry `byteorder`; archives of torch before 2.1 have none and are little-endian."""
         name = f"{self.prefix}byteorder"
         return self.archive.read_head(name, _BYTE_ORDER_BYTES) if name in self.archive.entries else b"little"
 
     def check_full(self) -> bool:
-        """Read every byte; return whether checksums covered them.
+        """Read all bytes and check their CRC-32; return whether the archive has checksums.
 
         Raises:
             DamagedError: a CRC-32 does not match.
@@ -116,7 +116,7 @@ class TorchArchive:
         return self.archive.has_checksums
 
     def number(self, value: Any) -> float | int | None:
-        """Turn a number or a tensor of one element into a number, for `find_facts`."""
+        """Convert a number or a tensor of one element to a number; None for other values."""
         found = _scalar(value)
         if found is None:
             return plain_number(value)
@@ -133,11 +133,11 @@ class TorchArchive:
 
 
 def read_torch_archive(content: FileSlice) -> TorchArchive:
-    """Read the directory and the pickle of an archive; storages are not read.
+    """Read the list of entries and the pickle of an archive, but no storages.
 
     Raises:
-        DamagedError: it is no such archive, or damaged.
-        TooLargeError: its directory or pickle is larger than its reader may hold.
+        DamagedError: torch did not write it, or it is damaged.
+        TooLargeError: the list or the pickle needs more memory than allowed.
 
     """
     archive = read_zip(content)
@@ -155,9 +155,9 @@ def read_torch_archive(content: FileSlice) -> TorchArchive:
 
 
 def read_beginning(content: FileSlice) -> Pickle | None:
-    """Read the pickle of an archive that lost its end, and its directory with it; None where it cannot be read.
+    """Read the pickle of an archive whose end, and so its list of entries, is missing; None if that is impossible.
 
-    torch.save writes `data.pkl` first, so a save that was cut off mostly left it whole.
+    torch.save writes `data.pkl` first, so it is usually complete in a truncated file.
     """
     try:
         magic, _, _, method, *_, name_bytes, extra_bytes = _LOCAL_HEADER.unpack(content.read(0, _LOCAL_HEADER.size))
@@ -175,10 +175,10 @@ def read_beginning(content: FileSlice) -> Pickle | None:
 
 
 def find_prefix(archive: ZipArchive) -> str | None:
-    """Return the directory that holds `data.pkl`, with its slash; None where none does.
+    """Return the directory of `data.pkl`, with its slash; None if the archive has no such entry.
 
     Raises:
-        DamagedError: several do.
+        DamagedError: it has several.
 
     """
     found = [
@@ -192,10 +192,10 @@ def find_prefix(archive: ZipArchive) -> str | None:
 
 
 def storages_of(pickle: Pickle) -> Iterator[Storage]:
-    """Yield the storages that a pickle of torch declares.
+    """Yield the storages that the pickle of an archive declares.
 
     Raises:
-        DamagedError: a persistent id is none of torch's.
+        DamagedError: a persistent id declares no storage.
 
     """
     for pid in pickle.persistent_ids:
@@ -215,7 +215,7 @@ def _storage(pid: Any) -> Storage | None:
 
 
 def _scalar(value: Any) -> tuple[Storage, int] | None:
-    """Return the storage and the offset, in elements, of a tensor of one element."""
+    """Return the storage and the offset in elements of a tensor of one element; None for other values."""
     while isinstance(value, Opaque) and value.name == "_rebuild_parameter":
         if not isinstance(value.args, tuple) or not value.args:
             return None

@@ -1,4 +1,4 @@
-"""The format of torch.save before 1.6: pickles one after the other, then the raw storages to the end of the file.
+"""Reads the format of torch.save before torch 1.6: several pickles, then the storages up to the end of the file.
 
 Layout: PyTorch's torch/serialization.py, `_legacy_save`: the magic number, the protocol version 1001, a dictionary
 about the system, the object, the list of storage keys; then for each key an int64 count of elements and the data.
@@ -22,24 +22,24 @@ _PROTOCOL = 1001
 
 
 def is_legacy(head: bytes) -> bool:
-    """Tell by its first 16 bytes whether a file claims to be one; a damaged magic number counts."""
+    """Return whether the first 16 bytes are those of this format, even if its magic number is damaged."""
     at = 11 if head[2:3] == _FRAME else 2  # protocols 4 and 5 may put a frame of eight bytes in front
     return head[:1] == b"\x80" and head[at : at + 2] == _MAGIC_BYTES[:2]
 
 
 def is_torch(head: bytes) -> bool:
-    """Tell by its first 16 bytes whether a file may be any of torch's."""
+    """Return whether the first 16 bytes may be those of a file of torch in any format."""
     return head.startswith(b"PK\x03\x04") or is_legacy(head)
 
 
 def is_torch_save(head: bytes) -> bool:
-    """Tell by its first 256 bytes that torch.save made a file, whose zip begins with data.pkl."""
+    """Return whether the first 256 bytes show that torch.save wrote a file: its zip archives begin with `data.pkl`."""
     return is_legacy(head) or (head.startswith(b"PK\x03\x04") and b"/data.pkl" in head)
 
 
 @dataclass(frozen=True, slots=True)
 class TorchLegacy:
-    """One file of the old format, its pickles read."""
+    """An open file of this format and the content of its pickles."""
 
     content: FileSlice
     pickle: Pickle  # of the object
@@ -52,16 +52,16 @@ class TorchLegacy:
         return self.pickle.value
 
     def check_structure(self) -> None:
-        """Check that every storage is there and the file ends behind the last.
+        """Check that all storages are there and that the file ends after the last one.
 
         Raises:
-            DamagedError: it is not so.
+            DamagedError: a storage is missing or cut off, or bytes follow the last one.
 
         """
         _check_storages(self.content, self.data_at, self.keys, self.pickle)
 
     def check_full(self) -> bool:
-        """Return that no checksum covers the bytes, after reading them."""
+        """Read all bytes; return False, because this format has no checksum."""
         for _ in self.content.blocks():
             pass
         return False
@@ -71,10 +71,10 @@ class TorchLegacy:
 
 
 def read_legacy(content: FileSlice) -> TorchLegacy:
-    """Read the pickles in front of the storages.
+    """Read the pickles before the storages.
 
     Raises:
-        DamagedError: one is damaged, or not what the format has in its place.
+        DamagedError: one is damaged, or is not the one that the format has there.
 
     """
     magic, at = _read(content, 0)
@@ -95,10 +95,10 @@ def read_legacy(content: FileSlice) -> TorchLegacy:
 
 
 def examine_legacy(content: FileSlice) -> Examination:
-    """Check that every storage is there and the file ends behind the last.
+    """Examine a file of this format; damaged storages are the result, damaged pickles an error.
 
     Raises:
-        DamagedError: it is damaged in front of the storages.
+        DamagedError: a pickle before the storages is damaged.
 
     """
     found = read_legacy(content)
@@ -106,7 +106,7 @@ def examine_legacy(content: FileSlice) -> Examination:
 
 
 def examine_plain(content: FileSlice) -> Examination:
-    """Examine a plain pickle under a name of torch's.
+    """Examine a plain pickle that has a name of torch's, such as `model.pt`.
 
     Raises:
         DamagedError: it is damaged.

@@ -1,7 +1,7 @@
 """Reads Universal Binary JSON as XGBoost writes it, without building its numeric arrays.
 
 Source: https://ubjson.org (draft 12), with big-endian numbers and typed containers `[$type#count`. An array of
-numbers becomes a `Numbers` of its length, so that memory follows the number of trees and not of their nodes.
+numbers becomes a `Numbers` with its length, so that the memory needed depends on the trees, not on their nodes.
 """
 
 import struct
@@ -20,7 +20,7 @@ _MAX_VALUES = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """An array of numbers that was stepped over."""
+    """The length of an array of numbers whose values were skipped."""
 
     count: int
 
@@ -84,7 +84,7 @@ class _Decoder:
         raise DamagedError(f"has the unknown marker {kind!r} at byte {self.position - 1}")
 
     def header(self) -> tuple[str | None, int | None]:
-        """Read the optional type and count of a container."""
+        """Return the type and the count at the head of a container, each None if not stated."""
         kind = None
         if self.peek() == "$":
             self.take(1)
@@ -122,11 +122,11 @@ class _Decoder:
 
 
 def parse(data: bytes) -> Any:
-    """Return the content of a document; arrays of one type of number as `Numbers`.
+    """Parse a document; arrays of numbers of one type become `Numbers`.
 
     Raises:
-        DamagedError: it is no document, is cut off, or does not end where the data do.
-        TooLargeError: it has more values than are read here.
+        DamagedError: it is no UBJSON, is cut off, or bytes follow it.
+        TooLargeError: it has more values than allowed.
 
     """
     decoder = _Decoder(data)

@@ -1,7 +1,7 @@
-"""Reads the metadata of zarr arrays of versions 2 and 3, and checks that each chunk decodes to its size.
+"""Reads the metadata of zarr arrays (versions 2 and 3) and checks their chunks.
 
-Sources: zarr-specs.readthedocs.io, v2 and v3 core, and the sharding-indexed codec. The caller finds the chunks, which
-are files of their own or values in a key-value store.
+The caller finds the chunks: they are files, or values in a key-value store. Sources: zarr-specs.readthedocs.io, v2 and
+v3 core, and the codec `sharding_indexed`.
 """
 
 import io
@@ -46,7 +46,7 @@ _MISSING_SUBCHUNK = 2**64 - 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Codec:
-    """One step of a chunk's encoding, by its name in the metadata."""
+    """A codec, such as a compressor or a checksum, with its name and settings in the metadata."""
 
     name: str
     settings: Mapping[str, Any]
@@ -54,7 +54,7 @@ class Codec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Array:
-    """The metadata of an array, checked for plausibility."""
+    """The metadata of an array; its sizes are plausible, but were not compared with any chunk."""
 
     shape: tuple[int, ...]
     chunk_shape: tuple[int, ...]
@@ -74,12 +74,12 @@ class Array:
 
     @property
     def shard(self) -> Codec | None:
-        """The codec that puts many chunks into one, if it is among them."""
+        """The codec that stores many chunks in one (sharding), None if the array does not use it."""
         return next((codec for codec in self.codecs if codec.name == "sharding_indexed"), None)
 
     @property
     def innermost(self) -> tuple[Codec, ...]:
-        """The codecs of the chunks themselves, also where these lie in shards."""
+        """The codecs of the chunks, also if these are stored in shards."""
         codecs = self.codecs
         for _ in range(_MAX_SHARDING):
             inner = next((codec for codec in codecs if codec.name == "sharding_indexed"), None)
@@ -93,16 +93,16 @@ class Array:
 
     @property
     def is_checked(self) -> bool:
-        """Whether its codecs hold a checksum of every chunk."""
+        """Whether each chunk has a checksum."""
         return any(codec.name in _CHECKED for codec in self.innermost)
 
     @property
     def unread_codec(self) -> str | None:
-        """The name of a codec whose data are not decoded here, so that damage to them goes unseen."""
+        """The name of a codec that ckptd cannot decode, so that damage to its data goes unseen, else None."""
         return next((codec.name for codec in self.innermost if codec.name not in _KNOWN), None)
 
     def chunk_keys(self) -> Iterator[str]:
-        """Yield the key of every chunk of the grid."""
+        """Yield the keys of all chunks, such as `0.1` or `c/0/1`."""
         if not self.shape:
             yield self.key_prefix or "0"
             return
@@ -113,7 +113,7 @@ class Array:
 
 
 def _places(counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Yield every place of a grid, the last index first. `itertools.product` would hold each range in memory."""
+    """Yield all indices of a grid, the last axis fastest, without holding ranges in memory as `itertools.product`."""
     if not all(counts):
         return
     place = [0] * len(counts)
@@ -128,10 +128,10 @@ def _places(counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def parse_metadata(data: bytes) -> Array | None:
-    """Parse `.zarray` or `zarr.json`; None for a group.
+    """Parse `.zarray` or `zarr.json`; return None for the metadata of a group.
 
     Raises:
-        DamagedError: it is no metadata of an array.
+        DamagedError: these are no metadata of an array or group.
 
     """
     if len(data) > _MAX_METADATA_BYTES:
@@ -208,7 +208,7 @@ def _number(dtype: str) -> str | None:
 
 
 def read_scalar(array: Array, data: bytes) -> float | None:
-    """Return the number in the only chunk of an array of one, None where it is none or cannot be decoded."""
+    """Return the number in an array of one element, None if it is no number or cannot be decoded."""
     number = array.number
     if number is None or math.prod(array.shape) != 1 or not 0 < (array.chunk_bytes or 0) <= 64:
         return None
@@ -224,10 +224,10 @@ def read_scalar(array: Array, data: bytes) -> float | None:
 
 
 def check_chunk(array: Array, file: BinaryIO, offset: int, size_bytes: int) -> None:
-    """Decode a chunk that lies in a part of a file, holding little of it at a time.
+    """Decode a chunk in a part of a file block by block, and check its size and checksums.
 
     Raises:
-        DamagedError: it does not decode to the size of a chunk.
+        DamagedError: it does not decode, or not to the size of a chunk.
 
     """
     if array.shard is not None:
@@ -246,10 +246,10 @@ def check_chunk(array: Array, file: BinaryIO, offset: int, size_bytes: int) -> N
 
 
 def check_beginning(array: Array, head: bytes, size_bytes: int) -> None:
-    """Check the size of a chunk that is not compressed, or the first 16 bytes of one that is.
+    """Check the size of an uncompressed chunk, or the first 16 bytes of a compressed one.
 
     Raises:
-        DamagedError: it is not what the codecs of its array write.
+        DamagedError: the codecs of the array cannot have written the chunk.
 
     """
     if array.shard is not None:
@@ -268,7 +268,7 @@ def check_beginning(array: Array, head: bytes, size_bytes: int) -> None:
 
 
 def decode_chunk(array: Array, source: BinaryIO, size_bytes: int) -> Iterator[bytes]:
-    """Yield the decoded bytes of a chunk; of a codec that is not read here nothing but its header is checked."""
+    """Yield the decoded bytes of a chunk; for codecs that ckptd cannot decode, at most check the header."""
     stack = list(array.codecs)
     while stack and stack[-1].name in {"crc32c", "bytes", "transpose"}:
         if stack.pop().name == "crc32c":
@@ -304,7 +304,7 @@ def _check_blosc(head: bytes, size_bytes: int, expected: int | None) -> None:
 
 
 def _read_shard(array: Array, file: BinaryIO, offset: int, size_bytes: int) -> Iterator[tuple[Array, int, int]]:
-    """Check the index of a shard; yield each chunk in it, where it begins in the shard, and its size.
+    """Check the index of a shard, and yield the array, the offset in the shard and the size of each chunk in it.
 
     Source: the codec `sharding_indexed` of zarr v3.
     """

@@ -1,7 +1,7 @@
-"""Reads a zip archive's central directory and checks its entries, for the formats that are zip archives.
+"""Reads the central directory of a zip archive and checks its entries, for all formats that are zip archives.
 
-The standard library's zipfile takes the last of two entries of one name, believes declared sizes and reads
-local headers only on use; here each of these is damage. Names are labels: nothing is ever extracted.
+The standard library's zipfile accepts two entries of one name, trusts declared sizes and reads local headers only on
+use. This module reports contradictions of that kind as damage. It never extracts an entry to a path.
 Layout: PKWARE APPNOTE 6.3.10, sections 4.3 and 4.5.3.
 """
 
@@ -27,7 +27,7 @@ STORED, DEFLATED = 0, 8
 
 @dataclass(frozen=True, slots=True)
 class ZipEntry:
-    """One entry as the central directory declares it."""
+    """One entry of the central directory."""
 
     name: str
     method: int
@@ -45,14 +45,14 @@ class ZipArchive:
 
     @property
     def has_checksums(self) -> bool:
-        """Whether any entry that holds something carries a CRC-32."""
+        """Whether any entry that is not empty has a CRC-32."""
         return any(entry.crc for entry in self.entries.values() if entry.size_bytes)
 
     def data_of(self, name: str) -> FileSlice:
-        """Return the bytes of an entry as they lie in the file, compressed where it is.
+        """Return the stored, perhaps compressed, bytes of an entry.
 
         Raises:
-            DamagedError: there is no such entry, or its local header does not agree.
+            DamagedError: the entry is missing, or its local header contradicts the central directory.
 
         """
         entry = self.entries.get(name)
@@ -68,10 +68,10 @@ class ZipArchive:
         return self.content.part(start, entry.compressed_bytes)
 
     def read(self, name: str, limit: int) -> bytes:
-        """Return the content of an entry, decompressed.
+        """Return the decompressed content of an entry.
 
         Raises:
-            DamagedError: it is missing, or does not decompress to the size it declares.
+            DamagedError: it is missing, or does not decompress to its declared size.
             TooLargeError: it is larger than `limit` bytes.
 
         """
@@ -91,7 +91,7 @@ class ZipArchive:
         return content
 
     def read_head(self, name: str, count: int) -> bytes:
-        """Return the first bytes of an entry's content, fewer where it is shorter.
+        """Return the first `count` decompressed bytes of an entry, fewer if it is shorter.
 
         Raises:
             DamagedError: it is missing or does not decompress.
@@ -112,10 +112,10 @@ class ZipArchive:
                 self.data_of(name)
 
     def check_content(self) -> None:
-        """Read every byte of every entry and check its CRC-32.
+        """Read all entries and check their CRC-32.
 
         Raises:
-            DamagedError: one does not agree, or does not decompress to the size it declares.
+            DamagedError: a CRC-32 does not match, or an entry does not decompress to its declared size.
 
         """
         for name, entry in self.entries.items():
@@ -152,11 +152,11 @@ def _check_deflated(data: FileSlice, entry: ZipEntry) -> tuple[int, int]:
 
 
 def read_zip(content: FileSlice) -> ZipArchive:
-    """Read the central directory of an archive that fills its slice.
+    """Read the central directory of an archive that ends where its slice ends.
 
     Raises:
-        DamagedError: it is cut off, or the directory contradicts itself or the size.
-        TooLargeError: the directory is larger than its reader may hold.
+        DamagedError: it is cut off, or its directory contradicts itself or the size of the archive.
+        TooLargeError: the directory needs more memory than allowed.
 
     """
     count, size_bytes, offset = _find_directory(content)
@@ -186,7 +186,7 @@ def read_zip(content: FileSlice) -> ZipArchive:
 
 
 def _find_directory(content: FileSlice) -> tuple[int, int, int]:
-    """Return count, size and offset of the central directory."""
+    """Return the number of entries, the size and the offset of the central directory."""
     tail_bytes = min(content.size_bytes, _END.size + 0xFFFF if content.size_bytes < 1 << 20 else 4096)
     tail = content.read(content.size_bytes - tail_bytes, tail_bytes)
     found = tail.rfind(b"PK\x05\x06")
@@ -250,7 +250,7 @@ def _read_entry(directory: bytes, at: int) -> tuple[ZipEntry, int]:
 
 
 def _read_extra(extra: bytes) -> list[int]:
-    """Return the 64-bit values of the zip64 extra field."""
+    """Return the 64-bit values in the zip64 extra field of an entry."""
     at = 0
     while at + 4 <= len(extra):
         kind = int.from_bytes(extra[at : at + 2], "little")

@@ -1,4 +1,7 @@
-"""Decompresses untrusted zstd and zlib data, never with more output at once than requested."""
+"""Decompresses untrusted zstd and zlib data in blocks of at most 1 MiB, so that no data can exhaust the memory.
+
+Sources: RFC 8878 (zstd), RFC 1950 and RFC 1952 (zlib, gzip).
+"""
 
 import io
 import zlib
@@ -14,10 +17,10 @@ _MAX_WINDOW_BYTES = 1 << 27
 
 
 def decompress(data: bytes, limit: int) -> bytes:
-    """Return what zstd data holds.
+    """Return the decompressed content of zstd data.
 
     Raises:
-        DamagedError: it is no zstd frame, or holds more than `limit` bytes.
+        DamagedError: these are no zstd data, or their content has more than `limit` bytes.
 
     """
     pieces = []
@@ -31,10 +34,10 @@ def decompress(data: bytes, limit: int) -> bytes:
 
 
 def stream_zstd(source: BinaryIO) -> Iterator[bytes]:
-    """Yield what zstd frames hold, a block at a time.
+    """Yield the decompressed content of zstd data in blocks.
 
     Raises:
-        DamagedError: they are no zstd frames.
+        DamagedError: these are no zstd data, or they are damaged.
 
     """
     try:
@@ -48,10 +51,10 @@ def stream_zstd(source: BinaryIO) -> Iterator[bytes]:
 
 
 def stream_zlib(source: BinaryIO) -> Iterator[bytes]:
-    """Yield what a zlib or gzip stream holds, a block at a time; its checksum is compared at its end.
+    """Yield the decompressed content of zlib or gzip data in blocks, and check the checksum at their end.
 
     Raises:
-        DamagedError: it is no whole stream.
+        DamagedError: the data are cut off or damaged.
 
     """
     state = zlib.decompressobj(wbits=47)  # recognises either header
