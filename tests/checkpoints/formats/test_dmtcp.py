@@ -1,3 +1,4 @@
+import gzip
 from datetime import timedelta
 
 import pytest
@@ -79,3 +80,29 @@ def test_a_temporary_image_is_being_written_while_it_is_fresh(run):
     (run / f"{PLAIN}.temp").touch()
     assert recognise(run, after=timedelta(0))[f"{PLAIN}.temp"].state is CheckpointState.WRITING
     assert "was not finished" in recognise(run)[f"{PLAIN}.temp"].reason
+
+
+def test_a_plain_image_of_dmtcp_2_and_3_has_another_layout_and_is_unknown(run):
+    image = run / "ckpt_plain_1a2b-42000-65f0c0e0.dmtcp"
+    image.write_bytes(image.read_bytes().replace(b"_v4.0", b"_v2.0", 1))
+    found = recognise(run)[image.name]
+    assert found.state is CheckpointState.UNKNOWN
+    assert "version 2" in found.reason
+
+
+def test_a_compressed_image_of_every_version_is_whole_when_its_stream_is(run):
+    image = run / "ckpt_plain_1a2b-42000-65f0c0e0.dmtcp"
+    whole = gzip.compress(image.read_bytes().replace(b"_v4.0", b"_v2.0"))
+    image.write_bytes(whole)
+    assert recognise(run)[image.name].state is CheckpointState.COMPLETE
+    image.write_bytes(whole[:-9])
+    assert recognise(run)[image.name].state is CheckpointState.DAMAGED
+
+
+def test_descriptors_may_follow_the_first_header(run):
+    image = run / "ckpt_plain_1a2b-42000-65f0c0e0.dmtcp"
+    whole = image.read_bytes()
+    image.write_bytes(whole[:PAGE] + whole[2 * PAGE :])
+    assert recognise(run)[image.name].state is CheckpointState.COMPLETE
+    image.write_bytes(whole[:PAGE] + whole[2 * PAGE : -PAGE])
+    assert recognise(run)[image.name].state is CheckpointState.DAMAGED

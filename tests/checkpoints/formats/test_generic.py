@@ -40,9 +40,15 @@ def test_what_lies_in_place_of_a_download_is_damage_under_every_name(tmp_path, n
     assert (found.state, found.reason) == (CheckpointState.DAMAGED, words)
 
 
+@pytest.mark.parametrize("name", ["restart.100", "chain_ckpt_12.dat", "checkpoint_50", "model.ckpt-401"])
+def test_an_error_message_of_python_is_no_checkpoint(tmp_path, name):
+    (tmp_path / name).write_text("Traceback (most recent call last):\n  MemoryError\n")
+    assert recognise(tmp_path)[name].state is CheckpointState.DAMAGED
+
+
 @pytest.mark.parametrize("suffix", ["bin", "tar", "tar.gz", "nemo", "index"])
 def test_text_under_the_name_of_a_binary_format_is_damage(tmp_path, suffix):
-    (tmp_path / f"ckpt_12.{suffix}").write_text("Traceback (most recent call last):\n  MemoryError\n")
+    (tmp_path / f"ckpt_12.{suffix}").write_text("slurmstepd: error: *** STEP 1.0 CANCELLED ***\n")
     found = recognise(tmp_path)[f"ckpt_12.{suffix}"]
     assert (found.state, found.reason) == (CheckpointState.DAMAGED, "it holds text in place of what its name says")
 

@@ -26,6 +26,7 @@ from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level
 
 _MAGIC = b"DMTCP_CHECKPOINT_IMAGE_v"
+_WALKED_VERSIONS = frozenset({4, 5})
 _SCRIPT = re.compile(r"dmtcp_restart_script.*\.sh")
 _LINK = "dmtcp_restart_script.sh"
 _IMAGE = re.compile(rb"ckpt_[^\s\"'/:;\\]{1,255}\.dmtcp\b")
@@ -109,8 +110,21 @@ def _examine_image(file: File, reader: Reader, level: Level) -> Examination:
         stream.seek(0)
         if kind is not None:
             return _examine_compressed(stream, kind, file.size_bytes, level)
+        version = _read_version(stream.read(len(_MAGIC) + 1))
+        if version not in _WALKED_VERSIONS:
+            doubt = f"it is an image of version {version}, whose layout is not known here unless it is compressed"
+            return Examination(state=CheckpointState.UNKNOWN, reason=doubt)
+        stream.seek(0)
         _walk(stream)
     return Examination()
+
+
+def _read_version(head: bytes) -> int:
+    """Return the number behind the magic: 2 of DMTCP 2 and 3, 4 of DMTCP 4, 5 of DMTCP 5."""
+    _check_head(head)
+    if not head[len(_MAGIC) :].isdigit():
+        raise DamagedError("it does not begin as a DMTCP image does")
+    return int(head[len(_MAGIC) :])
 
 
 def _examine_compressed(file: BinaryIO, kind: str, size_bytes: int, level: Level) -> Examination:
@@ -140,9 +154,10 @@ def _walk(file: BinaryIO) -> None:
         raise DamagedError("the image ends within its headers")
     header = cursor.take(_PAGE)
     _check_head(header)
-    if cursor.take(_PAGE) != header:
+    second = cursor.take(_PAGE)
+    if second != header and not _is_area(second):
         raise DamagedError("the two headers of the image differ")
-    position = cursor.position
+    position = cursor.position if second == header else _PAGE
     for _ in range(_MOST_AREAS):
         file.seek(position)
         area = file.read(_PAGE)
@@ -157,8 +172,8 @@ def _next_area(file: BinaryIO, position: int, area: bytes, size: int) -> int:
     """Return where the next descriptor is: behind the memory, or at once where the memory is all zeros or mapped."""
     if not _is_area(area):
         raise DamagedError(f"a descriptor of memory should be at offset {position}")
-    length, mapped = struct.unpack_from("<Q", area, 16)[0], struct.unpack_from("<Q", area, 80)[0]
-    for follows in dict.fromkeys((length, 0, mapped)):
+    length, mapped = struct.unpack_from("<Q", area, 16)[0], struct.unpack_from("<2Q", area, 72)
+    for follows in dict.fromkeys((length, 0, *mapped)):  # the size of a mapped file: at 72 in DMTCP 4, then at 80
         candidate = position + _PAGE + int(follows)
         if candidate + _PAGE <= size:
             file.seek(candidate)

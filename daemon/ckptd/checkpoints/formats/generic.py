@@ -91,9 +91,11 @@ def _holds_only_zeros(file: BinaryIO, size_bytes: int) -> bool:
 
 
 def _name_foreign(head: bytes) -> str | None:
-    """Return what lies in place of a checkpoint that was to be downloaded, None where nothing shows that."""
+    """Return what lies in place of a checkpoint whose download or writing failed; None if nothing shows that."""
     if head.startswith(b"version https://git-lfs.github.com/"):
         return "a pointer of Git LFS"
+    if head.startswith(b"Traceback (most recent call last)"):
+        return "an error message of Python"
     return "a web page" if _WEB_PAGE.match(head) else None
 
 
