@@ -55,3 +55,11 @@ def test_a_state_that_holds_itself_is_walked_once():
 def test_the_goal_of_a_training_is_found_in_its_state_or_its_settings(state, goal_epoch, goal_step):
     found = facts.find_facts(state)
     assert (found.goal_epoch, found.goal_step) == (goal_epoch, goal_step)
+
+
+def test_the_updates_of_fairseq_are_its_step():
+    state = {"optimizer_history": [{"num_updates": 100}, {"num_updates": 15000}], "extra_state": {"epoch": 12}}
+    found = facts.find_facts(state)
+    assert (found.epoch, found.step) == (12, 15000)
+    for history in ([], [None], [{"num_updates": "many"}], {"num_updates": 3}, None):
+        assert facts.find_facts({"optimizer_history": history}).step is None

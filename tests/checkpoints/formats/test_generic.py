@@ -2,6 +2,7 @@ import pytest
 
 from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState
+from support.checkpoint_bytes import torch_state
 
 
 @pytest.mark.parametrize(
@@ -58,4 +59,19 @@ def test_a_marker_that_names_what_is_there_under_no_known_format_is_no_damage(tm
     (tmp_path / "epoch_3").mkdir()
     (tmp_path / "version").mkdir()
     (tmp_path / "version" / "latest").write_text("v1.2.3\n")
+    assert recognise(tmp_path) == {}
+
+
+def test_the_marker_of_detectron2_is_no_checkpoint_and_one_that_names_nothing_is_damage(tmp_path):
+    marker = tmp_path / "last_checkpoint"
+    marker.write_text("model_0004999.pth")
+    found = recognise(tmp_path)["last_checkpoint"]
+    assert (found.state, found.format) == (CheckpointState.DAMAGED, "marker")
+    assert found.reason == "last_checkpoint names model_0004999.pth, which is missing"
+    (tmp_path / "model_0004999.pth").write_bytes(torch_state(step=4999))
+    assert set(recognise(tmp_path)) == {"model_0004999.pth"}
+
+
+def test_the_path_in_the_marker_of_mmengine_may_lead_elsewhere(tmp_path):
+    (tmp_path / "last_checkpoint").write_text("/scratch/alice/checkpoints/epoch_12.pth")
     assert recognise(tmp_path) == {}

@@ -172,3 +172,40 @@ def test_a_lost_base_file_is_seen_without_another_restart_beside_it(ranks, name,
     (found,) = recognise(ranks).values()
     assert (found.state, found.format) == (CheckpointState.DAMAGED, "lammps")
     assert words.replace("final.base.rst", name.format("base")) in found.reason
+
+
+@pytest.mark.parametrize("suffix", ["bin", "dat", "rst"])
+def test_restarts_with_the_step_before_a_suffix_are_found_by_their_bytes(run, suffix):
+    whole = (run / "restart.100").read_bytes()
+    for file in list(run.iterdir()):
+        file.unlink()
+    for step in (800, 900, 1000):
+        (run / f"save.{step}.{suffix}").write_bytes(whole)
+        (run / f"dump.{step}.{suffix}").write_bytes(b"\x05\0\0\0 atoms")
+    (run / f"save.900.{suffix}").write_bytes(bytes(len(whole)))
+    found = {path: (one.state.value, one.name_step) for path, one in recognise(run).items() if one.format == "lammps"}
+    assert found == {
+        f"save.800.{suffix}": ("complete", 800),
+        f"save.900.{suffix}": ("damaged", 900),
+        f"save.1000.{suffix}": ("complete", 1000),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("in.restart", b"units lj\nread_restart restart.*\n"),
+        ("run_restart", b"#!/bin/bash\n#SBATCH -N 1\n"),
+        ("README.rst", b"Title\n=====\n"),
+        ("protein.rst", b"\x43\x44\x46\x01 of AMBER"),
+    ],
+)
+def test_inputs_and_texts_beside_restart_files_are_no_damaged_ones(run, name, content):
+    (run / "log.lammps").write_text("LAMMPS (29 Sep 2021)\n")
+    (run / name).write_bytes(content)
+    assert name not in recognise(run)
+
+
+def test_an_empty_file_that_only_signals_a_restart_is_none(tmp_path):
+    (tmp_path / "RESTART").touch()
+    assert all(one.format != "lammps" for one in recognise(tmp_path).values())

@@ -173,7 +173,7 @@ def _next_area(file: BinaryIO, position: int, area: bytes, size: int) -> int:
     if not _is_area(area):
         raise DamagedError(f"a descriptor of memory should be at offset {position}")
     length, mapped = struct.unpack_from("<Q", area, 16)[0], struct.unpack_from("<2Q", area, 72)
-    for follows in dict.fromkeys((length, 0, *mapped)):  # the size of a mapped file: at 72 in DMTCP 4, then at 80
+    for follows in dict.fromkeys((length, 0, *mapped)):  # the size of a mapped file lies at 72 or 80, by version
         candidate = position + _PAGE + int(follows)
         if candidate + _PAGE <= size:
             file.seek(candidate)

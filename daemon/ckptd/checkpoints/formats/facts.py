@@ -125,6 +125,7 @@ def find_facts(value: Any, number: Number = plain_number) -> StateFacts:
                 metrics.setdefault(name, float(as_number))
     epoch = _first(found, _EPOCH_KEYS) if _first(found, _EPOCH_KEYS) is not None else _first(found, _EPOCH_KEYS_LATE)
     step = _first(found, _STEP_KEYS)
+    step = _find_fairseq_step(value, number) if step is None else step
     goal_epoch, goal_step = _find_goal(value, number)
     best_path = next((texts[key] for key in _BEST_PATH_KEYS if texts.get(key)), None)
     return StateFacts(
@@ -136,6 +137,14 @@ def find_facts(value: Any, number: Number = plain_number) -> StateFacts:
         goal_epoch=_beyond(goal_epoch, epoch),
         goal_step=None if (goal := _beyond(goal_step, step)) is None else int(goal),
     )
+
+
+def _find_fairseq_step(value: Any, number: Number) -> float | int | None:
+    """Return the number of updates in the last entry of `optimizer_history` (fairseq/trainer.py)."""
+    history = next((item for name, item in _entries(value) if name == "optimizer_history"), None)
+    last = history[-1] if isinstance(history, list) and history else None
+    updates = next((item for name, item in _entries(last) if name == "num_updates"), None)
+    return number(updates)
 
 
 def _find_goal(value: Any, number: Number) -> tuple[float | int | None, float | int | None]:

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from ckptd.checkpoints.formats import checkpoint_names, roles
+from ckptd.checkpoints.formats.checkpoint_parts import read_head
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.scanning.reader import Reader
-from ckptd.checkpoints.scanning.tree import Directory
+from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import Level
 
 _NO_CHECKPOINT = frozenset(
@@ -43,6 +44,7 @@ _BINARY = frozenset(["bin", "tar", "tgz", "gz", "bz2", "xz", "zst", "zip", "nemo
 _WEB_PAGE = re.compile(rb"\s*(?:<!--.{0,500}?-->\s*)?<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
 _HEAD_BYTES = 4096
 _SAMPLES = 256
+LAST_CHECKPOINT = "last_checkpoint"
 
 
 def is_ordinary(name: str) -> bool:
@@ -55,12 +57,12 @@ class Generic:
     name = "generic"
     role_unread = roles.NOT_SHOWN
 
-    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for suffix, files in directory.by_suffix.items():
             if suffix in _NO_CHECKPOINT:
                 continue
             for file in files:
-                if checkpoint_names.looks_like_checkpoint(file.name):
+                if checkpoint_names.looks_like_checkpoint(file.name) and not _is_no_checkpoint(file, reader):
                     yield checkpoint_names.claim_file(self.name, file)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - nothing else is known
@@ -78,6 +80,13 @@ class Generic:
                 raise DamagedError("it holds text in place of what its name says")
             return Examination(reason="a text file, of no format that is known here")
         return Examination()
+
+
+def _is_no_checkpoint(file: File, reader: Reader) -> bool:
+    """Return whether a file is an input of LAMMPS (`in.restart`), a script, or Detectron2's and MMEngine's marker."""
+    if file.name.startswith("in.") or (file.name == LAST_CHECKPOINT and file.size_bytes <= _HEAD_BYTES):
+        return True
+    return "." not in file.name and read_head(reader, file.path, 2) == b"#!"
 
 
 def _holds_only_zeros(file: BinaryIO, size_bytes: int) -> bool:

@@ -2,14 +2,14 @@
 
 LAMMPS writes to the final name, so a file without the closing magic is truncated or still being written. Users choose
 the names; `restart` in a name is only a convention, and the first bytes decide. Where no such word is in a name, bytes
-are read of files whose names end in a number (`melt.250`) or contain `base`, and of all beside `log.lammps`.
+are read of files whose names contain `base` or a step (`melt.250`, `melt.250.bin`), and of all beside `log.lammps`.
 
 The layout: src/lmprestart.h (flags), write_restart.cpp (order) of LAMMPS. A file is the magic, the byte order, the
 revision, flagged records, and for each process its atoms as doubles under the flag PERPROC; the magic closes it.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -31,6 +31,8 @@ _OTHER_SUFFIX = re.compile(
     re.IGNORECASE,
 )
 _ORDERS = {b"\1\0\0\0": "<", b"\0\0\0\1": ">"}
+_STEP_BEFORE = ("bin", "dat", "rst")  # suffixes that people put behind the step
+_FOREIGN = (b"Traceback (most ", b"<!DOCTYPE", b"<!doctype", b"<html", b"<HTML", b"version https://")
 _LARGEST_REVISION = 15  # 3 is the newest
 _TIMESTEP, _PROCS_PER_FILE, _PER_PROC = 5, 46, 47
 _INTEGERS = frozenset([1, 2, 3, 48])  # how wide the writer's own integers were
@@ -61,8 +63,9 @@ class Lammps:
             yield claim
         named = _list_named_by_step(directory, roots, heads, reader)
         company = "log.lammps" in directory.files or _MAGIC in heads.values()
+        families = {_without_numbers(name) for name, head in heads.items() if head == _MAGIC}
         for name, head in (heads | named).items():
-            is_damaged = name in candidates and _is_damaged_one(name, head, company=company)
+            is_damaged = name in candidates and _is_damaged_one(name, head, families, company=company)
             if name not in in_sets and (head == _MAGIC or name in named or is_damaged):
                 file = directory.files[name]
                 yield Claim(
@@ -141,8 +144,13 @@ def _list_bases(directory: Directory) -> list[str]:
 
 
 def _list_roots(directory: Directory) -> dict[str, list[str]]:
-    """Return the names that end in a step, as `restart 250 melt` has it, by what is before it."""
+    """Return the names with a step, as of `restart 250 melt` and `restart 250 melt.*.bin`, by what they share."""
     roots: dict[str, list[str]] = {}
+    for suffix in _STEP_BEFORE:
+        for file in directory.by_suffix.get(suffix, ()):
+            if numbers := list(_NUMBER.finditer(file.name)):
+                start, end = numbers[-1].span(1)
+                roots.setdefault(f"{file.name[:start]}*{file.name[end:]}", []).append(file.name)
     for suffix, files in directory.by_suffix.items():
         if suffix.isdecimal():
             for file in files:
@@ -196,15 +204,27 @@ def _begins_as_rank(head: bytes) -> bool:
     return False
 
 
-def _is_damaged_one(name: str, head: bytes, *, company: bool) -> bool:
-    """Whether a file without the magic is taken for a damaged restart file: never a text under a likely name."""
+def _is_damaged_one(name: str, head: bytes, families: Collection[str], *, company: bool) -> bool:
+    """Return whether a file without the magic is a damaged restart file, and no input, script or text of such a name.
+
+    `families` are the names of restart files beside it without their numbers; `company` is whether LAMMPS ran here.
+    """
     if head and _MAGIC.startswith(head):
         return True
-    is_text = bool(head) and all(32 <= byte < 127 or byte in b"\t\r\n" for byte in head)
-    if _NOT_BY_NAME.search(name) or (is_text and not company):
+    if _NOT_BY_NAME.search(name):
         return False
+    if _without_numbers(name) in families:
+        return True
+    if not head:
+        return company or bool(_NUMBER.search(name))  # people make empty files called `restart` as a signal
+    if all(32 <= byte < 127 or byte in b"\t\r\n" for byte in head):
+        return company and head.startswith(_FOREIGN)
     resembles = sum(here == there for here, there in zip(head, _MAGIC, strict=False)) >= 12
-    return company or resembles or not any(head)
+    return resembles or not any(head) or (company and "restart" in name.lower())
+
+
+def _without_numbers(name: str) -> str:
+    return re.sub(r"\d+", "#", name)
 
 
 def _step_of(name: str) -> int | None:

@@ -1,7 +1,8 @@
 """Marker files that name a missing checkpoint: a restart that trusts them fails, or starts without a checkpoint.
 
 The format of the checkpoints beside a marker handles it. This module handles only markers that no format claimed.
-The formats of DeepSpeed, Megatron and TensorFlow name the sources of their markers.
+The formats of DeepSpeed, Megatron and TensorFlow name the sources of their markers; the source of Detectron2's
+`last_checkpoint` is fvcore/common/checkpoint.py.
 """
 
 import re
@@ -10,6 +11,7 @@ from dataclasses import replace
 
 from ckptd.checkpoints.formats import checkpoint_names, roles
 from ckptd.checkpoints.formats.directory_claims import read_marker
+from ckptd.checkpoints.formats.generic import LAST_CHECKPOINT
 from ckptd.checkpoints.formats.interface import Claim, Examination
 from ckptd.checkpoints.formats.tensorflow import STATE_FILE, read_state
 from ckptd.checkpoints.scanning.reader import Reader
@@ -44,6 +46,9 @@ def _named(directory: Directory, reader: Reader) -> Iterator[tuple[str, str]]:
         word = read_marker(directory, reader, name)
         if word and "/" not in word and _is_name_of_checkpoint(word):
             yield name, word
+    word = read_marker(directory, reader, LAST_CHECKPOINT)
+    if word and "/" not in word:  # MMEngine's holds a path, which may lead to another directory
+        yield LAST_CHECKPOINT, word
     word = read_marker(directory, reader, _ITERATION)
     if word and re.fullmatch(r"\d{1,15}", word):
         if f"global_step_{int(word)}" in directory.directories:
