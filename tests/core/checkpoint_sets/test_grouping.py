@@ -264,3 +264,10 @@ def test_each_array_of_a_data_set_keeps_its_own_path():
     made = grouped(piece(f"shard_{n:04}.npz", n, role="data", fmt="numpy") for n in range(3))
     assert list(made) == ["shard_0000.npz", "shard_0001.npz", "shard_0002.npz"]
     assert {checkpoint.state for checkpoint in made.values()} == {CheckpointState.COMPLETE}
+
+
+@pytest.mark.parametrize("directory", ["cp2k", "run_cp2k_8x", "CP2K-2024"])
+def test_the_digit_in_the_name_of_a_program_makes_a_directory_no_checkpoint(directory):
+    names = [f"{directory}/h2-1_{step}.restart" for step in (10, 20, 30)]
+    made = grouped([piece(name, at, step=10 + 10 * at) for at, name in enumerate(names)])
+    assert list(made) == names

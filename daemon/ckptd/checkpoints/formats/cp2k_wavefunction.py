@@ -7,7 +7,8 @@ spin the numbers of orbitals, their energies and occupations, and one record for
 import re
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import checkpoint_names, roles
+from ckptd.checkpoints.formats import checkpoint_names, foreign_content, roles
+from ckptd.checkpoints.formats.checkpoint_parts import read_head
 from ckptd.checkpoints.formats.encodings import fortran_records
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.scanning.reader import Reader
@@ -23,10 +24,12 @@ class Cp2kWavefunction:
     name = "cp2k-wavefunction"
     role_unread = roles.RESTART_FILE
 
-    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for file in directory.files.values():
             if _NAME.search(file.name):
-                yield checkpoint_names.claim_file(self.name, file)
+                head = read_head(reader, file.path, foreign_content.HEAD_BYTES)
+                if not foreign_content.is_ordinary_text(head):  # which is AIMPAC's `.wfn`, as Gaussian writes it
+                    yield checkpoint_names.claim_file(self.name, file)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - has no checksum
         with reader.open(claim.files[0].path) as file:

@@ -1,10 +1,9 @@
 """Files that have the name of a checkpoint but match no format: only their name, size and age are known."""
 
-import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from ckptd.checkpoints.formats import checkpoint_names, roles
+from ckptd.checkpoints.formats import checkpoint_names, foreign_content, roles
 from ckptd.checkpoints.formats.checkpoint_parts import read_head
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.scanning.reader import Reader
@@ -41,7 +40,6 @@ _NO_CHECKPOINT = frozenset(
 )
 # of formats that are never text: an error page, a pointer of Git LFS or a log is in their place
 _BINARY = frozenset(["bin", "tar", "tgz", "gz", "bz2", "xz", "zst", "zip", "nemo", "index", "db", "sqlite"])
-_WEB_PAGE = re.compile(rb"\s*(?:<!--.{0,500}?-->\s*)?<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
 _HEAD_BYTES = 4096
 _SAMPLES = 256
 LAST_CHECKPOINT = "last_checkpoint"
@@ -73,9 +71,9 @@ class Generic:
             head = opened.read(_HEAD_BYTES)
             if not any(head) and _holds_only_zeros(opened, file.size_bytes):
                 raise DamagedError("it holds only zeros: the write was lost")
-        if foreign := _name_foreign(head):
+        if foreign := foreign_content.name_failed_write(head):
             raise DamagedError(f"{foreign} lies in its place")
-        if _is_text(head):
+        if foreign_content.is_text(head):
             if file.name.rpartition(".")[2].lower() in _BINARY:
                 raise DamagedError("it holds text in place of what its name says")
             return Examination(reason="a text file, of no format that is known here")
@@ -83,10 +81,13 @@ class Generic:
 
 
 def _is_no_checkpoint(file: File, reader: Reader) -> bool:
-    """Return whether a file is an input of LAMMPS (`in.restart`), a script, or Detectron2's and MMEngine's marker."""
+    """Return whether a file is LAMMPS' input (`in.restart`), Detectron2's marker, an empty signal or a script."""
     if file.name.startswith("in.") or (file.name == LAST_CHECKPOINT and file.size_bytes <= _HEAD_BYTES):
         return True
-    return "." not in file.name and read_head(reader, file.path, 2) == b"#!"
+    if "." in file.name:
+        return False
+    is_signal = not file.size_bytes and not any(character.isdigit() for character in file.name)
+    return is_signal or read_head(reader, file.path, 2) == b"#!"
 
 
 def _holds_only_zeros(file: BinaryIO, size_bytes: int) -> bool:
@@ -97,22 +98,3 @@ def _holds_only_zeros(file: BinaryIO, size_bytes: int) -> bool:
         if any(file.read(_HEAD_BYTES)):
             return False
     return True
-
-
-def _name_foreign(head: bytes) -> str | None:
-    """Return what lies in place of a checkpoint whose download or writing failed; None if nothing shows that."""
-    if head.startswith(b"version https://git-lfs.github.com/"):
-        return "a pointer of Git LFS"
-    if head.startswith(b"Traceback (most recent call last)"):
-        return "an error message of Python"
-    return "a web page" if _WEB_PAGE.match(head) else None
-
-
-def _is_text(head: bytes) -> bool:
-    try:
-        text = head.decode()
-    except UnicodeDecodeError as error:
-        if error.start < len(head) - 3:  # the last character may be cut off
-            return False
-        text = head[: error.start].decode()
-    return all(character.isprintable() or character in "\t\n\r\f" for character in text)

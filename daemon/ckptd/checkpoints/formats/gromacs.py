@@ -16,8 +16,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats import foreign_content, roles
 from ckptd.checkpoints.formats.checkpoint_names import claim_file
+from ckptd.checkpoints.formats.checkpoint_parts import read_head
 from ckptd.checkpoints.formats.encodings.cursor import Cursor
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.scanning.reader import Reader
@@ -55,9 +56,10 @@ class Gromacs:
     name = "gromacs"
     role_unread = roles.RESTART_FILE
 
-    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for file in directory.by_suffix.get("cpt", ()):
-            yield claim_file(self.name, file)
+            if not foreign_content.is_ordinary_text(read_head(reader, file.path, foreign_content.HEAD_BYTES)):
+                yield claim_file(self.name, file)  # a text is a color palette, as of GMT
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - has no checksum
         continued_from = None

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ckptd.checkpoints.formats import checkpoint_names, keras_names, roles
+from ckptd.checkpoints.formats import checkpoint_names, foreign_content, keras_names, roles
+from ckptd.checkpoints.formats.checkpoint_parts import read_head
 from ckptd.checkpoints.formats.encodings import hdf5_content
 from ckptd.checkpoints.formats.interface import Claim, Examination, Shape
 from ckptd.checkpoints.scanning.reader import Reader
@@ -27,9 +28,11 @@ class Hdf5:
     name = "hdf5"
     role_unread = roles.NOT_SHOWN
 
-    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
+    def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for suffix in _SUFFIXES:
             for file in directory.by_suffix.get(suffix, []):
+                if suffix == "hdf" and foreign_content.name_other_format(read_head(reader, file.path, 16)) == "HDF4":
+                    continue
                 backup = directory.files.get(keras_names.backup_metadata(file.name) or "")
                 claim = keras_names.claim_file(self.name, file, bare=_bare(file.name))
                 yield claim if backup is None else replace(claim, shape=Shape.SET, files=(file, backup))

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats import foreign_content, roles
 from ckptd.checkpoints.formats.checkpoint_names import parse_name
 from ckptd.checkpoints.formats.checkpoint_parts import read_head
 from ckptd.checkpoints.formats.encodings.cursor import Cursor
@@ -32,7 +32,6 @@ _OTHER_SUFFIX = re.compile(
 )
 _ORDERS = {b"\1\0\0\0": "<", b"\0\0\0\1": ">"}
 _STEP_BEFORE = ("bin", "dat", "rst")  # suffixes that people put behind the step
-_FOREIGN = (b"Traceback (most ", b"<!DOCTYPE", b"<!doctype", b"<html", b"<HTML", b"version https://")
 _LARGEST_REVISION = 15  # 3 is the newest
 _TIMESTEP, _PROCS_PER_FILE, _PER_PROC = 5, 46, 47
 _INTEGERS = frozenset([1, 2, 3, 48])  # how wide the writer's own integers were
@@ -218,7 +217,7 @@ def _is_damaged_one(name: str, head: bytes, families: Collection[str], *, compan
     if not head:
         return company or bool(_NUMBER.search(name))  # people make empty files called `restart` as a signal
     if all(32 <= byte < 127 or byte in b"\t\r\n" for byte in head):
-        return company and head.startswith(_FOREIGN)
+        return company and foreign_content.name_failed_write(head) is not None
     resembles = sum(here == there for here, there in zip(head, _MAGIC, strict=False)) >= 12
     return resembles or not any(head) or (company and "restart" in name.lower())
 

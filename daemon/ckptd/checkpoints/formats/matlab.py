@@ -7,7 +7,7 @@ bytes; a file that is neither is a damaged MAT-file. Source: "MAT-File Format", 
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from ckptd.checkpoints.formats import roles
+from ckptd.checkpoints.formats import foreign_content, roles
 from ckptd.checkpoints.formats.checkpoint_names import claim_file
 from ckptd.checkpoints.formats.checkpoint_parts import read_head
 from ckptd.checkpoints.formats.encodings import bounded_stream, hdf5_content, mat_level4, mat_walk
@@ -26,9 +26,10 @@ class Matlab:
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for file in directory.by_suffix.get("mat", ()):
-            if is_octave_head(read_head(reader, file.path, 64)):
-                continue
-            yield claim_file(self.name, file)
+            head = read_head(reader, file.path, foreign_content.HEAD_BYTES)
+            is_matrix = foreign_content.is_ordinary_text(head) and not head.startswith(b"MATLAB")
+            if not is_matrix and not is_octave_head(head):  # a matrix as text, as of `save -ascii`
+                yield claim_file(self.name, file)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         entry = claim.files[0]

@@ -6,7 +6,7 @@ Sources: Lib/pickletools.py of Python, which documents the opcodes, and joblib/n
 import io
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import checkpoint_names, roles, torch_file
+from ckptd.checkpoints.formats import checkpoint_names, foreign_content, roles, torch_file
 from ckptd.checkpoints.formats.checkpoint_parts import read_head
 from ckptd.checkpoints.formats.encodings import compression
 from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
@@ -19,7 +19,7 @@ from ckptd.checkpoints.formats.facts import examine_state, find_facts
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.state_walk import find_role
 from ckptd.checkpoints.scanning.reader import Reader
-from ckptd.checkpoints.scanning.tree import Directory
+from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import Level
 
 _SUFFIXES = {"pkl": "pickle", "pickle": "pickle", "pck": "pickle", "pk": "pickle", "joblib": "joblib", "jl": "joblib"}
@@ -39,18 +39,27 @@ def _is_pickle_head(head: bytes) -> bool:
     return len(head) == 2 and head[0] == 0x80 and 2 <= head[1] <= 5
 
 
+def _list_by_suffix(directory: Directory, reader: Reader) -> Iterator[File]:
+    for suffix in _SUFFIXES:
+        for file in directory.by_suffix.get(suffix, ()):
+            if suffix != "jl" or not _is_program(file, reader):
+                yield file
+    for suffix in compression.SUFFIXES:
+        yield from (file for file in directory.by_suffix.get(suffix, ()) if _is_pickle_name(file.name))
+
+
+def _is_program(file: File, reader: Reader) -> bool:
+    """Return whether a `.jl` file is a program in Julia."""
+    return foreign_content.is_ordinary_text(read_head(reader, file.path, foreign_content.HEAD_BYTES))
+
+
 class PickleFile:
     name = "pickle"
     role_unread = roles.NOT_SHOWN
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
-        for suffix in _SUFFIXES:
-            for file in directory.by_suffix.get(suffix, ()):
-                yield checkpoint_names.claim_file(self.name, file)
-        for suffix in compression.SUFFIXES:
-            for file in directory.by_suffix.get(suffix, ()):
-                if _is_pickle_name(file.name):
-                    yield checkpoint_names.claim_file(self.name, file)
+        for file in _list_by_suffix(directory, reader):
+            yield checkpoint_names.claim_file(self.name, file)
         for file in checkpoint_names.list_bare(directory):
             if _is_pickle_head(read_head(reader, file.path, 2)):
                 yield checkpoint_names.claim_file(self.name, file)

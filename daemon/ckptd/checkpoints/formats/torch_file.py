@@ -7,7 +7,7 @@ torch/serialization.py and caffe2/serialize/inline_container.cc.
 
 from collections.abc import Iterator
 
-from ckptd.checkpoints.formats import checkpoint_names, roles
+from ckptd.checkpoints.formats import checkpoint_names, foreign_content, roles
 from ckptd.checkpoints.formats.checkpoint_parts import read_head
 from ckptd.checkpoints.formats.encodings import torch_legacy
 from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
@@ -17,10 +17,11 @@ from ckptd.checkpoints.formats.facts import examine_state, find_facts
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.formats.state_walk import find_role
 from ckptd.checkpoints.scanning.reader import Reader
-from ckptd.checkpoints.scanning.tree import Directory
+from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level
 
 _SUFFIXES = ("pt", "pth", "ckpt", "pt2", "ptc", "th", "tar")
+_PACKAGES = frozenset({"site-packages", "dist-packages"})
 _EXPORTED = frozenset({"models/model.json", "archive_format", "serialized_exported_program.json"})
 
 
@@ -29,10 +30,8 @@ class TorchFile:
     role_unread = roles.NOT_SHOWN
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
-        for suffix in _SUFFIXES:
-            for file in directory.by_suffix.get(suffix, ()):
-                if suffix != "tar" or file.name.lower().endswith((".pth.tar", ".pt.tar")):
-                    yield checkpoint_names.claim_file(self.name, file, bare="epoch")
+        for file in _list_by_suffix(directory):
+            yield checkpoint_names.claim_file(self.name, file, bare="epoch")
         for file in directory.by_suffix.get("bin", ()):
             if _is_weights_name(file.name) or torch_legacy.is_torch(read_head(reader, file.path, 16)):
                 yield checkpoint_names.claim_file(self.name, file, bare="epoch")
@@ -46,6 +45,15 @@ class TorchFile:
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         with reader.open(claim.files[0].path) as file:
             return examine_torch(FileSlice.whole(file), level)
+
+
+def _list_by_suffix(directory: Directory) -> Iterator[File]:
+    for suffix in _SUFFIXES:
+        if suffix == "pth" and directory.name in _PACKAGES:
+            continue  # Python's own `.pth` files, which are text
+        for file in directory.by_suffix.get(suffix, ()):
+            if suffix != "tar" or file.name.lower().endswith((".pth.tar", ".pt.tar")):
+                yield file
 
 
 def _is_torch_name(name: str) -> bool:
@@ -77,6 +85,8 @@ def examine_torch(content: FileSlice, level: Level) -> Examination:
         raise DamagedError("begins with zeros: the write was lost")
     if head[:2] in {b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"}:
         return torch_legacy.examine_plain(content)
+    if other := foreign_content.name_other_format(head):
+        return Examination(state=CheckpointState.UNKNOWN, reason=f"it is {other}, under a name of torch's")
     raise DamagedError(f"not a file of torch: it begins with {head!r}")
 
 

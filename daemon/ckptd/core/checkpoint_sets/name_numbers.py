@@ -60,6 +60,7 @@ _NUMBER = re.compile(
     r"|(?P<fraction>\d+\.\d+(?:[eE][-+]?\d+)?)"
     r"|(?P<whole>\d+)"
 )
+_CP2K = re.compile("cp2k", re.IGNORECASE)
 _WORD_BEFORE = re.compile(r"([A-Za-z]+)[-_=. ]{0,2}$")
 _WORD_BEHIND = re.compile(r"[-_]?(?:global_)?([A-Za-z]+)(?![A-Za-z]|[-_=.]?\d)")
 _WORD_JOINED = re.compile(r"([A-Za-z]+)(?=[-_=.])")  # that is nearer to the number before it than to the next
@@ -99,6 +100,8 @@ def parse_name(name: str) -> Name:
     for found in _NUMBER.finditer(stem):
         if len(numbers) == _MAX_NUMBERS or len(found[0]) > _MAX_DIGITS + 8:
             break
+        if _CP2K.match(stem, max(0, found.start() - 2)):
+            continue  # its digit is part of a program's name, and no number of a checkpoint `cp2`
         numbers.append(_number(found, stem))
         texts.append(stem[at : found.start()])
         at = found.end()
