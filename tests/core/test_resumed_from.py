@@ -246,6 +246,9 @@ def test_the_step_that_mdrun_counts_from_is_what_it_loaded():
     found = resume(*before, first, declared=f"{RUN.directory}/state_step3000.cpt")
     assert said(found) == (Certainty.PROVEN, ResumeReason.PROGRAM, "state_step1000.cpt")
     assert found.evidence == {"continued_count": 1, "continued_from_step": 1000}
+    backup = part(4.001, 1000, 0, name="state_prev.cpt")  # of what was restored from another disk
+    restored = [part(1, 1000, 0), part(4, 2000, 0, gone=5), backup]
+    assert name_of(resume(*restored, part(12, 1500, 1, continued_from_step=1000))) == "state.cpt"
     appending = part(12, 3010, 1, name="state_step3010.cpt", continued_from_step=7)  # of a simulation from step 7 on
     assert said(resume(*before, appending)) == (*PROGRESS, "state_step2000.cpt")
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from ckptd.core.model import JobState
 from steps.replayed_fleet import minute
 from steps.test_resumes_of_programs import Run, cpt, gromacs_save
 
@@ -80,3 +81,26 @@ def test_files_that_stay_are_certain_however_late_the_scan_comes(fleet):
     run.save(500, 11, part=2)
     run.poll(11.5, 1, 9, submitted_at=minute(9))
     assert unsaved(run) == (3, 3)
+
+
+def test_a_save_that_ends_after_a_scan_of_the_end_is_counted(fleet):
+    """Slurm states the end when it begins to end a job, whose processes may then take time to save."""
+    run = Run(fleet, cpt, "state_step{}.cpt")
+    run.first([100, 200])
+    assert unsaved(run) == (35, 35)
+    run.save(300, 55.4)
+    run.fleet.run(57, run.fleet.job(state=JobState.PENDING, restart_count=1, started_at=None))
+    assert unsaved(run) == (0, 0)
+
+
+def test_a_save_in_the_second_of_the_restart_stays_the_earlier_attempts(fleet):
+    """A scan sees it before a poll shows the next attempt."""
+    run = Run(fleet, cpt, "state_step{}.cpt")
+    run.poll(1, 0, 0)
+    run.save(100, 8 + 0.5 / 60)
+    run.poll(8.1, 0, 0)
+    run.poll(8.2, 1, 8, submitted_at=minute(8))
+    run.save(200, 18, part=2)
+    run.poll(19, 1, 8, submitted_at=minute(8))
+    assert run.resume.path == run.place(100)
+    assert unsaved(run) == (0, 0)

@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 import sqlalchemy as sa
 
+from ckptd.core.runs.ownership import is_last_save
 from ckptd.store import lost_work
 from ckptd.store.rows import split
 from ckptd.store.tables import AttemptTable, CheckpointTable
@@ -21,7 +22,14 @@ def correct_writers(connection: sa.Connection, run_ids: Collection[int]) -> None
     later = sa.orm.aliased(AttemptTable)
     for chunk in split(run_ids):
         rows = connection.execute(
-            sa.select(CheckpointTable.id, AttemptTable.id, later.id)
+            sa.select(
+                CheckpointTable.id,
+                AttemptTable.id,
+                later.id,
+                CheckpointTable.modified_at,
+                AttemptTable.ended_at,
+                later.started_at,
+            )
             .join(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
             .join(later, later.run_id == CheckpointTable.run_id)
             .where(
@@ -32,9 +40,10 @@ def correct_writers(connection: sa.Connection, run_ids: Collection[int]) -> None
             )
             .order_by(later.started_at, later.id)
         ).all()
-        told = {checkpoint: writer for checkpoint, _, writer in rows}
+        wrong = [row[:3] for row in rows if not is_last_save(*row[3:])]
+        told = {checkpoint: writer for checkpoint, _, writer in wrong}
         for checkpoint, writer in told.items():
             connection.execute(
                 sa.update(CheckpointTable).where(CheckpointTable.id == checkpoint).values(attempt_id=writer)
             )
-        lost_work.reopen_lines(connection, {before for _, before, _ in rows})
+        lost_work.reopen_lines(connection, {before for _, before, _ in wrong})

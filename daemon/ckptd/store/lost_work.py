@@ -5,7 +5,7 @@ accounting can still change it, and is final once its run's directory was read c
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from ckptd.core.model import Attempt, CheckpointState, JobKey, Role, RunKey
 from ckptd.core.runs import lost_work
 from ckptd.core.runs.lost_work import AttemptLoss, SavedWork
+from ckptd.core.runs.ownership import WHOLE_SECOND
 from ckptd.core.runs.redone_work import LATENESS, NONE, UNKNOWN, RedoneWork, measure_redone
 from ckptd.core.runs.saved_state import SavedState
 from ckptd.store import saved_states
@@ -37,6 +38,15 @@ def reopen_lines(connection: sa.Connection, attempt_ids: Collection[int]) -> Non
     """Mark the rows of these attempts as not final, so that they are updated again."""
     for chunk in split(attempt_ids):
         connection.execute(sa.update(LossTable).where(LossTable.attempt_id.in_(chunk)).values(is_final=False))
+
+
+def reopen_late(connection: sa.Connection, saved: Mapping[int, datetime]) -> None:
+    """Mark the rows of these attempts as not final that ended before they completed a checkpoint, at that instant."""
+    late: list[int] = []
+    for chunk in split(saved):
+        ended = sa.select(LossTable.attempt_id, LossTable.ended_at).where(LossTable.attempt_id.in_(chunk))
+        late += [attempt_id for attempt_id, ended_at in connection.execute(ended) if ended_at < saved[attempt_id]]
+    reopen_lines(connection, late)
 
 
 def reopen_since(connection: sa.Connection, run_ids: Collection[int], instant: datetime) -> None:
@@ -281,6 +291,7 @@ _LATEST_SAVE = (
         CheckpointTable.completed_at >= _instant("started_at"),
         CheckpointTable.deleted_at.is_(None) | (CheckpointTable.deleted_at > _instant("ended_at")),
         (CheckpointTable.completed_at <= _instant("ended_at"))
+        | (CheckpointTable.attempt_id.is_(None) & (CheckpointTable.completed_at < _instant("ended_second_at")))
         | (
             (CheckpointTable.attempt_id == sa.bindparam("attempt_id"))
             & (CheckpointTable.completed_at <= _instant("latest_save_at"))
@@ -294,8 +305,12 @@ _LATEST_SAVE = (
 def _read_saves(connection: sa.Connection, run_id: int, attempt_id: int, attempt: Attempt) -> list[SavedWork]:
     asked = {"run_id": run_id, "attempt_id": attempt_id}
     assert attempt.ended_at is not None
-    latest_save_at = attempt.ended_at + lost_work.LATEST_SAVE
-    instants = {"started_at": attempt.started_at, "ended_at": attempt.ended_at, "latest_save_at": latest_save_at}
+    instants = {
+        "started_at": attempt.started_at,
+        "ended_at": attempt.ended_at,
+        "ended_second_at": attempt.ended_at + WHOLE_SECOND,
+        "latest_save_at": attempt.ended_at + lost_work.LATEST_SAVE,
+    }
     return [
         SavedWork(completed_at, deleted_at, None if count is None else (JobKey(*key), count))
         for completed_at, deleted_at, count, *key in connection.execute(_LATEST_SAVE, asked | instants)

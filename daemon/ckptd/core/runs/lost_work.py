@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ckptd.core.model import Attempt, CheckpointState, EndCause, JobKey, RecordedCheckpoint, Role
 from ckptd.core.runs import redone_work, suspension
+from ckptd.core.runs.ownership import WHOLE_SECOND
 from ckptd.core.runs.redone_work import RedoneWork
 
 NOTHING = timedelta(0)
@@ -82,13 +83,14 @@ def measure_loss(
 ) -> AttemptLoss:
     """Return what an attempt that has ended lost, given its run's saves in any order.
 
-    Where the run saves states, data beside them save no work. A save counts where it was complete by the end and still
-    there, or where this attempt was seen writing it until LATEST_SAVE after its end: Slurm lets a requeued job's
-    processes finish. Nothing is claimed of a run whose directory is not known (`is_located`). Nor is it where a later
-    attempt has started (`is_followed`), which may have deleted saves, and the directory was not read for longer than
-    LONGEST_UNREAD until then: `read_at` is the last whole scan before it changed anything, None if there was none. Nor
-    is it where that attempt had replaced the newest save (`is_replaced`), or saved where none was on record, before a
-    scan came. Then the time since the newest save on record is the most that the attempt can have lost.
+    Where the run saves states, data beside them save no work. A save counts where it was complete by the end and
+    still there, or where this attempt was seen writing it until LATEST_SAVE after its end: Slurm lets a requeued
+    job's processes finish. Where nobody was seen writing it, it counts in the second of the end. Nothing is claimed
+    of a run whose directory is not known (`is_located`). Nor is it where a later attempt has started (`is_followed`),
+    which may have deleted saves, and the directory was not read for longer than LONGEST_UNREAD until then: `read_at`
+    is the last whole scan before it changed anything, None if there was none. Nor is it where that attempt had
+    replaced the newest save (`is_replaced`), or saved where none was on record, before a scan came. Then the time
+    since the newest save on record is the most that the attempt can have lost.
 
     Raises:
         ValueError: the attempt has not ended.
@@ -133,4 +135,6 @@ def _counts(save: SavedWork, attempt: Attempt, ended_at: datetime) -> bool:
     if save.completed_at < attempt.started_at or (save.deleted_at is not None and save.deleted_at <= ended_at):
         return False
     is_own = save.attempt == (attempt.job, attempt.restart_count)
+    if save.attempt is None:
+        return save.completed_at < ended_at + WHOLE_SECOND
     return save.completed_at <= (ended_at + LATEST_SAVE if is_own else ended_at)

@@ -51,11 +51,22 @@ class Writers:
             and (attempt.ended_at is None or written_at <= attempt.ended_at + CLOCK_TOLERANCE)
         ]
         latest = max(running, key=lambda attempt: attempt.started_at, default=None)
-        if latest is not None and written_at < latest.started_at + WHOLE_SECOND:
-            # no program saves within a second of its start, but many save when they are asked to end
-            ending = [each for each in running if each.ended_at and written_at < each.ended_at + WHOLE_SECOND]
+        if latest is not None:
+            ending = [each for each in running if _was_ending(each, written_at, latest.started_at)]
             latest = max(ending, key=lambda attempt: attempt.started_at, default=latest)
         return (latest.job, latest.restart_count) if latest else None
+
+
+def _was_ending(attempt: Attempt, written_at: datetime, next_at: datetime) -> bool:
+    return attempt.ended_at is not None and is_last_save(written_at, attempt.ended_at, next_at)
+
+
+def is_last_save(written_at: datetime, ended_at: datetime, next_at: datetime) -> bool:
+    """Whether what was written after one attempt ended and the next one started is the work of the former.
+
+    No program saves within a second of its start, but many save when they are asked to end.
+    """
+    return written_at < min(ended_at, next_at) + WHOLE_SECOND
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

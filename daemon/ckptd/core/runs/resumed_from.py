@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ckptd.core.model import Attempt, Certainty, Resume, ResumeReason
-from ckptd.core.runs.ownership import WHOLE_SECOND
+from ckptd.core.runs.ownership import is_last_save
 from ckptd.core.runs.progress_pace import (
     REGULAR,
     TOLERANCE,
@@ -27,7 +27,6 @@ from ckptd.core.runs.rotated_copies import date_by_original, is_previous
 from ckptd.core.runs.saved_state import SavedState
 
 LATENESS = timedelta(minutes=1)  # after its attempt's end, by which a save may be dated; also between two attempts
-NOTHING = timedelta(0)
 SHORTEST = 0.4  # of the expected time, in which nothing gets as far
 SURE_COUNT = 3  # own checkpoints after which nothing new is learned of what an attempt resumed from
 
@@ -114,13 +113,20 @@ def _credit_late_saves(attempt: Attempt, attempts: Sequence[Attempt], found: Seq
     if not before:
         return list(found)
     last = max(before, key=lambda each: each.started_at)
+    assert last.ended_at is not None
+    name = (last.job, last.restart_count)
+    late = {
+        each
+        for each in found
+        if each.attempt in {None, name}
+        and each.completed_at > attempt.started_at
+        and is_last_save(each.completed_at, last.ended_at, attempt.started_at)
+    }
     there = _list_there(found, attempt)
-    late: set[SavedState] = set()
     for each in list_own_states(attempt, attempts, found):
-        if not _is_too_far(each, attempt, attempts, found, there):
+        if each not in late and not _is_too_far(each, attempt, attempts, found, there):
             break
         late.add(each)
-    name = (last.job, last.restart_count)
     return [
         replace(each, attempt=name, appeared_at=each.appeared_at or attempt.started_at) if each in late else each
         for each in found
@@ -166,10 +172,8 @@ def _list_there(found: Iterable[SavedState], attempt: Attempt) -> list[SavedStat
 
 
 def _was_there(state: SavedState, attempt: Attempt) -> bool:
-    """Whether an attempt can have loaded a state; another one may have saved it in the second of its start."""
     is_own = state.attempt == (attempt.job, attempt.restart_count)
-    since = state.there_since - (WHOLE_SECOND if state.attempt else NOTHING)
-    return not is_own and since <= attempt.started_at and not _is_gone(state, attempt.started_at)
+    return not is_own and state.there_since <= attempt.started_at and not _is_gone(state, attempt.started_at)
 
 
 def _is_gone(state: SavedState, instant: datetime) -> bool:
@@ -219,7 +223,8 @@ def _read_trace(case: _Case) -> Resume | None:
         exact = [each for each in possible if each.step is not None and each.step == first.continued_from_step]
         if exact:
             evidence["continued_from_step"] = first.continued_from_step
-            possible = [max(exact, key=lambda each: (each.completed_at, each.path))]
+            paths = {each.path for each in there}
+            possible = [max(exact, key=lambda each: (not is_previous(each.path, paths), each.completed_at, each.path))]
     elif first.computation is not None and all(each.computation is not None for each in there):
         ids = set(first.computation.split())
         possible = [each for each in there if ids & set((each.computation or "").split())]
