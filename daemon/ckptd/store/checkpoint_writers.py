@@ -40,7 +40,11 @@ def correct_writers(connection: sa.Connection, run_ids: Collection[int]) -> None
             )
             .order_by(later.started_at, later.id)
         ).all()
-        wrong = [row[:3] for row in rows if not is_last_save(*row[3:])]
+        wrong = [
+            (checkpoint, before, writer)
+            for checkpoint, before, writer, written_at, ended_at, next_at in rows
+            if ended_at is None or not is_last_save(written_at, ended_at, next_at)
+        ]
         told = {checkpoint: writer for checkpoint, _, writer in wrong}
         for checkpoint, writer in told.items():
             connection.execute(
