@@ -119,6 +119,19 @@ def test_copies_do_not_fall_behind_while_the_job_waits_in_the_queue(fleet, archi
     assert [number for number, flags in opened.items() if ("copy-behind", 1) in flags] == [64, 65, 66]
 
 
+def test_a_last_save_that_its_job_had_no_time_to_copy_is_no_failure_of_the_copies(fleet, archive):
+    comment = f"ckpt=ck:{archive}"
+    save_and_copy(fleet, fleet.job(comment=comment), archive, range(1, 7))
+    fleet.save("ck/step_7.safetensors", 63)
+    fleet.run(65, fleet.job(comment=comment, state=JobState.PENDING, restart_count=1, started_at=None))
+    again = fleet.job(comment=comment, start=600, restart_count=1)
+    opened = {}
+    for number in range(61, 67):
+        fleet.save(f"ck/step_{number}.safetensors", number * 10)
+        opened[number] = fleet.run(number * 10 + 1, again)
+    assert [number for number, flags in opened.items() if ("copy-behind", 1) in flags] == [63, 64, 65, 66]
+
+
 def test_the_backup_beside_a_copy_is_not_the_newest_one(fleet, archive):
     """GROMACS copies the state before to `state_prev.cpt` after it has written `state.cpt`."""
     content = (DATA / "gromacs/state_step6700.cpt").read_bytes()

@@ -29,7 +29,8 @@ from ckptd.core.runs.rotated_copies import leave_out_previous
 class CopyBehind:
     """Flag a run while a further location is older than the primary one by more than `factor` times what is usual.
 
-    What lies before the first checkpoint that was not copied counts as one usual delay: the job may have waited.
+    What lies before the first checkpoint that was not copied counts as one usual delay: the job may have waited. For a
+    flag to open, so does the time before the running attempt: while no job ran, nothing was copied.
     Less than `min_lag` is never too much. How far copies usually are behind is known after `min_copies` times that new
     ones arrived. Before that, and where there never was one, the time since the first checkpoint that was not copied
     counts, and `first_after` is too much. An open flag resolves when at most half of that is left.
@@ -48,7 +49,9 @@ class CopyBehind:
         if not facts.was_read_whole(history):
             return not_whole(self.name)
         is_open = facts.is_flagged(history, self.name, job)
-        answers = [self._judge(history, copy, now, is_open=is_open) for copy in history.copies]
+        attempt = None if is_open else facts.attempt_of(history, job)
+        began_at = attempt.started_at if attempt else None
+        answers = [self._judge(history, copy, now, began_at, is_open=is_open) for copy in history.copies]
         late = [each for each in answers if isinstance(each, _Delay)]
         if not late:
             told = history.context.open_evidence.get((self.name, job.job_id), {})
@@ -67,7 +70,7 @@ class CopyBehind:
         return (FindingBuilder(self.name, history).make_finding(job, Severity.WARNING, evidence),)
 
     def _judge(
-        self, history: RunHistory, copy: CopyLocation, now: datetime, *, is_open: bool
+        self, history: RunHistory, copy: CopyLocation, now: datetime, began_at: datetime | None, *, is_open: bool
     ) -> "_Delay | Unknown | None":
         """Return by how much a location is behind if that is too much; Unknown where that cannot be told."""
         if not copy.was_read_whole:
@@ -100,7 +103,8 @@ class CopyBehind:
             first = min(  # one that was overwritten since was not copied, either
                 each.checkpoint.modified_at for each in saves if each.checkpoint.modified_at > copied_until
             )
-            lag = original.checkpoint.modified_at - max(copied_until, first - usual)
+            since = max(copied_until, min(max(first, began_at or first), original.checkpoint.modified_at) - usual)
+            lag = original.checkpoint.modified_at - since
         if lag <= (bound / 2 if is_open else bound):
             return None
         return _Delay(copy, lag, usual, original, newest)
