@@ -79,7 +79,7 @@ class Directory:
                 identities=(FileIdentity(1, crc32(write.name.encode()), write.size, int(changed * 1e9)),),
                 owner_uids=frozenset({UID}),
                 size_bytes=write.size,
-                modified_at=instant(changed),
+                modified_at=instant(changed if write.modified is None else write.modified),
                 state=state,
                 reason=None if state is not CheckpointState.DAMAGED else "cut off",
                 level=Level.FULL if is_rotten else Level.STRUCTURE,

@@ -21,6 +21,7 @@ from ckptd.core.runs.cadence import with_rhythm
 from ckptd.core.runs.user_settings import parse_user_settings
 from ckptd.steps.run_facts import EndTallies, FreeSpaceSamples, JobHolds
 from simulation import directory, polls, queue
+from simulation.copies import SecondLocation
 from simulation.directory import AFTER_BEGIN, AFTER_END
 from simulation.ends import Ends
 from simulation.polls import BEGINNING, MAX_AGE, TICK, at_tick, first_tick, instant
@@ -88,6 +89,7 @@ class RunWatch:
         self._ends_taken = None
         self._directory = directory.Directory(run)
         self._record = Record()
+        self._copies = SecondLocation(run) if run.copies else None
         self._key = self._directory.key
         self._free_space, self._tallies, self._holds = FreeSpaceSamples(), EndTallies(), JobHolds()
         self._user_settings = parse_user_settings(run.user_settings)
@@ -119,6 +121,7 @@ class RunWatch:
             return range(first, last + 1)
         turns = {first, *self._looks, *directory.list_turns(self.run), *queue.list_turns(self.run)}
         turns.update(self._polls.list_turns())
+        turns.update(self._copies.list_turns() if self._copies else ())
         unseen = {tick for tick in turns if self._polls.latest(tick) != tick}
         turns.update(self._polls.following(tick) or tick for tick in unseen)  # what was judged without the queue
         return sorted(tick for tick in turns if first <= tick <= last)
@@ -150,6 +153,8 @@ class RunWatch:
         if self._looked_at is not None and at <= self._looked_at:
             return
         before, self._scan = self._scan, self._directory.look(now)
+        if self._copies:
+            self._copies.look(now)
         if self._key != self._directory.key:
             self._move()
         if not isinstance(self._scan, Scan):
@@ -185,6 +190,7 @@ class RunWatch:
             is_truncated=record.is_truncated,
             reaches=record.reaches if record.is_truncated else None,
             rhythm=rhythm,
+            copies=(self._copies.known,) if self._copies else (),
         )
         return with_rhythm(history)
 

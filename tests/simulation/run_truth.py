@@ -46,6 +46,9 @@ class Write:
     corrupt_from: float | None = None  # its bytes rot, and a deep look sees it from then on
     gone: float = float("inf")
     role: Role = Role.STATE
+    modified: float | None = (
+        None  # when its bytes were last changed, if not as it was written here: a copy may keep that
+    )
 
 
 @dataclass
@@ -79,6 +82,9 @@ class Run:
     is_ordinary: bool = False  # its user never meant to checkpoint it
     kept_count: int = 2  # complete checkpoints that a new one leaves
     sample_interval: float | None = None  # between the data files that it writes beside its checkpoints
+    copies: list[Write] = field(default_factory=list)  # in a second location that it names
+    copy_period: float | None = None  # between two copies; None: each save is copied at once
+    copies_stop_at: float = float("inf")
 
     @property
     def saves(self) -> list[Write]:

@@ -29,6 +29,7 @@ OTHER_RULES = (
     "no-checkpoint-yet",
     "checkpoint-overdue",
     "interrupted-save",
+    "copy-behind",
     "too-frequent",
     "too-sparse",
     "will-not-finish",

@@ -17,7 +17,7 @@ LATE_TORN = MINUTE  # a broken file that changed a moment ago still counts as be
 def good_at(run, now):
     return [
         write
-        for write in loadable(run)
+        for write in (*loadable(run), *run.copies)
         if write.is_whole and write.end <= now < write.gone and not (write.corrupt_from and write.corrupt_from <= now)
     ]
 
@@ -160,6 +160,19 @@ def no_room(run):
         yield max(run.free_drops_at, min(saved, default=run.end)), run.end
 
 
+def copy_behind(run):
+    """From when a second location is older than the first by more than three times what is usual, and by half an hour.
+
+    How far it usually is behind is known after three copies; before that, a day is too much.
+    """
+    names = {copy.name for copy in run.copies}
+    copied_until = max((w.end for w in run.saves if w.name in names), default=run.end)
+    missing = [w for w in run.saves if w.is_whole and w.end > copied_until]
+    if missing and run.copies_stop_at < run.end:
+        usual = max(run.interval, run.copy_period or 0.0)
+        yield missing[0].end + max(3 * usual, HOUR / 2), run.end
+
+
 def too_frequent(run):
     if run.save_time > 0.085 * run.interval:
         yield run.start, run.end
@@ -197,6 +210,7 @@ TRUTHS = {
     "concurrent-writers": concurrent_writers,
     "checkpoint-overdue": checkpoint_overdue,
     "no-room": no_room,
+    "copy-behind": copy_behind,
     "too-frequent": too_frequent,
     "too-sparse": too_sparse,
     "will-not-finish": will_not_finish,
@@ -226,6 +240,9 @@ def is_clear(run, rule):
         return False  # what its files are nobody can tell
     if run.sample_interval and rule in {"restarted-without-checkpoint", "no-checkpoint-yet"}:
         return False  # nor, before the first checkpoint, what the samples are
+    if rule == "copy-behind":
+        late = [w for begin, _ in copy_behind(run) for w in run.saves if w.is_whole and w.end > begin]
+        return len(run.copies) >= 6 and len(late) >= 3
     if rule == "too-frequent":
         return run.has_inotify and saves >= 12 and run.save_time > 0.115 * run.interval
     if rule == "too-sparse":

@@ -6,6 +6,7 @@ Everything is decided here, from a seed, before the first poll. Instants are sec
 from random import Random
 
 from ckptd.core.model import JobState, Role
+from simulation import copies
 from simulation.run_truth import DAY, GIGABYTE, HOUR, MINUTE, Execution, Run, Write
 
 KINDS = {
@@ -155,6 +156,7 @@ class _Maker:
         first = run.executions[0]
         if any(write.is_whole and write.end < first.end - HOUR / 2 for write in run.saves) and chance.random() < 0.35:
             run.located_by = "discovery"
+        copies.plan_copies(run)
         return run
 
     def after_maintenance(self, instant):
