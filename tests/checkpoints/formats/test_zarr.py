@@ -125,3 +125,38 @@ def test_an_array_of_one_number_is_read(dtype):
 def test_metadata_that_say_nothing_are_damage(text):
     with pytest.raises(DamagedError):
         zarr.parse_metadata(text)
+
+
+@pytest.mark.parametrize(
+    ("array", "chunk"),
+    [
+        (v2(), RAW),
+        (v2(dtype="<U3", shape=(4,), chunks=(4,)), bytes(48)),
+        (v2(dtype="|b1", shape=(3,), chunks=(3,)), b"\1\0\1"),
+        (v2({"id": "zstd"}), zstandard.compress(RAW)),
+        (v2({"id": "gzip"}), b"\x1f\x8b\x08 and more"),
+        (v2({"id": "lz4"}), b"what nobody reads here"),
+        (v3(BYTES), RAW),
+        (v3(BYTES, CRC32C), with_crc(RAW)),
+        (v3(BYTES, {"name": "zstd"}, CRC32C), with_crc(zstandard.compress(RAW))),
+    ],
+)
+def test_the_beginning_and_size_of_a_chunk_fit_its_codecs(array, chunk):
+    zarr.check_beginning(array, chunk[: zarr.HEAD_BYTES], len(chunk))
+
+
+@pytest.mark.parametrize(
+    ("array", "chunk"),
+    [
+        (v2(), RAW[:-1]),
+        (v2(), RAW + b"\0"),
+        (v2({"id": "zstd"}), bytes(40)),
+        (v2({"id": "blosc"}), bytes(40)),
+        (v2({"id": "gzip"}), b"<html>"),
+        (v3(BYTES, CRC32C), RAW),
+        (v3(BYTES, {"name": "zstd"}, CRC32C), bytes(40)),
+    ],
+)
+def test_a_chunk_that_its_codecs_cannot_have_written_is_damage(array, chunk):
+    with pytest.raises(DamagedError):
+        zarr.check_beginning(array, chunk[: zarr.HEAD_BYTES], len(chunk))

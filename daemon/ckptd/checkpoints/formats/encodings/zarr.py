@@ -21,7 +21,8 @@ from ckptd.checkpoints.formats.interface import DamagedError
 METADATA_NAMES = (".zarray", "zarr.json")
 _MAX_METADATA_BYTES = 1 << 20
 _MAX_RANK = 64
-_V2_ITEM = re.compile(r"[<>|=][a-zA-Z](\d+)")
+_V2_ITEM = re.compile(r"[<>|=]([a-zA-Z])(\d+)")
+_TEXT_BYTES = 4  # of a character in numpy's type U
 _NAMED_ITEM = re.compile(r"(?:u?int|b?float|complex|r)(\d+)(?:_.*)?")
 _BLOSC_HEADER = struct.Struct("<4B3I")
 _SCALAR_KINDS = {
@@ -195,7 +196,7 @@ def _item_bytes(dtype: Any) -> int | None:
     if not isinstance(dtype, str):
         return None
     if found := _V2_ITEM.fullmatch(dtype):
-        return int(found[1])
+        return int(found[2]) * (_TEXT_BYTES if found[1] == "U" else 1)
     if dtype == "bool":
         return 1
     found = _NAMED_ITEM.fullmatch(dtype)
