@@ -223,3 +223,22 @@ def test_files_that_hold_all_processors_are_damaged_when_cut(case, keep):
     whole = file.read_bytes()
     file.write_bytes(whole[: int(len(whole) * keep)])
     assert "U" in reason_of(case, "processors3/0.5")
+
+
+@pytest.mark.parametrize("is_decomposed", [False, True])
+def test_fields_that_function_objects_write_between_the_times_are_no_checkpoint(case, is_decomposed):
+    for time in ("0.42", "0.44", "0.46", "0.52"):
+        (case / time).mkdir()
+        shutil.copy(case / "0.4" / "p", case / time / "Q")
+    if is_decomposed:
+        for number in range(2):
+            for time in ("0.4", "0.42", "0.44", "0.46", "0.5", "0.52"):
+                shutil.copytree(case / time, case / f"processor{number}" / time)
+        for time in ("0.4", "0.42", "0.44", "0.46", "0.5", "0.52"):
+            shutil.rmtree(case / time)
+    found = recognise(case)
+    name = "processor*@{}" if is_decomposed else "{}"
+    assert {path: one.state for path, one in found.items()} == {
+        name.format("0.4"): CheckpointState.COMPLETE,
+        name.format("0.5"): CheckpointState.COMPLETE,
+    }

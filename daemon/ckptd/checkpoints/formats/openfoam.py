@@ -23,6 +23,7 @@ _TIME = re.compile(r"\d{1,18}(?:\.\d{1,18})?(?:e[-+]?\d{1,3})?", re.IGNORECASE)
 _PROCESSOR = re.compile(r"processor(\d{1,9})")
 _OTHER_SUFFIXES = (".csv", ".dat", ".obj", ".stl", ".txt", ".vtk", ".vtp", ".xy", ".png", ".json", ".foam", ".log")
 _HEADS_READ = 3
+_TIMES_COMPARED = 3
 _WRITTEN = "uniform/time"  # the first file that a solver writes of a time
 
 
@@ -63,7 +64,13 @@ def _times(directory: Directory) -> list[Directory]:
     """Return the children that are named as a time and hold files, in the order of time."""
     found = [child for name, child in directory.directories.items() if _TIME.fullmatch(name)]
     found = [child for child in found if _looks_written(child) or (child.files and float(child.name) > 0)]
-    return sorted(found, key=lambda child: float(child.name))
+    found.sort(key=lambda child: float(child.name))
+    written = [child for child in found if child.files and _looks_written(child)][-_TIMES_COMPARED:]
+    if not written:
+        return found
+    # a time without the solver's own file and without its fields is what function objects wrote in between
+    fields = set.intersection(*map(_fields, written))
+    return [child for child in found if _looks_written(child) or fields <= _fields(child)]
 
 
 def _looks_written(child: Directory) -> bool:
