@@ -277,7 +277,7 @@ def test_a_restart_that_saves_less_than_was_saved_is_not_resuming(checkpoints, l
 
 def resuming(*checkpoints, **resumed):
     """What is found of a restart of which it is known what it resumed from."""
-    resume = Resume(certainty=Certainty.INFERRED, reason=ResumeReason.PROGRESS, **resumed)
+    resume = Resume(**{"certainty": Certainty.INFERRED, "reason": ResumeReason.PROGRESS, **resumed})
     attempts = [*REQUEUED[:-1], replace(REQUEUED[-1], resumed_from=resume)]
     return list(NotResuming().evaluate(history(now=90, attempts=attempts, checkpoints=checkpoints), at(90)))
 
@@ -297,6 +297,16 @@ def test_a_restart_from_an_older_file_is_not_resuming():
     (finding,) = resuming(saved(40, step=40), saved(50, step=50), saved(80, step=50), **from_step(40, 40))
     assert finding.evidence["resumed_from"] == f"{RUN.directory}/step-40.pt"
     assert finding.evidence["should_resume_from"] == f"{RUN.directory}/step-50.pt"
+
+
+@pytest.mark.parametrize("certainty", [Certainty.PROVEN, Certainty.DECLARED, Certainty.INFERRED])
+def test_a_start_over_without_progress_to_compare_is_not_resuming_where_it_is_proven(certainty):
+    """An image of DMTCP tells which computation it is of, and no step."""
+    images = [saved(minute, name=f"dmtcp_restart_script_{minute}.sh", role=Role.STATE) for minute in (40, 50, 80)]
+    findings = resuming(*images, certainty=certainty)
+    assert [each.evidence["should_resume_from"] for each in findings] == (
+        [f"{RUN.directory}/dmtcp_restart_script_50.sh"] if certainty is Certainty.PROVEN else []
+    )
 
 
 def test_a_restart_that_goes_back_after_it_resumed_is_resuming():

@@ -401,6 +401,13 @@ CASES = {
         "After the restart, the job saved step 250, although step 4000 had been saved before it. It resumed from /scratch/alice/run/step-200.pt.",
         "Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
     ),
+    "started over, as the program's record shows": Case(
+        "not-resuming",
+        NOT_RESUMING
+        | {"unit": None, "saved_before": None, "saved_now": None, "resume_certainty": "proven", "resumed_from": None},
+        "After the restart, the job does not continue /scratch/alice/run/step-4000.pt, as the program's own record shows. It started from nothing.",
+        "Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
+    ),
     "not resuming, after many steps": Case(
         "not-resuming",
         NOT_RESUMING | {"saved_before": 12_345_678.0},

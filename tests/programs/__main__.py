@@ -2,7 +2,7 @@
 
 The jobs run in groups, one after the other: more of them at once need more than two cores, and scans then come late.
 
-make test-programs                                  # all of them, about half an hour
+make test-programs                                  # all of them, in half an hour; DMTCP where DMTCP_BIN names it
 ... python -m programs --programs lammps --scenarios requeue,older --save-seconds 20 --record FILE
 """
 
@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 from demo import ports
 from demo.cluster import PrivateCluster
 from demo.patience import Deadline
-from programs import gromacs, keras_training, lammps, report, tensorflow_training, torch_training, truth
+from programs import dmtcp, gromacs, keras_training, lammps, report, tensorflow_training, torch_training, truth
 from programs.judge import Bounds, Judge, judge_totals
 from programs.scenarios import SCENARIOS, URGENT_USER, Driver, Run, list_groups
 from support.quick_watcher import QuickWatcher
 
 JOBS = Path(__file__).parent / "jobs"
-PROGRAMS = {program.NAME: program for program in (gromacs, lammps, torch_training, keras_training, tensorflow_training)}
+EVERYWHERE = (gromacs, lammps, torch_training, keras_training, tensorflow_training)
+PROGRAMS = {program.NAME: program for program in (*EVERYWHERE, *([dmtcp] if dmtcp.is_there() else []))}
 RUNS_AT_ONCE = 14  # of which two cores keep up with the scans
 SHARED_NODES = 2  # by the runs that need none of their own
 POLL_SECONDS = 2

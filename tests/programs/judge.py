@@ -221,7 +221,7 @@ class Judge:
     def _judge_demanded(self, flag, subject):
         first, last = self._attempts[0], self._attempts[-1]
         opened_at = datetime.fromisoformat(flag["opened_at"]).timestamp()
-        best = [max(first.saves, key=lambda save: save.step)]
+        best = [max(first.saves, key=lambda save: (save.step or 0, save.at))]
         if flag["rule"] == "copy-behind":
             self._judge_copy_behind(flag, subject, opened_at)
             return

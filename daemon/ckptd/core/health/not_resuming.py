@@ -10,7 +10,18 @@ from datetime import datetime
 from typing import ClassVar
 
 from ckptd.core.health.interface import FindingBuilder
-from ckptd.core.model import Evidence, Finding, RecordedCheckpoint, Resume, Role, RunHistory, Severity, Unknown
+from ckptd.core.model import (
+    Attempt,
+    Certainty,
+    Evidence,
+    Finding,
+    RecordedCheckpoint,
+    Resume,
+    Role,
+    RunHistory,
+    Severity,
+    Unknown,
+)
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.resumable import may_be_results
 from ckptd.core.runs.rotated_copies import leave_out_previous
@@ -18,7 +29,10 @@ from ckptd.core.runs.rotated_copies import leave_out_previous
 
 @dataclass(frozen=True, slots=True)
 class NotResuming:
-    """Flag an attempt until it has saved more than was saved before it, if it did not resume from the furthest one."""
+    """Flag an attempt until it has saved more than was saved before it, if it did not resume from the furthest one.
+
+    Where its checkpoints state no progress, a start from nothing that the program's own record proves is flagged.
+    """
 
     name: ClassVar[str] = "not-resuming"
 
@@ -39,28 +53,47 @@ class NotResuming:
             )
             unit = _common_unit(before, since)
             if unit is None:
+                if before and since and _is_proven_fresh(attempt.resumed_from):
+                    evidence = _make_evidence(attempt, max(before, key=_saved_at), None, None, None)
+                    findings.append(FindingBuilder(self.name, history).make_finding(job, severity, evidence))
                 continue
             reached = max(_value(record, unit) for record in before)
-            newest = max(since, key=lambda record: record.completed_at or record.first_seen_at)
+            newest = max(since, key=_saved_at)
             saved = _value(newest, unit)
             resume = attempt.resumed_from if attempt.resumed_from and attempt.resumed_from.is_known else None
             has_resumed = _has_resumed(resume, before, unit, reached) if resume else None
             if has_resumed or saved > reached or (saved == reached and has_resumed is None):
                 continue
             source = max(before, key=lambda record: _value(record, unit))
-            evidence: dict[str, Evidence] = {
-                "unit": unit,
-                "saved_before": reached,
-                "saved_now": saved,
-                "restart_count": attempt.restart_count,
-                "should_resume_from": str(source.checkpoint.path),
-                "is_still_there": source.deleted_at is None,
-                "saved_at": source.completed_at.isoformat() if source.completed_at else None,
-                "resume_certainty": resume.certainty.value if resume else None,
-                "resumed_from": resume.path if resume else None,
-            }
+            evidence = _make_evidence(attempt, source, unit, reached, saved)
             findings.append(FindingBuilder(self.name, history).make_finding(job, severity, evidence))
         return findings
+
+
+def _make_evidence(
+    attempt: Attempt, source: RecordedCheckpoint, unit: str | None, reached: float | None, saved: float | None
+) -> dict[str, Evidence]:
+    """Return the evidence; it has no unit where the checkpoints state no progress, but prove a start from nothing."""
+    resume = attempt.resumed_from if attempt.resumed_from and attempt.resumed_from.is_known else None
+    return {
+        "unit": unit,
+        "saved_before": reached,
+        "saved_now": saved,
+        "restart_count": attempt.restart_count,
+        "should_resume_from": str(source.checkpoint.path),
+        "is_still_there": source.deleted_at is None,
+        "saved_at": source.completed_at.isoformat() if source.completed_at else None,
+        "resume_certainty": resume.certainty.value if resume else None,
+        "resumed_from": resume.path if resume else None,
+    }
+
+
+def _saved_at(record: RecordedCheckpoint) -> datetime:
+    return record.completed_at or record.first_seen_at
+
+
+def _is_proven_fresh(resume: Resume | None) -> bool:
+    return resume is not None and resume.certainty is Certainty.PROVEN and resume.is_fresh
 
 
 def _choose_states(

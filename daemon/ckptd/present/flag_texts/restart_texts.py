@@ -102,7 +102,7 @@ def _is_named(evidence: EvidenceReader) -> bool:
 
 
 def not_resuming(evidence: EvidenceReader, context: FlagContext) -> FlagText:
-    unit, source = evidence.text("unit"), evidence.text("should_resume_from")
+    source = evidence.text("should_resume_from")
     if evidence.is_true("is_still_there"):
         advice = f"Make the program load {source} when it starts, and do not let it overwrite that checkpoint."
     else:
@@ -110,14 +110,14 @@ def not_resuming(evidence: EvidenceReader, context: FlagContext) -> FlagText:
             f"{source} has since been replaced or deleted. Make the program load its newest checkpoint when it starts, "
             "and save each checkpoint under a name of its own."
         )
-    return FlagText(
-        title=context.title,
-        statement=(
+    statement = f"After the restart, the job does not continue {source}, as the program's own record shows."
+    if evidence.has("unit"):
+        unit = evidence.text("unit")
+        statement = (
             f"After the restart, the job saved {unit} {evidence.progress('saved_now')}, although {unit} "
-            f"{evidence.progress('saved_before')} had been saved before it. {_describe_resume(evidence)}."
-        ),
-        advice=advice,
-    )
+            f"{evidence.progress('saved_before')} had been saved before it."
+        )
+    return FlagText(title=context.title, statement=f"{statement} {_describe_resume(evidence)}.", advice=advice)
 
 
 def _describe_resume(evidence: EvidenceReader) -> str:
