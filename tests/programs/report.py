@@ -6,7 +6,7 @@ from itertools import groupby
 
 from programs.judge import Verdict
 
-_HEAD = f"{'':44}" + "".join(f"{verdict:>8}" for verdict in Verdict)
+_HEAD = f"{'':44}" + "".join(f"{verdict:>8}" for verdict in Verdict) + "   right"
 
 
 def print_summary(number, count, judgements, seconds):
@@ -43,4 +43,5 @@ def _print_counts(title, judgements, key):
 
 def _print_line(name, judgements):
     counts = Counter(each.verdict for each in judgements)
-    print(f"{name:44}" + "".join(f"{counts[verdict]:>8}" for verdict in Verdict))
+    share = counts[Verdict.RIGHT] / len(judgements)
+    print(f"{name:44}" + "".join(f"{counts[verdict]:>8}" for verdict in Verdict) + f"{share:>8.1%}")
