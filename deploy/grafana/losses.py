@@ -6,10 +6,9 @@ from grafana.panels import (
     YELLOW,
     Board,
     bars,
-    database_variables,
+    both_variables,
     lines,
     number,
-    prometheus_variables,
     rows,
 )
 
@@ -144,6 +143,6 @@ LOST_WORK = Board(
             },
         ),
     ),
-    variables=[*prometheus_variables(), *database_variables()],
+    variables=both_variables(),
     since="now-7d",
 )

@@ -17,7 +17,7 @@ from grafana_foundation_sdk.models import prometheus as prometheus_models
 PROMETHEUS = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 POSTGRESQL = models.DataSourceRef(type_val="grafana-postgresql-datasource", uid="${database}")
 DAEMON = "DAEMON"  # in an expression: the selector of the daemons that the viewer chose
-_SELECTOR = 'instance=~"$instance"'
+_SELECTOR = 'cluster=~"$cluster",instance=~"$instance"'
 GREEN, YELLOW, RED = "green", "yellow", "red"
 Steps = Sequence[tuple[float | None, str]]
 PLAIN: Steps = ((None, "blue"),)
@@ -64,7 +64,7 @@ def _link(target: str | None) -> list[Builder[models.DashboardLink]]:
     if target is None:
         return []
     link = dashboard.DashboardLink(f"Open {target}").type(models.DashboardLinkType.LINK)
-    return [link.url(f"/d/ckptd-{target}?${{__url_time_range}}&${{instance:queryparam}}")]
+    return [link.url(f"/d/ckptd-{target}?${{__url_time_range}}&${{cluster:queryparam}}&${{instance:queryparam}}")]
 
 
 def _query(expression: str, legend: str, ref: str, *, is_instant: bool) -> prometheus.Dataquery:
@@ -201,16 +201,31 @@ class Board:
 
 
 def prometheus_variables() -> list[Any]:
-    """Which Prometheus, and which daemons."""
-    instance = dashboard.QueryVariable("instance").label("Daemon").query("label_values(ckptd_build_info, instance)")
-    instance = instance.datasource(PROMETHEUS).refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
-    return [
+    """Which Prometheus, which clusters and which of their daemons."""
+    source, instance = _prometheus_and_daemons()
+    return [source, _choice("cluster", "Cluster", "label_values(ckptd_build_info, cluster)"), instance]
+
+
+def both_variables() -> list[Any]:
+    """Which Prometheus and PostgreSQL, and which one cluster in both."""
+    source, instance = _prometheus_and_daemons()
+    return [source, *database_variables(), instance]
+
+
+def _prometheus_and_daemons() -> tuple[Any, Any]:
+    daemons = 'label_values(ckptd_build_info{cluster=~"$cluster"}, instance)'
+    return (
         dashboard.DatasourceVariable("datasource").label("Prometheus").type("prometheus"),
-        instance.multi(True)
-        .include_all(True)
-        .all_value(".+")
-        .current(models.VariableOption(text="All", value="$__all")),
-    ]
+        _choice("instance", "Daemon", daemons),
+    )
+
+
+def _choice(name: str, label: str, query: str) -> Any:
+    """Return a variable with several values of a query to Prometheus; all of them at first."""
+    variable = dashboard.QueryVariable(name).label(label).query(query)
+    variable = variable.datasource(PROMETHEUS).refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
+    everything = models.VariableOption(text="All", value="$__all")
+    return variable.multi(True).include_all(True).all_value(".+").current(everything)
 
 
 def database_variables() -> list[Any]:

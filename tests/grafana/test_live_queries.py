@@ -120,7 +120,12 @@ def _live_through(daemon, scraping, training, stubborn, others):
 
 @pytest.mark.parametrize("expression", targets("expr"))
 def test_a_query_answers_with_numbers(prometheus, expression):
-    expression = expression.replace("$instance", ".+").replace("$__rate_interval", "1m").replace("$__range", "1h")
+    expression = (
+        expression.replace("$instance", ".+")
+        .replace("$cluster", ".+")
+        .replace("$__rate_interval", "1m")
+        .replace("$__range", "1h")
+    )
     assert "$" not in expression
     assert not all(math.isnan(number) for _, number in prometheus.query(expression))
 

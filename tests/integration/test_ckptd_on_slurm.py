@@ -219,21 +219,21 @@ def test_metrics_count_what_the_commands_list(fleet):
     fleet.wait(
         "the metrics to agree",
         lambda: (
-            fleet.metric('ckptd_jobs{state="RUNNING"}')
+            fleet.metric('ckptd_jobs{cluster="test",state="RUNNING"}')
             == sum(row["state"] == "RUNNING" for row in fleet.watcher.read("jobs")["jobs"])
         ),
     )
-    rule = 'ckptd_open_flags{rule="restarted-without-checkpoint",severity="critical"}'
+    rule = 'ckptd_open_flags{cluster="test",rule="restarted-without-checkpoint",severity="critical"}'
     assert fleet.metric(rule) == 1
-    kept = 'ckptd_checkpoints{format="safetensors",state="complete"}'
+    kept = 'ckptd_checkpoints{cluster="test",format="safetensors",state="complete"}'
     fleet.wait("the manager's three", lambda: (fleet.metric(kept) or 0) >= 3)
     assert fleet.metric('ckptd_slurm_up{cluster="test"}') == 1
-    assert time.time() - fleet.metric("ckptd_last_poll_timestamp_seconds") < allow(10)
+    assert time.time() - fleet.metric('ckptd_last_poll_timestamp_seconds{cluster="test"}') < allow(10)
 
 
 def test_a_cycle_asks_slurmctld_no_more_than_one_squeue_does(fleet):
     def count_polls():
-        return int(fleet.metric('ckptd_step_duration_seconds_count{step="poll"}'))
+        return int(fleet.metric('ckptd_step_duration_seconds_count{cluster="test",step="poll"}'))
 
     polled, before = count_polls(), count_requests(fleet.cluster)
     fleet.wait("ten polls", lambda: count_polls() >= polled + 10)

@@ -44,7 +44,9 @@ def samples(text):
 
 
 def value(text, name, **labels):
-    return samples(text)[name, tuple(sorted(labels.items()))]
+    found = samples(text)
+    cluster = {} if (name, tuple(sorted(labels.items()))) in found else {"cluster": "c1"}
+    return found[name, tuple(sorted({**cluster, **labels}.items()))]
 
 
 @pytest.mark.parametrize("flagged_limit", [0, 10])
@@ -104,7 +106,7 @@ def test_whatever_names_a_cluster_has_there_are_fewer_than_two_thousand_series()
     assert len(found) < 2000
     jobs = {labels: number for (name, labels), number in found.items() if name == "ckptd_running_jobs"}
     assert sum(jobs.values()) == 5000
-    assert jobs[("partition", "other"),] > 4000
+    assert jobs[("cluster", "c1"), ("partition", "other")] > 4000
     lost = {labels: number for (name, labels), number in found.items() if name == "ckptd_lost_gpu_seconds_total"}
     assert sum(lost.values()) == 5000 * len(EndCause)
     assert {dict(labels)["cause"] for labels in lost} == set(EndCause)
@@ -161,6 +163,19 @@ def test_accounts_have_counters_by_cause_and_the_rest_of_them_is_one():
     text = scrape(replace(make_report(NOW), losses=losses))
     assert value(text, "ckptd_account_lost_node_seconds_total", account="lab8", cause="failure") == 8
     assert value(text, "ckptd_account_lost_node_seconds_total", account="other", cause="failure") == 1 + 2
+
+
+@pytest.mark.parametrize("flagged_limit", [0, 5])
+def test_every_series_names_the_cluster_also_those_of_the_process(flagged_limit):
+    series = samples(scrape(make_report(NOW), flagged_limit=flagged_limit))
+    assert ("process_resident_memory_bytes", (("cluster", "c1"),)) in series
+    assert {dict(labels).get("cluster") for _, labels in series} == {"c1"}
+
+
+def test_a_standby_names_its_cluster_before_it_has_a_report():
+    collector = ReportCollector("1", started_at=NOW)
+    collector.record_leader("c1", is_leader=False)
+    assert {dict(labels).get("cluster") for _, labels in samples(read(collector))} == {"c1"}
 
 
 def test_the_numbers_are_those_of_the_report():
@@ -221,7 +236,7 @@ def test_text_that_is_not_utf8_does_not_spoil_the_answer():
         ),
     )
     text = scrape(report, flagged_limit=5)
-    assert value(text, "ckptd_running_jobs", partition='a"b\\c\n\\udc80') == 1
+    assert value(text, "ckptd_running_jobs", cluster="c\\udcff1", partition='a"b\\c\n\\udc80') == 1
     users = [dict(labels)["user"] for name, labels in samples(text) if name == "ckptd_flag_opened_timestamp_seconds"]
     assert [len(user) for user in users] == [64]
 

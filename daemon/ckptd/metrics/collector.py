@@ -18,7 +18,7 @@ from ckptd.metrics.fleet_metrics import collect_fleet
 from ckptd.metrics.job_actions import collect_job_actions
 from ckptd.metrics.lost_work_metrics import NAMED_ACCOUNTS, NAMED_PARTITIONS, collect_losses
 from ckptd.metrics.message_metrics import collect_messages
-from ckptd.metrics.metric_families import counters, gauge, gauges, histograms
+from ckptd.metrics.metric_families import counters, gauge, histograms
 from ckptd.metrics.outbox_metrics import collect_outbox
 from ckptd.metrics.prune_metrics import collect_pruned
 
@@ -42,8 +42,15 @@ class ReportCollector(Collector):
         self._config_read_at = started_at
         self._loss_places = BoundedNames(NAMED_PARTITIONS)
         self._loss_accounts = BoundedNames(NAMED_ACCOUNTS)
-        self.exposition = Exposition(self, _OperatorMetrics(self))
+        self.exposition = Exposition(self, _OperatorMetrics(self), lambda: self._cluster)
         self.exposition.write()
+
+    @property
+    def _cluster(self) -> str:
+        """Return the name of the cluster; empty while Slurm has not given it."""
+        if (report := self._report) is not None:
+            return report.cluster
+        return self._leadership[0] if self._leadership is not None else ""
 
     def publish(self, report: Report) -> None:
         """Replace the report; a scrape sees either the old or the new one, never a mixture."""
@@ -110,12 +117,10 @@ class ReportCollector(Collector):
             self._started_at.timestamp(),
         )
         if self._leadership is not None:
-            cluster, is_leader = self._leadership
-            yield gauges(
+            yield gauge(
                 "ckptd_leader",
                 "Whether this daemon acts for the cluster (1), or waits as a standby or for its lease (0).",
-                ("cluster",),
-                {(cluster,): int(is_leader)},
+                int(self._leadership[1]),
             )
         yield gauge(
             "ckptd_config_last_reload_successful",
@@ -164,11 +169,10 @@ def _collect_sources(report: Report) -> Iterator[Metric]:
         "When the fleet metrics were computed, as a Unix timestamp.",
         report.made_at.timestamp(),
     )
-    yield gauges(
+    yield gauge(
         "ckptd_slurm_up",
         "Whether the last query to slurmctld succeeded (1) or not (0).",
-        ("cluster",),
-        {(report.cluster,): 0 if report.slurm_trouble else 1},
+        0 if report.slurm_trouble else 1,
     )
     if report.polled_at:
         yield gauge(

@@ -2,10 +2,14 @@
 
 import threading
 import zlib
+from collections.abc import Callable, Iterator
 
 from prometheus_client import ProcessCollector
+from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
+
+from ckptd.metrics.metric_families import label
 
 GZIP_FORMAT = 31  # zlib's word for the largest window within a header and trailer of gzip
 
@@ -13,11 +17,16 @@ GZIP_FORMAT = 31  # zlib's word for the largest window within a header and trail
 class Exposition:
     """Holds the last output of a collector; only the metrics of the process are computed at each scrape."""
 
-    def __init__(self, collector: Collector, named: Collector | None = None) -> None:
-        """Take the collector of public metrics, and the one of metrics that name users' jobs."""
-        self._collector = collector
-        self._named = named
-        self._process = ProcessCollector(registry=None)
+    def __init__(
+        self, collector: Collector, named: Collector | None = None, read_cluster: Callable[[], str] = str
+    ) -> None:
+        """Take the collectors of public metrics and of metrics that name users' jobs, and the cluster of all of them.
+
+        While the cluster has no name, its label is absent.
+        """
+        self._collector = _OfCluster(collector, read_cluster)
+        self._named = _OfCluster(named, read_cluster) if named else None
+        self._process = _OfCluster(ProcessCollector(registry=None), read_cluster)
         self._lock = threading.Lock()
         self._public = self._whole = _WrittenMetrics(b"")
 
@@ -39,6 +48,23 @@ class Exposition:
         fresh = generate_latest(self._process)
         written = self._whole if names_jobs else self._public
         return written.compress_with(fresh) if is_compressed else written.text + fresh
+
+
+class _OfCluster(Collector):
+    """Adds the label `cluster` to every series of a collector."""
+
+    def __init__(self, collector: Collector, read_cluster: Callable[[], str]) -> None:
+        self._collector = collector
+        self._read_cluster = read_cluster
+
+    def collect(self) -> Iterator[Metric]:
+        cluster = label(self._read_cluster())
+        for family in self._collector.collect():
+            if cluster:
+                family.samples = [
+                    sample._replace(labels={"cluster": cluster, **sample.labels}) for sample in family.samples
+                ]
+            yield family
 
 
 class _WrittenMetrics:

@@ -94,6 +94,7 @@ class Daemon:
             return 0
         self._opened = opened
         keeper = LeaseKeeper(open_store(self._started_with, is_upgraded=False), opened.cluster, lease.RUN)
+        self._collector.record_leader(opened.cluster, is_leader=False)  # before the first scrape: it names the cluster
         self._web = web = self._open_web()
         term = None
         try:
