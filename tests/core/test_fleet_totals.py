@@ -87,10 +87,10 @@ def test_time_left_is_counted_to_now_and_no_limit_is_no_number():
     assert (summed.left_seconds.count, summed.jobs_without_limit) == (1, 1)
 
 
-def test_of_each_type_of_file_system_the_fullest_is_told():
-    def run(free, total, kind):
+def test_each_file_system_counts_with_the_least_free_space_that_a_scan_found():
+    def run(free, total, kind, directory="/work/x"):
         scan = Scan(
-            directory=PurePosixPath("/x"),
+            directory=PurePosixPath(directory),
             scanned_at=at(0),
             checkpoints=(),
             free_bytes=free,
@@ -99,17 +99,38 @@ def test_of_each_type_of_file_system_the_fullest_is_told():
         )
         return history(scan=scan)
 
-    summed = fleet_totals.sum_up(
-        [run(50, 100, "nfs4"), run(90, 1000, "nfs4"), run(1, 2, "xfs"), run(None, None, None)], at(0)
+    runs = [run(50, 100, "nfs4"), run(90, 1000, "nfs4"), run(1, 2, "nfs4", "/home/x"), run(None, None, None)]
+    shares = [fleet_totals.measure(each, lambda directory: str(directory.parent)) for each in runs]
+    assert fleet_totals.add_up(shares, at(0)).space_by_filesystem == {
+        fleet_totals.FileSystem("nfs4", "/work"): fleet_totals.FreeSpace(free_bytes=90, free_ratio=0.09),
+        fleet_totals.FileSystem("nfs4", "/home"): fleet_totals.FreeSpace(free_bytes=1, free_ratio=0.5),
+    }
+
+
+def test_a_counter_names_the_new_mount_of_a_run_that_did_not_change():
+    scan = Scan(
+        directory=PurePosixPath("/work/x"),
+        scanned_at=at(0),
+        checkpoints=(),
+        free_bytes=1,
+        total_bytes=2,
+        filesystem_type="nfs4",
     )
-    assert summed.space_by_filesystem["nfs4"] == fleet_totals.FreeSpace(free_bytes=90, free_ratio=0.09)
-    assert summed.space_by_filesystem["xfs"].free_ratio == 0.5
+    counter, run = fleet_totals.FleetCounter(), history(scan=scan)
+    for point in ("/", "/work"):
+        summed = counter.sum_up([run], at(1), lambda _, point=point: point)
+        assert [each.mount_point for each in summed.space_by_filesystem] == [point]
 
 
 def test_a_counter_measures_only_replaced_histories_and_comes_to_the_same_totals(monkeypatch):
     measured = []
     measure = fleet_totals.measure
-    monkeypatch.setattr(fleet_totals, "measure", lambda each: measured.append(each.key.directory) or measure(each))
+
+    def count(each, *find_mount):
+        measured.append(each.key.directory)
+        return measure(each, *find_mount)
+
+    monkeypatch.setattr(fleet_totals, "measure", count)
     runs = {
         name: change(history(now=60, jobs=[BIG], checkpoints=[saved(20), saved(50)]), key=RUN._replace(directory=name))
         for name in ("/a", "/b", "/c")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ckptd.core.fleet.fleet_totals import FleetTotals, ResourceShare
+from ckptd.core.fleet.fleet_totals import FileSystem, FleetTotals, FreeSpace, ResourceShare
 from ckptd.core.fleet.prune_totals import FailureCause
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.model import EndCause, Finding, Flag, RunKey, Severity
@@ -163,6 +163,16 @@ def test_accounts_have_counters_by_cause_and_the_rest_of_them_is_one():
     text = scrape(replace(make_report(NOW), losses=losses))
     assert value(text, "ckptd_account_lost_node_seconds_total", account="lab8", cause="failure") == 8
     assert value(text, "ckptd_account_lost_node_seconds_total", account="other", cause="failure") == 1 + 2
+
+
+def test_of_many_file_systems_the_fullest_are_named():
+    space = {FileSystem("nfs4", f"/home/u{n}"): FreeSpace(free_bytes=n, free_ratio=n / 500) for n in range(500)}
+    report = make_report(NOW)
+    text = scrape(replace(report, fleet=replace(report.fleet, space_by_filesystem=space)))
+    ratios = {labels: number for (name, labels), number in samples(text).items() if name.endswith("_free_ratio")}
+    assert len(ratios) == 20
+    assert value(text, "ckptd_filesystem_free_ratio", mountpoint="/home/u0", type="nfs4") == 0
+    assert max(ratios.values()) == 19 / 500
 
 
 @pytest.mark.parametrize("flagged_limit", [0, 5])

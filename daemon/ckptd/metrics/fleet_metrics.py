@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import astuple
 from operator import attrgetter
 
 from prometheus_client.core import Metric
@@ -12,6 +13,7 @@ from ckptd.metrics.bounded_names import heaviest
 from ckptd.metrics.metric_families import OTHER, Labels, gauge, gauges, histogram
 
 NAMED_PARTITIONS = 30
+NAMED_FILE_SYSTEMS = 20  # automounted homes are one each
 
 _SHARES = {
     "jobs": ("ckptd_running_jobs", "Number of running jobs."),
@@ -111,15 +113,21 @@ def _collect_checkpoints(fleet: FleetTotals) -> Iterator[Metric]:
         ("format",),
         {(name,): size_bytes for name, size_bytes in fleet.bytes_by_format.items()},
     )
+    yield from _collect_space(fleet)
+
+
+def _collect_space(fleet: FleetTotals) -> Iterator[Metric]:
+    fullest = sorted(fleet.space_by_filesystem.items(), key=lambda each: (each[1].free_ratio, astuple(each[0])))
+    named = {(system.mount_point, system.type): space for system, space in fullest[:NAMED_FILE_SYSTEMS]}
     yield gauges(
         "ckptd_filesystem_free_bytes",
-        "Free space on the fullest file system of each type that holds checkpoint directories.",
-        ("type",),
-        {(kind,): space.free_bytes for kind, space in fleet.space_by_filesystem.items()},
+        f"Free space on the file systems that hold checkpoint directories; on the {NAMED_FILE_SYSTEMS} fullest ones.",
+        ("mountpoint", "type"),
+        {names: space.free_bytes for names, space in named.items()},
     )
     yield gauges(
         "ckptd_filesystem_free_ratio",
-        "Free share of the fullest file system of each type that holds checkpoint directories.",
-        ("type",),
-        {(kind,): space.free_ratio for kind, space in fleet.space_by_filesystem.items()},
+        f"Free share of the file systems that hold checkpoint directories; of the {NAMED_FILE_SYSTEMS} fullest ones.",
+        ("mountpoint", "type"),
+        {names: space.free_ratio for names, space in named.items()},
     )

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 
+from ckptd.checkpoints.scanning.mounts import MountPoints
 from ckptd.core.fleet import per_user_cap
 from ckptd.core.fleet.fleet_totals import FleetCounter
 from ckptd.core.fleet.prune_totals import PruneTotals
@@ -84,6 +85,8 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
     ended = state.latest(PurgeFacts).ended
     in_queue = [history for history in histories.values() if history.jobs or history.key not in ended]
     located_by = {key: history.located_by for key, history in histories.items()} | dict(scanned.located_by)
+    mounts = state.own(MountPoints, MountPoints)
+    mounts.refresh()
     return Report(
         cluster=parts.cluster,
         made_at=now,
@@ -103,5 +106,5 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
         unknown_directories=sum(each.is_unknown for each in watched),
         unreadable_directory_users=per_user_cap.count_unreadable_directory_users(watched),
         scan_delay=now - min((each.due_at for each in watched if each.due_at < now), default=now),
-        fleet=state.own(FleetCounter, FleetCounter).sum_up(in_queue, now),
+        fleet=state.own(FleetCounter, FleetCounter).sum_up(in_queue, now, mounts.find),
     )

@@ -1,7 +1,9 @@
 """Which file system a path is on, from the kernel's own table: no path is touched, so a dead server hangs nobody."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 NETWORK_TYPES = frozenset(
@@ -46,6 +48,30 @@ def find_mount(mounts: tuple[Mount, ...], path: PurePosixPath) -> Mount | None:
     """Return the mount that a path without links is on."""
     holding = [mount for mount in mounts if path.is_relative_to(mount.point)]
     return max(holding, key=lambda mount: len(mount.point.parts), default=None)
+
+
+class MountPoints:
+    """Finds the mount points of many directories in the mount table, which is read again when `refresh` is called."""
+
+    def __init__(self, read_table: Callable[[], tuple[Mount, ...]] = read_mounts) -> None:
+        self._read_table = read_table
+        self._mounts: tuple[Mount, ...] = ()
+        self._points: frozenset[PurePosixPath] = frozenset()
+        self.find: Callable[[PurePosixPath], str] = self._find
+
+    def refresh(self) -> None:
+        """Read the mount table; if it changed, `find` becomes another function. A table that is unreadable stays."""
+        try:
+            mounts = self._read_table()
+        except OSError:
+            return
+        if mounts != self._mounts:
+            self._mounts, self._points = mounts, frozenset(mount.point for mount in mounts)
+            self.find = partial(self._find)
+
+    def _find(self, directory: PurePosixPath) -> str:
+        """Return the mount point of a path without links; empty if there is none."""
+        return next((str(each) for each in (directory, *directory.parents) if each in self._points), "")
 
 
 def _unescape(field: str) -> str:

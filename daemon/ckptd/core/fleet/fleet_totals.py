@@ -1,9 +1,10 @@
 """Totals over all runs at one time, without any user's or job's name."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from pathlib import PurePosixPath
 
 from ckptd.core.fleet.histogram import Distribution
 from ckptd.core.model import CheckpointState, Job, RecordedCheckpoint, RunKey, RunRecord, Scan, Unknown
@@ -11,6 +12,8 @@ from ckptd.core.runs.history import attempt_of, complete_now, present, running_j
 
 AGE_BOUNDS = (300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0, 86400.0, 172800.0, 604800.0)
 LEFT_BOUNDS = (300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0, 86400.0, 172800.0, 604800.0)
+
+FindMount = Callable[[PurePosixPath], str]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -26,9 +29,17 @@ class ResourceShare:
     unsaved_gpu_seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class FileSystem:
+    """A file system that runs save to. The mount point is empty where it is not known."""
+
+    type: str
+    mount_point: str = ""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FreeSpace:
-    """The smallest free space among the file systems of one type that runs save to."""
+    """The smallest free space that a scan found on a file system: users' quotas can differ."""
 
     free_bytes: int
     free_ratio: float
@@ -45,7 +56,7 @@ class FleetTotals:
     jobs_without_limit: int = 0
     checkpoints_by_format: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (format, state)
     bytes_by_format: Mapping[str, int] = field(default_factory=dict)
-    space_by_filesystem: Mapping[str, FreeSpace] = field(default_factory=dict)
+    space_by_filesystem: Mapping[FileSystem, FreeSpace] = field(default_factory=dict)
 
 
 NEWEST = ("complete", "damaged", "writing", "none", "unknown")
@@ -57,10 +68,14 @@ class RunShare:
 
     checkpoints: Mapping[tuple[str, str], int]
     sizes: Mapping[str, int]
-    space: tuple[str, FreeSpace] | None  # of its file system
+    space: tuple[FileSystem, FreeSpace] | None
     newest: str | None  # None: no job of it runs
     saved_at: datetime | None
     jobs: tuple[tuple[Job, datetime | None], ...]  # those that run, and since when their work is unsaved
+
+
+def _name_no_mount(_directory: PurePosixPath) -> str:
+    return ""
 
 
 class FleetCounter:
@@ -68,27 +83,39 @@ class FleetCounter:
 
     def __init__(self) -> None:
         self._measured: dict[RunKey, tuple[RunRecord, RunShare]] = {}
+        self._find_mount: FindMount = _name_no_mount
 
-    def sum_up(self, histories: Iterable[RunRecord], now: datetime) -> FleetTotals:
-        """Return what `sum_up` does, for histories of different runs."""
+    def sum_up(
+        self, histories: Iterable[RunRecord], now: datetime, find_mount: FindMount = _name_no_mount
+    ) -> FleetTotals:
+        """Return what `sum_up` does, for histories of different runs.
+
+        `find_mount` returns the mount point of a directory: give another function once mounts have changed.
+        """
         known = self._measured
         self._measured = {
-            history.key: (history, _measure_again(history, known.get(history.key))) for history in histories
+            history.key: (history, _measure_again(history, known.get(history.key), find_mount)) for history in histories
         }
+        if find_mount is not self._find_mount:
+            self._find_mount = find_mount
+            self._measured = {
+                key: (history, replace(share, space=_space_of(history, find_mount)))
+                for key, (history, share) in self._measured.items()
+            }
         return add_up((share for _, share in self._measured.values()), now)
 
 
-def _measure_again(history: RunRecord, known: tuple[RunRecord, RunShare] | None) -> RunShare:
+def _measure_again(history: RunRecord, known: tuple[RunRecord, RunShare] | None, find_mount: FindMount) -> RunShare:
     """Return what a run adds; read its checkpoints only if these, or its jobs or attempts, were replaced."""
     if known is None:
-        return measure(history)
+        return measure(history, find_mount)
     before, share = known
     if before is history:
         return share
     is_same = before.checkpoints is history.checkpoints and before.attempts is history.attempts
     if is_same and before.jobs == history.jobs and _is_whole(before.scan) is _is_whole(history.scan):
-        return replace(share, space=_space_of(history))
-    return measure(history)
+        return replace(share, space=_space_of(history, find_mount))
+    return measure(history, find_mount)
 
 
 def _is_whole(scan: Scan | Unknown | None) -> bool | None:
@@ -101,8 +128,8 @@ def sum_up(histories: Iterable[RunRecord], now: datetime) -> FleetTotals:
     return add_up(map(measure, histories), now)
 
 
-def measure(history: RunRecord) -> RunShare:
-    """Return what a run adds to the totals."""
+def measure(history: RunRecord, find_mount: FindMount = _name_no_mount) -> RunShare:
+    """Return what a run adds to the totals; `find_mount` returns the mount point of a directory."""
     history = replace(history, checkpoints=tuple(history.checkpoints))  # unpacked once, if they are packed
     there = present(history)
     checkpoints: Counter[tuple[str, str]] = Counter()
@@ -115,7 +142,7 @@ def measure(history: RunRecord) -> RunShare:
     return RunShare(
         checkpoints=checkpoints,
         sizes=sizes,
-        space=_space_of(history),
+        space=_space_of(history, find_mount),
         newest=_judge_newest(history, there) if jobs else None,
         saved_at=saved_at,
         jobs=tuple((job, _unsaved_since(history, job, saved_at)) for job in jobs),
@@ -128,7 +155,7 @@ def add_up(shares: Iterable[RunShare], now: datetime) -> FleetTotals:
     by_partition: defaultdict[str, ResourceShare] = defaultdict(ResourceShare)
     checkpoints: Counter[tuple[str, str]] = Counter()
     sizes: Counter[str] = Counter()
-    space: dict[str, FreeSpace] = {}
+    space: dict[FileSystem, FreeSpace] = {}
     ages: list[float] = []
     left: list[float] = []
     unlimited = 0
@@ -195,16 +222,16 @@ def _add_job(share: ResourceShare, job: Job, unsaved: timedelta) -> None:
     share.unsaved_gpu_seconds += seconds * job.gpu_count
 
 
-def _space_of(history: RunRecord) -> tuple[str, FreeSpace] | None:
-    """Return a run's type of file system and the free space there, as far as its last scan knows both."""
+def _space_of(history: RunRecord, find_mount: FindMount) -> tuple[FileSystem, FreeSpace] | None:
+    """Return a run's file system and the free space there, as far as its last scan knows both."""
     scan = history.scan
     if not isinstance(scan, Scan) or scan.free_bytes is None or not scan.total_bytes or not scan.filesystem_type:
         return None
     space = FreeSpace(free_bytes=scan.free_bytes, free_ratio=scan.free_bytes / scan.total_bytes)
-    return scan.filesystem_type, space
+    return FileSystem(scan.filesystem_type, find_mount(scan.directory)), space
 
 
-def _add_free_space(space: dict[str, FreeSpace], found: tuple[str, FreeSpace] | None) -> None:
+def _add_free_space(space: dict[FileSystem, FreeSpace], found: tuple[FileSystem, FreeSpace] | None) -> None:
     if found is None:
         return
     kind, free = found
