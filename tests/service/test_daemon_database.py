@@ -48,7 +48,7 @@ def ask(port, path):
 def test_a_daemon_outlives_its_database_says_so_and_goes_on(daemon, postgresql_server, tmp_path):
     def metric(name):
         lines = ask(daemon.port, "/metrics")[1].splitlines()
-        return next((float(line.split()[-1]) for line in lines if line.startswith(f"{name} ")), None)
+        return next((float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{"))), None)
 
     wait_until(lambda: metric("ckptd_last_poll_timestamp_seconds"), 60)
     wait_until(lambda: metric("ckptd_database_up") == 1, 90)  # housekeeping tells it

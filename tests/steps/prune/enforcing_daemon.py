@@ -120,15 +120,15 @@ class Metrics:
         self.listen = f"127.0.0.1:{ports.find_free_ports(1)[0]}"
 
     def read(self, name, **labels):
-        """One number; 0 as long as there is none."""
+        """One number, that of the first series with these labels; 0 as long as there is none."""
         try:
             with urllib.request.urlopen(f"http://{self.listen}/metrics", timeout=allow(10)) as answer:
                 text = answer.read().decode()
         except OSError:
             return 0
         families = text_string_to_metric_families(text)
-        found = [each.value for family in families for each in family.samples if each[:2] == (name, labels)]
-        return found[0] if found else 0
+        samples = [each for family in families for each in family.samples if each.name == name]
+        return next((each.value for each in samples if labels.items() <= each.labels.items()), 0)
 
     def wait_for_steps(self, count=2):
         """Wait until so many steps of pruning have begun and ended from now on."""
