@@ -2,12 +2,12 @@
 
 from alembic import context
 
-from ckptd.store.tables import Base
+from ckptd.store.all_tables import METADATA
 
 connection = context.config.attributes["connection"]
 context.configure(
     connection=connection,
-    target_metadata=Base.metadata,
+    target_metadata=METADATA,
     render_as_batch=connection.dialect.name == "sqlite",  # SQLite changes a table by making it anew
     compare_type=True,
 )

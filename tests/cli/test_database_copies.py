@@ -16,9 +16,9 @@ from ckptd import cli
 from ckptd.core.leadership.lease import RUN
 from ckptd.service.lease_keeper import LeaseKeeper
 from ckptd.store import schema
+from ckptd.store.all_tables import METADATA
 from ckptd.store.engine import create_engine
 from ckptd.store.store import Store
-from ckptd.store.tables import Base
 from support.migrated import get_template
 from support.queue_facts import CLUSTER
 from web import samples
@@ -45,7 +45,7 @@ def read_rows(url):
     with engine.connect() as connection:
         rows = {
             table.name: sorted(map(repr, connection.execute(sa.select(table))))
-            for table in Base.metadata.sorted_tables
+            for table in METADATA.sorted_tables
             if table.name not in {"leases", "standbys"}
         }
     engine.dispose()

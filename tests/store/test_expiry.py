@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import EndCause, Finding, Flag, NamedLocation, RunKey, Severity
 from ckptd.core.model.records import AuditEntry, LocationRecord
-from ckptd.store.tables import Base
+from ckptd.store.all_tables import METADATA
 from support.migrated import open_record
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
 from support.recorded import locate, note_run, poll, scan
@@ -64,7 +64,7 @@ def rows_of(store):
     with store.database.reading() as connection:
         counts = {
             table.name: connection.scalar(sa.select(sa.func.count()).select_from(table))
-            for table in Base.metadata.sorted_tables
+            for table in METADATA.sorted_tables
         }
     return {name: count for name, count in counts.items() if count and name not in KEPT}
 

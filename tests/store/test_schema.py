@@ -6,15 +6,15 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from ckptd.store import database_errors, revisions, schema
+from ckptd.store.all_tables import METADATA
 from ckptd.store.engine import StoreError, begin, create_engine
 from ckptd.store.store import Store
-from ckptd.store.tables import Base
 
 
 def test_the_migrations_make_the_tables_that_the_program_knows(upgraded_engine):
     with begin(upgraded_engine, is_writer=False) as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, Base.metadata) == []
+        assert compare_metadata(context, METADATA) == []
 
 
 @pytest.mark.parametrize("revision", revisions.list_revisions())

@@ -5,7 +5,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from ckptd.store.tables import Base
+from ckptd.store.table_base import Base
 
 
 class LeaseTable(Base):

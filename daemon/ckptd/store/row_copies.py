@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from ckptd.store import lease_tables  # noqa: F401 - it adds its tables to the models
+from ckptd.store.all_tables import METADATA
 from ckptd.store.columns import Instant
 from ckptd.store.database_errors import StoreError
 from ckptd.store.engine import begin, name_database
 from ckptd.store.lease_tables import LeaseTable, StandbyTable
-from ckptd.store.tables import Base
 
 _BATCH_ROWS = 1000
 _MODULUS = 1 << 128
@@ -41,8 +40,8 @@ def copy_rows(source: sa.Engine, target: sa.Engine) -> tuple[CopiedTable, ...]:
     with begin(source, is_writer=False) as reader, begin(target, is_writer=True) as writer:
         _lock(writer)
         _require_empty(writer, target)
-        copied = tuple(_copy_table(table, reader, writer) for table in Base.metadata.sorted_tables)
-        for expected, table in zip(copied, Base.metadata.sorted_tables, strict=True):
+        copied = tuple(_copy_table(table, reader, writer) for table in METADATA.sorted_tables)
+        for expected, table in zip(copied, METADATA.sorted_tables, strict=True):
             found = _read_checksum(table, writer)
             if found != expected:
                 raise StoreError(
@@ -57,12 +56,12 @@ def copy_rows(source: sa.Engine, target: sa.Engine) -> tuple[CopiedTable, ...]:
 def _lock(connection: sa.Connection) -> None:
     """Keep a daemon that starts meanwhile from writing; a transaction of SQLite that writes has the lock already."""
     if connection.dialect.name == "postgresql":
-        names = ", ".join(table.name for table in Base.metadata.sorted_tables)
+        names = ", ".join(table.name for table in METADATA.sorted_tables)
         connection.exec_driver_sql(f"LOCK TABLE {names} IN EXCLUSIVE MODE")
 
 
 def _require_empty(connection: sa.Connection, target: sa.Engine) -> None:
-    for table in Base.metadata.sorted_tables:
+    for table in METADATA.sorted_tables:
         if connection.execute(sa.select(sa.literal(1)).select_from(table).limit(1)).first():
             raise StoreError(
                 f"{name_database(target.url)} is not empty: its table {table.name} has rows. "
@@ -113,7 +112,7 @@ def _continue_numbers(connection: sa.Connection) -> None:
     """Let PostgreSQL number new rows from the highest number that was copied; SQLite does so by itself."""
     if connection.dialect.name != "postgresql":
         return
-    for table in Base.metadata.sorted_tables:
+    for table in METADATA.sorted_tables:
         for column in table.columns:
             if column.identity is not None:
                 highest = sa.select(sa.func.coalesce(sa.func.max(column), 0) + 1).scalar_subquery()

@@ -21,7 +21,8 @@ from ckptd.store.row_values import (
     run_key,
     split,
 )
-from ckptd.store.tables import AttemptTable, Base, CheckpointTable, JobTable, RunTable
+from ckptd.store.table_base import Base
+from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, RunTable
 
 __all__ = [
     "ATTEMPT_COLUMNS",

@@ -8,43 +8,10 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column
 
 from ckptd.core.model import Certainty, CheckpointState, EndCause, JobState, Level, RestartKind, Role, Severity
-from ckptd.store.columns import EnumText, Identifier, Instant, IntOrFloat, Json, Seconds, Text, WholeNumber
-
-
-class Base(DeclarativeBase):
-    metadata = sa.MetaData(
-        naming_convention={
-            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-            "ck": "ck_%(table_name)s_%(constraint_name)s",
-            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-            "pk": "pk_%(table_name)s",
-        }
-    )
-    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it from the class
-        str: Text(),
-        int: WholeNumber(),
-        float: IntOrFloat(),
-        datetime: Instant(),
-        date: sa.Date(),
-        timedelta: Seconds(),
-        JobState: EnumText(JobState),
-        EndCause: EnumText(EndCause),
-        RestartKind: EnumText(RestartKind),
-        Certainty: EnumText(Certainty),
-        CheckpointState: EnumText(CheckpointState),
-        Level: EnumText(Level),
-        Role: EnumText(Role),
-        Severity: EnumText(Severity),
-        Any: Json(),
-    }
-
-
-def _primary() -> Mapped[int]:
-    return mapped_column(Identifier, sa.Identity(), primary_key=True)
+from ckptd.store.table_base import Base, primary_key
 
 
 class ClusterTable(Base):
@@ -80,7 +47,7 @@ class RunTable(Base):
         sa.Index(None, "cluster", "directory_hash"),
     )
 
-    id: Mapped[int] = _primary()
+    id: Mapped[int] = primary_key()
     cluster: Mapped[str] = mapped_column(sa.ForeignKey("clusters.name"))
     uid: Mapped[int]
     directory: Mapped[str]
@@ -114,7 +81,7 @@ class LocationTable(Base):
     __tablename__ = "locations"
     __table_args__ = (sa.UniqueConstraint("run_id", "ordinal"), sa.Index(None, "directory_hash"))
 
-    id: Mapped[int] = _primary()
+    id: Mapped[int] = primary_key()
     run_id: Mapped[int] = mapped_column(sa.ForeignKey("runs.id"))
     ordinal: Mapped[int]  # in the order of the declaration, from 1
     directory: Mapped[str]
@@ -152,7 +119,7 @@ class JobTable(Base):
         ),
     )
 
-    id: Mapped[int] = _primary()
+    id: Mapped[int] = primary_key()
     run_id: Mapped[int] = mapped_column(sa.ForeignKey("runs.id"), index=True)
     first_seen_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
@@ -200,7 +167,7 @@ class AttemptTable(Base):
     __tablename__ = "attempts"
     __table_args__ = (sa.UniqueConstraint("job_row", "restart_count"),)
 
-    id: Mapped[int] = _primary()
+    id: Mapped[int] = primary_key()
     job_row: Mapped[int] = mapped_column(sa.ForeignKey("jobs.id"))
     run_id: Mapped[int] = mapped_column(sa.ForeignKey("runs.id"), index=True)
     restart_count: Mapped[int]
@@ -230,7 +197,7 @@ class MentionTable(Base):
     __tablename__ = "mentions"
     __table_args__ = (sa.UniqueConstraint("cluster", "job_id"),)
 
-    id: Mapped[int] = _primary()
+    id: Mapped[int] = primary_key()
     cluster: Mapped[str] = mapped_column(sa.ForeignKey("clusters.name"))
     job_id: Mapped[int]
     uid: Mapped[int]
@@ -291,7 +258,7 @@ class CheckpointTable(Base):
         sa.Index("ix_checkpoints_run_id_first_seen_at", "run_id", "first_seen_at"),
     )
 
-    id: Mapped[int] = _primary()
+    id: Mapped[int] = primary_key()
     run_id: Mapped[int] = mapped_column(sa.ForeignKey("runs.id"))
     attempt_id: Mapped[int | None] = mapped_column(sa.ForeignKey("attempts.id"), index=True)
     first_seen_at: Mapped[datetime]
@@ -349,7 +316,7 @@ class FlagTable(Base):
         ),
     )
 
-    id: Mapped[int] = _primary()
+    id: Mapped[int] = primary_key()
     run_id: Mapped[int] = mapped_column(sa.ForeignKey("runs.id"), index=True)
     rule: Mapped[str] = mapped_column(sa.String(64))
     severity: Mapped[Severity]
@@ -376,7 +343,7 @@ class NoticeTable(Base):
         sa.Index("ix_notices_due", "state", "next_try_at"),
     )
 
-    id: Mapped[int] = _primary()
+    id: Mapped[int] = primary_key()
     cluster: Mapped[str | None] = mapped_column(sa.ForeignKey("clusters.name"))
     run_id: Mapped[int | None] = mapped_column(sa.ForeignKey("runs.id"), index=True)
     recipient: Mapped[str]
@@ -412,7 +379,7 @@ class AuditTable(Base):
         sa.Index("uq_audit_once", "cluster", "once_key", unique=True),
     )
 
-    id: Mapped[int] = _primary()
+    id: Mapped[int] = primary_key()
     cluster: Mapped[str] = mapped_column(sa.ForeignKey("clusters.name"))
     run_id: Mapped[int | None] = mapped_column(sa.ForeignKey("runs.id"), index=True)
     plan_id: Mapped[str | None] = mapped_column(sa.String(64), index=True)
