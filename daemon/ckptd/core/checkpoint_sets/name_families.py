@@ -98,39 +98,53 @@ def _decide(shape: Shape, pieces: list[Piece]) -> Family:
             or _find_shared_word(pieces, progress)
             or _find_one_of(pieces, progress)
         )
-    undecided: dict[Place, str] = {}
     left: list[Place] = []
     for place in (place for place in places if kinds[place] in _UNDECIDED):
-        told, why = judge_content(pieces, place)
-        if told is None and _is_convention(pieces, place):
-            told, why = True, f"the names of {first.checkpoint.format} count it"
-        if told is True:
+        verdict, why = judge_content(pieces, place)
+        if verdict is None and _is_convention(pieces, place):
+            verdict, why = True, f"the names of {first.checkpoint.format} count it"
+        if verdict is True:
             progress.append(place)
             evidence = evidence or why
         else:
             left.append(place)
-    for place in left:  # how they behave shows beside the others
-        is_varying = len({piece.number(place).value for piece in pieces}) > 1
-        if not is_varying and not _is_save_place(first, place):
-            continue  # the same number in all names is a part of their text
-        told, why = judge_behaviour(pieces, place, progress, stuck=find_stuck(pieces, place))
-        if told is True:
-            progress.append(place)
-            evidence = evidence or why
-        elif told is False:
-            members.append(place)
-        else:
-            undecided[place] = why
+    undecided, why = _decide_by_behaviour(pieces, left, progress, members)
     return Family(
         shape,
         pieces,
         tuple(sorted(progress)),
         tuple(sorted(members)),
-        evidence,
+        evidence or why,
         has_word,
         contradiction,
         undecided,
     )
+
+
+def _decide_by_behaviour(
+    pieces: list[Piece], places: list[Place], progress: list[Place], members: list[Place]
+) -> tuple[dict[Place, str], str]:
+    """Add places to `progress` or `members` by how their numbers behave beside those already there.
+
+    Returns:
+        The places that stay undecided, each with the reason; and the evidence for the first that is progress, or "".
+
+    """
+    undecided: dict[Place, str] = {}
+    evidence = ""
+    for place in places:
+        is_varying = len({piece.number(place).value for piece in pieces}) > 1
+        if not is_varying and not _is_save_place(pieces[0], place):
+            continue  # the same number in all names is a part of their text
+        verdict, why = judge_behaviour(pieces, place, progress, stuck=find_stuck(pieces, place))
+        if verdict is True:
+            progress.append(place)
+            evidence = evidence or why
+        elif verdict is False:
+            members.append(place)
+        else:
+            undecided[place] = why
+    return undecided, evidence
 
 
 def _is_date_of_run(piece: Piece, place: Place) -> bool:

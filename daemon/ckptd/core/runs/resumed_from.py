@@ -151,11 +151,11 @@ def _is_too_far(
             return False
         sources = [each for each in there if each.continued_count == state.continued_count - 1]
         may_be_fresh = state.continued_count == 0
-    told = [value for each in sources if (value := read_progress(each, unit)) is not None]
+    values = [value for each in sources if (value := read_progress(each, unit)) is not None]
     saved = read_progress(state, unit)
     assert saved is not None
     most = seconds_between(attempt, state.completed_at) / pace.seconds_per_unit / SHORTEST
-    return all(not 0 <= saved - value <= most for value in [*told, *([0.0] if may_be_fresh else [])])
+    return all(not 0 <= saved - value <= most for value in [*values, *([0.0] if may_be_fresh else [])])
 
 
 def _list_there(found: Iterable[SavedState], attempt: Attempt) -> list[SavedState]:
@@ -302,6 +302,53 @@ def _match(
     saved = read_progress(first, unit)
     assert saved is not None
     elapsed = seconds_between(attempt, first.completed_at)
+    reach = _reach_of(pace, elapsed)
+    values = [(value, each) for each in there if (value := read_progress(each, unit)) is not None]
+    fitting = {value for value, _ in values if reach.least <= saved - value <= reach.most}
+    is_fresh = may_start_fresh and _may_start_fresh(saved, elapsed, pace, reach.most)
+    if reach.is_one_interval and len(fitting) + is_fresh > 1:
+        fitting, is_fresh = _narrow(saved, pace, fitting, is_fresh=is_fresh)
+    evidence = {
+        "unit": unit,
+        "first_saved": saved,
+        "seconds_after_start": round(elapsed),
+        "interval": pace.interval,
+        "seconds_per_interval": round(pace.interval * pace.seconds_per_unit),
+    }
+    chosen = [each for value, each in values if value in fitting] if fitting or is_fresh else list(there)
+    # what does not state its progress may be a copy of what fits
+    chosen += [each for each in there if read_progress(each, unit) is None and each not in chosen]
+    candidates = tuple(each.candidate for each in sorted(chosen, key=lambda each: (each.completed_at, each.path)))
+    if len(fitting) + is_fresh != 1:
+        return Resume(
+            certainty=Certainty.UNKNOWN,
+            reason=ResumeReason.AMBIGUOUS if fitting else ResumeReason.CONTRADICTION,
+            evidence=evidence,
+            candidates=candidates,
+            may_be_fresh=is_fresh or not fitting,
+        )
+    if is_fresh:
+        return Resume(certainty=Certainty.INFERRED, reason=ResumeReason.PROGRESS, evidence=evidence)
+    loaded = max((each for value, each in values if value in fitting), key=lambda each: (each.completed_at, each.path))
+    return Resume(
+        certainty=Certainty.INFERRED,
+        reason=ResumeReason.PROGRESS,
+        path=loaded.path,
+        saved_at=loaded.completed_at,
+        evidence={**evidence, "loaded": next(iter(fitting))},
+        candidates=candidates,
+    )
+
+
+class _Reach(NamedTuple):
+    """How far an attempt can have come before its first save, in the run's unit of progress."""
+
+    least: float
+    most: float
+    is_one_interval: bool  # a regular run had time for one interval and not for two
+
+
+def _reach_of(pace: ProgressPace, elapsed: float) -> _Reach:
     slow, usual = (
         max(elapsed - share * pace.startup_seconds, 0.0) / pace.seconds_per_unit
         for share in (1 + TOLERANCE, 1 - TOLERANCE)
@@ -314,49 +361,7 @@ def _match(
         least, most = 0.0, possible / SHORTEST
     elif may_save_at_once:
         least = 0.0
-    told = [(value, each) for each in there if (value := read_progress(each, unit)) is not None]
-    fitting = {value for value, _ in told if least <= saved - value <= most}
-    is_fresh = may_start_fresh and _may_start_fresh(saved, elapsed, pace, most)
-    if pace.is_regular and not may_save_at_once and slow <= 2 * pace.interval and len(fitting) + is_fresh > 1:
-        fitting, is_fresh = _narrow(saved, pace, fitting, is_fresh=is_fresh)
-    evidence = {
-        "unit": unit,
-        "first_saved": saved,
-        "seconds_after_start": round(elapsed),
-        "interval": pace.interval,
-        "seconds_per_interval": round(pace.interval * pace.seconds_per_unit),
-    }
-    chosen = [each for value, each in told if value in fitting] if fitting or is_fresh else list(there)
-    # what does not state its progress may be a copy of what fits
-    chosen += [each for each in there if read_progress(each, unit) is None and each not in chosen]
-    candidates = tuple(each.candidate for each in sorted(chosen, key=lambda each: (each.completed_at, each.path)))
-    if not fitting and not is_fresh:
-        return Resume(
-            certainty=Certainty.UNKNOWN,
-            reason=ResumeReason.CONTRADICTION,
-            evidence=evidence,
-            candidates=candidates,
-            may_be_fresh=True,
-        )
-    if len(fitting) + is_fresh > 1:
-        return Resume(
-            certainty=Certainty.UNKNOWN,
-            reason=ResumeReason.AMBIGUOUS,
-            evidence=evidence,
-            candidates=candidates,
-            may_be_fresh=is_fresh,
-        )
-    if is_fresh:
-        return Resume(certainty=Certainty.INFERRED, reason=ResumeReason.PROGRESS, evidence=evidence)
-    loaded = max((each for value, each in told if value in fitting), key=lambda each: (each.completed_at, each.path))
-    return Resume(
-        certainty=Certainty.INFERRED,
-        reason=ResumeReason.PROGRESS,
-        path=loaded.path,
-        saved_at=loaded.completed_at,
-        evidence={**evidence, "loaded": next(iter(fitting))},
-        candidates=candidates,
-    )
+    return _Reach(least, most, pace.is_regular and not may_save_at_once and slow <= 2 * pace.interval)
 
 
 def _may_start_fresh(saved: float, elapsed: float, pace: ProgressPace, most: float) -> bool:
