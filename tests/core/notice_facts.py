@@ -33,13 +33,13 @@ def flag(number=1, *, rule="at-risk", severity=Severity.WARNING, run=RUN, user="
     return Flag(flag_id=number, finding=finding, opened_at=at(0))
 
 
-def facts_of(*flags, told=None, queued=None, open_flags=(), **job_changes):
+def facts_of(*flags, notified=None, queued=None, open_flags=(), **job_changes):
     jobs = {
         (each.finding.run, each.finding.job_id): job(each.finding.job_id, user=each.finding.user, **job_changes)
         for each in flags
     }
     runs = {each.finding.run for each in flags} if queued is None else queued
-    return NoticeFacts(jobs=jobs, told=told or {}, queued_runs=runs, open_flags=open_flags)
+    return NoticeFacts(jobs=jobs, notified=notified or {}, queued_runs=runs, open_flags=open_flags)
 
 
 def array_of(count, **changes):
@@ -65,16 +65,16 @@ def worsened(*flags):
     )
 
 
-def remember(told, notices):
-    """Return what is told after these notices, as the record would say it."""
-    told = dict(told)
+def remember(notified, notices):
+    """Return what was notified after these notices, as the record would say it."""
+    notified = dict(notified)
     for notice in notices:
         key = (notice.recipient, notice.topic)
         if notice.kind is not NoticeKind.RESOLVED:
-            told[key] = TopicNotification(told_at=notice.created_at, severity=notice.severity)
-        elif key in told:
-            told[key] = replace(told[key], resolved_at=notice.created_at)
-    return told
+            notified[key] = TopicNotification(notified_at=notice.created_at, severity=notice.severity)
+        elif key in notified:
+            notified[key] = replace(notified[key], resolved_at=notice.created_at)
+    return notified
 
 
 DAY = timedelta(days=1)
@@ -85,7 +85,7 @@ def plan(changes, facts=None, policy=POLICY, now=NOW):
     return notices.plan(changes, facts or facts_of(*edges), policy, now)
 
 
-def told_ago(flag_, ago, **changes):
-    """What is told where a flag was told so long ago."""
-    told = remember({}, plan(opened(flag_), now=at(0) - ago))
-    return {key: replace(each, **changes) for key, each in told.items()}
+def notified_ago(flag_, ago, **changes):
+    """What was notified where a notice of a flag was made so long ago."""
+    notified = remember({}, plan(opened(flag_), now=at(0) - ago))
+    return {key: replace(each, **changes) for key, each in notified.items()}

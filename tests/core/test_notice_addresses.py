@@ -56,16 +56,16 @@ def test_a_notice_waits_some_minutes_for_its_address_and_less_where_time_runs_ou
 def edges(*steps):
     """Notices that wait for their address, one for each step, a minute apart."""
     each = flag()
-    made, told = [], {}
+    made, notified = [], {}
     for minute, step in enumerate(steps):
         changes = {"opened": opened, "worsened": worsened, "resolved": resolved}[step](each)
-        made += notices.plan(changes, replace(unanswered(each), told=told), POLICY, at(minute))
-        told = remember({}, made)
+        made += notices.plan(changes, replace(unanswered(each), notified=notified), POLICY, at(minute))
+        notified = remember({}, made)
     return made
 
 
 @pytest.mark.parametrize(
-    ("steps", "told_ago", "expected"),
+    ("steps", "notified_ago", "expected"),
     [
         (["opened"], None, ["opened"]),
         (["opened", "worsened"], None, ["opened", "worsened"]),
@@ -76,13 +76,15 @@ def edges(*steps):
         (["opened", "resolved"], DAY, ["resolved"]),
     ],
 )
-def test_what_waited_is_told_at_its_address_as_if_it_had_been_known(steps, told_ago, expected):
+def test_what_waited_is_told_at_its_address_as_if_it_had_been_known(steps, notified_ago, expected):
     waiting = edges(*steps)
     assert {notice.recipient for notice in waiting} == {NOT_YET}
-    told = {}
-    if told_ago:
-        told[NAMED, waiting[0].topic] = TopicNotification(told_at=at(0) - told_ago, severity=Severity.WARNING)
-    found = notices.readdress(waiting, "al@uni.example", told, POLICY, at(3))
+    notified = {}
+    if notified_ago:
+        notified[NAMED, waiting[0].topic] = TopicNotification(
+            notified_at=at(0) - notified_ago, severity=Severity.WARNING
+        )
+    found = notices.readdress(waiting, "al@uni.example", notified, POLICY, at(3))
     assert [(notice.recipient, notice.kind.value) for notice in found] == [(NAMED, kind) for kind in expected]
     by_edge = {notice.edge: notice for notice in waiting}
     for notice in found:
@@ -115,16 +117,16 @@ def test_nothing_goes_back_where_it_was_refused():
 
 def test_a_flag_that_came_back_while_its_recovery_waits_is_told_silently_at_its_address():
     topic = edges("opened")[0].topic
-    told = {(NAMED, topic): TopicNotification(told_at=at(-60), severity=Severity.WARNING, resolved_at=at(-1))}
-    (found,) = notices.readdress(edges("opened"), "al@uni.example", told, POLICY, at(3))
+    notified = {(NAMED, topic): TopicNotification(notified_at=at(-60), severity=Severity.WARNING, resolved_at=at(-1))}
+    (found,) = notices.readdress(edges("opened"), "al@uni.example", notified, POLICY, at(3))
     assert found.is_silent
 
 
 @pytest.mark.parametrize("mail_user", [None, "al@uni.example", "new@uni.example"])
 def test_a_recovery_goes_to_whoever_was_told_of_the_trouble_whatever_the_job_names_by_then(mail_user):
     policy = replace(POLICY, rooms=(ROOM,))
-    told = remember({}, notices.plan(opened(flag()), facts_of(flag(), mail_user="al@uni.example"), policy, at(0)))
-    later = facts_of(flag(), told=told, mail_user=mail_user)
+    notified = remember({}, notices.plan(opened(flag()), facts_of(flag(), mail_user="al@uni.example"), policy, at(0)))
+    later = facts_of(flag(), notified=notified, mail_user=mail_user)
     found = notices.plan(resolved(flag()), later, policy, at(60))
     assert {(notice.kind, notice.recipient) for notice in found} == {
         (NoticeKind.RESOLVED, NAMED),
@@ -142,20 +144,20 @@ def test_a_recovery_goes_to_whoever_was_told_of_the_trouble_whatever_the_job_nam
 )
 def test_a_recovery_takes_no_way_that_the_site_has_closed_since(policy, expected):
     before = replace(POLICY, rooms=(ROOM,))
-    told = remember({}, notices.plan(opened(flag()), facts_of(flag()), before, at(0)))
-    found = notices.plan(resolved(flag()), facts_of(flag(), told=told), policy, at(60))
+    notified = remember({}, notices.plan(opened(flag()), facts_of(flag()), before, at(0)))
+    found = notices.plan(resolved(flag()), facts_of(flag(), notified=notified), policy, at(60))
     assert {notice.recipient for notice in found} == expected
 
 
 def test_an_administrator_who_got_a_user_s_notice_hears_of_its_end_as_of_that_user():
     policy = replace(POLICY, mode=NoticeMode.ADMIN)
-    told = remember({}, notices.plan(opened(flag()), facts_of(flag()), policy, at(0)))
-    (found,) = notices.plan(resolved(flag()), facts_of(flag(), told=told), policy, at(60))
+    notified = remember({}, notices.plan(opened(flag()), facts_of(flag()), policy, at(0)))
+    (found,) = notices.plan(resolved(flag()), facts_of(flag(), notified=notified), policy, at(60))
     assert (found.recipient, found.meant_for) == (ADMIN, ALICE.address)
 
 
 def test_what_went_to_the_site_s_address_is_told_again_there_though_the_job_names_another():
-    told = remember({}, notices.plan(opened(flag()), facts_of(flag()), POLICY, at(0) - timedelta(days=8)))
-    standing = facts_of(flag(), open_flags=(flag(),), told=told, mail_user="gone@uni.example")
+    notified = remember({}, notices.plan(opened(flag()), facts_of(flag()), POLICY, at(0) - timedelta(days=8)))
+    standing = facts_of(flag(), open_flags=(flag(),), notified=notified, mail_user="gone@uni.example")
     (found,) = notices.plan_repeats(standing, POLICY, at(0))
     assert (found.kind, found.recipient) == (NoticeKind.REPEATED, ALICE)

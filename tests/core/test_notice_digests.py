@@ -120,21 +120,21 @@ steps_strategy = st.lists(
 
 @given(steps_strategy, st.sampled_from(NoticeMode))
 def test_whatever_happens_no_topic_is_told_twice_to_anybody_within_the_gap_without_being_worse(steps, mode):
-    told, now, made = {}, 0, []
+    notified, now, made = {}, 0, []
     for kind, each, minutes in steps:
         now += minutes
         changes = {"opened": opened, "worsened": worsened, "resolved": resolved}[kind](each)
-        found = plan(changes, facts_of(each, told=told), replace(POLICY, mode=mode), at(now))
+        found = plan(changes, facts_of(each, notified=notified), replace(POLICY, mode=mode), at(now))
         for notice in found:
-            before = told.get((notice.recipient, notice.topic))
+            before = notified.get((notice.recipient, notice.topic))
             if notice.kind is NoticeKind.RESOLVED:
                 assert before is not None
-                assert before.resolved_at is None or before.resolved_at < before.told_at
+                assert before.resolved_at is None or before.resolved_at < before.notified_at
             elif not notice.is_silent and before:
                 is_worse = notice.severity.rank > before.severity.rank
-                assert is_worse or notice.created_at - before.told_at >= POLICY.repeat_gap
+                assert is_worse or notice.created_at - before.notified_at >= POLICY.repeat_gap
             assert notices.parse_address(notice.recipient.address)
-        told = remember(told, [notice for notice in found if not notice.is_silent])
+        notified = remember(notified, [notice for notice in found if not notice.is_silent])
         made += found
     assert len({(notice.recipient, notice.edge) for notice in made}) == len(made)
 

@@ -17,35 +17,35 @@ from core.notice_facts import (
     array_of,
     facts_of,
     flag,
+    notified_ago,
     opened,
     plan,
     remember,
     resolved,
     run_of,
-    told_ago,
 )
 
 
 def test_a_recovery_after_a_repetition_is_told_once():
-    told = told_ago(flag(), 8 * DAY)
-    repeated = notices.plan_repeats(facts_of(flag(), open_flags=(flag(),), told=told), POLICY, at(0))
-    (recovery,) = plan(resolved(flag()), facts_of(flag(), told=remember(told, repeated)), now=at(60))
+    notified = notified_ago(flag(), 8 * DAY)
+    repeated = notices.plan_repeats(facts_of(flag(), open_flags=(flag(),), notified=notified), POLICY, at(0))
+    (recovery,) = plan(resolved(flag()), facts_of(flag(), notified=remember(notified, repeated)), now=at(60))
     assert [entry.status for entry in notices.compose([*repeated, recovery]).entries] == [EntryStatus.RESOLVED]
 
 
 def test_a_recovery_is_said_once_and_only_to_those_who_were_told():
     first = plan(opened(flag()))
     assert plan(resolved(flag()), now=at(60)) == ()
-    told = remember({}, first)
-    (second,) = plan(resolved(flag()), facts_of(flag(), told=told), now=at(60))
+    notified = remember({}, first)
+    (second,) = plan(resolved(flag()), facts_of(flag(), notified=notified), now=at(60))
     assert (second.kind, second.recipient) == (NoticeKind.RESOLVED, ALICE)
-    assert plan(resolved(flag()), facts_of(flag(), told=remember(told, [second])), now=at(70)) == ()
+    assert plan(resolved(flag()), facts_of(flag(), notified=remember(notified, [second])), now=at(70)) == ()
 
 
 def test_what_is_over_makes_no_message_about_something_else_worse():
     bad = flag(severity=Severity.CRITICAL)
-    told = remember({}, plan(opened(bad)))
-    (recovery,) = plan(resolved(bad), facts_of(bad, told=told), now=at(60))
+    notified = remember({}, plan(opened(bad)))
+    (recovery,) = plan(resolved(bad), facts_of(bad, notified=notified), now=at(60))
     (news,) = plan(opened(flag(9, rule="too-frequent", severity=Severity.INFO)), now=at(60))
     digest = notices.compose([recovery, news])
     assert [entry.status for entry in digest.entries] == [EntryStatus.OPEN, EntryStatus.RESOLVED]
@@ -54,14 +54,14 @@ def test_what_is_over_makes_no_message_about_something_else_worse():
 
 
 def test_the_end_of_a_job_is_no_recovery():
-    told = remember({}, plan(opened(flag())))
-    assert plan(resolved(flag()), facts_of(flag(), told=told, queued=set()), now=at(60)) == ()
+    notified = remember({}, plan(opened(flag())))
+    assert plan(resolved(flag()), facts_of(flag(), notified=notified, queued=set()), now=at(60)) == ()
 
 
 def test_what_ended_with_its_attempt_is_no_recovery():
-    told = remember({}, plan(opened(flag())))
+    notified = remember({}, plan(opened(flag())))
     (ended,) = flag_changes.mark_ended(resolved(flag()), {}).resolved
-    assert plan(FlagChanges(resolved=(ended,)), facts_of(flag(), told=told), now=at(60)) == ()
+    assert plan(FlagChanges(resolved=(ended,)), facts_of(flag(), notified=notified), now=at(60)) == ()
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_the_end_of_no_checkpoint_yet_is_no_recovery_while_worse_holds_for_its_r
 ):
     lesser = flag(rule="no-checkpoint-yet")
     worse = flag(2, rule=rule, run=run, job_id=job_id, severity=Severity.CRITICAL)
-    told = remember({}, plan(opened(lesser)))
-    facts = facts_of(lesser, worse, told=told)
+    notified = remember({}, plan(opened(lesser)))
+    facts = facts_of(lesser, worse, notified=notified)
     at_once = FlagChanges(opened=(worse,), resolved=resolved(lesser).resolved)
     of_before = replace(facts, open_flags=(lesser, worse))
     for changes, known in [(at_once, facts), (resolved(lesser), of_before)]:
@@ -93,8 +93,8 @@ def test_the_end_of_no_checkpoint_yet_is_no_recovery_while_worse_holds_for_its_r
 def test_a_recovery_that_waits_is_not_said_once_worse_of_the_same_run_stands_beside_it(open_count, is_said):
     lesser = flag(rule="no-checkpoint-yet")
     worse = flag(2, rule="restarted-without-checkpoint", severity=Severity.CRITICAL)
-    told = remember({}, plan(opened(lesser)))
-    recovery = plan(resolved(lesser), facts_of(lesser, told=told), now=at(60))
+    notified = remember({}, plan(opened(lesser)))
+    recovery = plan(resolved(lesser), facts_of(lesser, notified=notified), now=at(60))
     news = plan(opened(worse), now=at(63))
     digest = notices.compose([*recovery, *news], tallies={news[0].topic: TopicCount(1, open_count)})
     assert (EntryStatus.RESOLVED in [entry.status for entry in digest.entries]) is is_said
@@ -103,8 +103,8 @@ def test_a_recovery_that_waits_is_not_said_once_worse_of_the_same_run_stands_bes
 
 def test_a_recovery_is_said_when_the_last_task_of_the_array_recovered():
     flags, facts = array_of(3)
-    told = remember({}, plan(opened(*flags), facts))
-    standing = replace(facts, told=told, open_flags=tuple(flags))
+    notified = remember({}, plan(opened(*flags), facts))
+    standing = replace(facts, notified=notified, open_flags=tuple(flags))
     assert plan(resolved(*flags[:2]), standing, now=at(60)) == ()
     (found,) = plan(resolved(flags[2]), replace(standing, open_flags=(flags[2],)), now=at(70))
     assert found.kind is NoticeKind.RESOLVED
@@ -112,16 +112,16 @@ def test_a_recovery_is_said_when_the_last_task_of_the_array_recovered():
 
 def test_a_recovery_finds_what_was_told_before_the_directory_was_known():
     before = flag(run=RunKey("c1", 1000, "job:1@2026-03-01"), rule="no-checkpoint-yet")
-    told = remember({}, plan(opened(before)))
+    notified = remember({}, plan(opened(before)))
     after = replace(before, finding=replace(before.finding, run=RUN))
-    (found,) = plan(resolved(after), facts_of(after, told=told), now=at(60))
+    (found,) = plan(resolved(after), facts_of(after, notified=notified), now=at(60))
     assert found.kind is NoticeKind.RESOLVED
 
 
 def test_a_flag_that_comes_back_takes_its_untold_recovery_back():
-    told = remember({}, plan(opened(flag())))
-    recovery = plan(resolved(flag()), facts_of(flag(), told=told), now=at(60))
-    back = plan(opened(flag()), facts_of(flag(), told=remember(told, recovery)), now=at(70))
+    notified = remember({}, plan(opened(flag())))
+    recovery = plan(resolved(flag()), facts_of(flag(), notified=notified), now=at(60))
+    back = plan(opened(flag()), facts_of(flag(), notified=remember(notified, recovery)), now=at(70))
     assert [each.is_silent for each in back] == [True]
     digest = notices.compose([*recovery, *back])
     assert digest.entries == ()

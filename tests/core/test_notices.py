@@ -26,10 +26,10 @@ from core.notice_facts import (
     array_of,
     facts_of,
     flag,
+    notified_ago,
     opened,
     plan,
     remember,
-    told_ago,
     worsened,
 )
 
@@ -134,11 +134,11 @@ def test_ten_thousand_tasks_of_an_array_are_one_notice_and_one_entry():
 def test_tasks_that_fail_later_are_not_told_again():
     flags, facts = array_of(20)
     first = plan(opened(*flags[:10]), facts)
-    assert plan(opened(*flags[10:]), replace(facts, told=remember({}, first)), now=at(5)) == ()
+    assert plan(opened(*flags[10:]), replace(facts, notified=remember({}, first)), now=at(5)) == ()
 
 
 @pytest.mark.parametrize(
-    ("told_ago", "told_as", "now_as", "is_told"),
+    ("notified_ago", "told_as", "now_as", "is_told"),
     [
         (6 * DAY, "warning", "warning", False),
         (7 * DAY, "warning", "warning", True),
@@ -146,10 +146,10 @@ def test_tasks_that_fail_later_are_not_told_again():
         (DAY, "critical", "warning", False),
     ],
 )
-def test_the_same_is_told_again_only_after_the_repeat_gap_or_when_it_is_worse(told_ago, told_as, now_as, is_told):
+def test_the_same_is_told_again_only_after_the_repeat_gap_or_when_it_is_worse(notified_ago, told_as, now_as, is_told):
     now = at(0) + 10 * DAY
-    (first,) = plan(opened(flag(severity=Severity(told_as))), now=now - told_ago)
-    facts = facts_of(flag(), told=remember({}, [first]))
+    (first,) = plan(opened(flag(severity=Severity(told_as))), now=now - notified_ago)
+    facts = facts_of(flag(), notified=remember({}, [first]))
     assert bool(plan(opened(flag(severity=Severity(now_as))), facts, now=now)) is is_told
 
 
@@ -158,7 +158,7 @@ def test_the_same_is_told_again_only_after_the_repeat_gap_or_when_it_is_worse(to
     [(7 * DAY, 0, True), (7 * DAY, 3, True), (7 * DAY, 4, False), (6.9 * DAY, 0, False), (30 * DAY, 0, True)],
 )
 def test_what_still_holds_after_the_gap_is_told_again_so_often_and_no_more(ago, repeat_count, is_repeated):
-    facts = facts_of(flag(), open_flags=(flag(),), told=told_ago(flag(), ago, repeat_count=repeat_count))
+    facts = facts_of(flag(), open_flags=(flag(),), notified=notified_ago(flag(), ago, repeat_count=repeat_count))
     found = notices.plan_repeats(facts, POLICY, at(0))
     assert [(each.kind, each.recipient) for each in found] == [(NoticeKind.REPEATED, ALICE)] * is_repeated
     assert [entry.status for entry in (notices.compose(found).entries if found else ())] == [
@@ -169,16 +169,16 @@ def test_what_still_holds_after_the_gap_is_told_again_so_often_and_no_more(ago, 
 def test_what_nobody_was_told_or_whose_job_is_gone_is_not_repeated():
     standing = facts_of(flag(), open_flags=(flag(),))
     assert notices.plan_repeats(standing, POLICY, at(0)) == ()
-    ended = replace(standing, told=told_ago(flag(), 8 * DAY), queued_runs=())
+    ended = replace(standing, notified=notified_ago(flag(), 8 * DAY), queued_runs=())
     assert notices.plan_repeats(ended, POLICY, at(0)) == ()
 
 
 def test_an_array_is_repeated_as_one_and_a_flag_that_worsens_is_no_repetition():
     flags, facts = array_of(100)
-    told = remember({}, plan(opened(*flags), facts, now=at(0) - 8 * DAY))
-    (found,) = notices.plan_repeats(replace(facts, told=told, open_flags=tuple(flags)), POLICY, at(0))
+    notified = remember({}, plan(opened(*flags), facts, now=at(0) - 8 * DAY))
+    (found,) = notices.plan_repeats(replace(facts, notified=notified, open_flags=tuple(flags)), POLICY, at(0))
     assert found.job_count == 100
-    worse = plan(worsened(flags[0]), replace(facts, told=remember(told, [found])), now=at(1))
+    worse = plan(worsened(flags[0]), replace(facts, notified=remember(notified, [found])), now=at(1))
     assert [each.kind for each in worse] == [NoticeKind.WORSENED]
 
 
@@ -201,7 +201,7 @@ def test_trouble_is_said_beside_what_is_worse_of_the_same_run():
 
 def test_nothing_is_planned_without_an_edge():
     assert plan(FlagChanges(updated=(flag(),)), facts_of()) == ()
-    assert TopicNotification(told_at=at(0), severity=Severity.INFO).resolved_at is None
+    assert TopicNotification(notified_at=at(0), severity=Severity.INFO).resolved_at is None
 
 
 @pytest.mark.parametrize(("chance", "is_mailed_soon"), [(0.5, True), (1, True), (0.49, False), (None, False)])

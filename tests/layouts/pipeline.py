@@ -60,7 +60,7 @@ class Observer:
         now = instant(at)
         checkpoints, markers = self._inspect(now)
         self.scan = Scan(directory=self.root, scanned_at=now, checkpoints=tuple(checkpoints), markers=markers)
-        writers = ownership.Writers(owner_uid=self.uid, attempts=self.attempts, looked_at=BEGAN - timedelta(hours=1))
+        writers = ownership.Writers(owner_uid=self.uid, attempts=self.attempts, observed_at=BEGAN - timedelta(hours=1))
         changes = progress.merge_scan(self.records, self.scan, writers, now)
         known = {_name(each): each for each in self.records}
         known.update((_name(each), each) for each in (*changes.gone, *changes.changed, *changes.appeared))

@@ -53,9 +53,9 @@ class Record:
             self.attempts = tuple(sorted(self._by_name.values(), key=lambda each: each.started_at))
             self._reaches = None
 
-    def note_scan(self, scan: Scan, looked_at):
-        """Note a look; `looked_at` is when the look before it was made."""
-        writers = ownership.Writers(owner_uid=UID, attempts=self.attempts, looked_at=looked_at)
+    def note_scan(self, scan: Scan, observed_at):
+        """Note a look; `observed_at` is when the look before it was made."""
+        writers = ownership.Writers(owner_uid=UID, attempts=self.attempts, observed_at=observed_at)
         changes = progress.merge_scan(self._recorded, scan, writers, scan.scanned_at)
         if not changes.is_empty:
             self._merge(changes)

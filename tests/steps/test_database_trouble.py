@@ -169,10 +169,10 @@ def test_a_clock_that_is_set_opens_and_resolves_nothing_and_looks_go_on(tmp_path
     live(service, STORY[:2])
     service.run(12, again)
     flags = tell(service.parts.store)["flags"]
-    looked_at = service.state.watchlist.get(RUN).looked_at
+    observed_at = service.state.watchlist.get(RUN).observed_at
     for minutes in (0, 1, 2):
         service.run(12 + hours * 60 + minutes, again)
-    assert service.state.watchlist.get(RUN).looked_at != looked_at
+    assert service.state.watchlist.get(RUN).observed_at != observed_at
     if hours < 24:  # over a day of silence is one, whoever set the clock
         assert tell(service.parts.store)["flags"] == flags
     service.run(15, again)  # and it is set right

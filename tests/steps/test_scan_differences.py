@@ -64,12 +64,12 @@ def list_present(fleet):
 
 def test_nothing_is_sent_of_checkpoints_that_did_not_change(scanned):
     fleet, agent, rows = scanned
-    before = fleet.state.watchlist.all[0].looked_at
+    before = fleet.state.watchlist.all[0].observed_at
     fleet.run(104)
     assert agent.sent["items"] >= 1
     assert (agent.sent["known"], agent.sent["found"], rows["read"]) == (0, 0, 0)
     assert agent.sent["characters"] < 2500 * agent.sent["items"]
-    assert fleet.state.watchlist.all[0].looked_at > before
+    assert fleet.state.watchlist.all[0].observed_at > before
     assert len(list_present(fleet)) == FILE_COUNT
 
 

@@ -162,11 +162,11 @@ def test_what_was_left_out_of_a_message_is_kept_as_such_and_not_as_told(cluster_
 def test_the_record_says_what_was_told_and_whether_its_end_was(cluster_store):
     (planned,) = record(cluster_store, critical(1))
     key = (planned.recipient, planned.topic)
-    assert cluster_store.outbox.read_notified([planned.topic])[key].told_at == at(0)
+    assert cluster_store.outbox.read_notified([planned.topic])[key].notified_at == at(0)
     end = replace(planned, kind=notices.NoticeKind.RESOLVED, edge="resolved:x", created_at=at(5))
     cluster_store.flags.record(opened(replace(critical(2), flag_id=None)), at(5), [end])
     told = cluster_store.outbox.read_notified([planned.topic])[key]
-    assert (told.told_at, told.resolved_at, told.severity) == (at(0), at(5), Severity.CRITICAL)
+    assert (told.notified_at, told.resolved_at, told.severity) == (at(0), at(5), Severity.CRITICAL)
 
 
 def test_the_same_edge_is_recorded_once(cluster_store):
@@ -189,7 +189,7 @@ def test_the_record_counts_repetitions_since_the_last_edge(cluster_store):
     ):
         cluster_store.outbox.record([replace(planned, kind=kind, edge=f"{kind}:{minute}", created_at=at(minute))])
     told = cluster_store.outbox.read_notified([planned.topic])[key]
-    assert (told.repeat_count, told.told_at, told.resolved_at) == (2, at(2), at(3))
+    assert (told.repeat_count, told.notified_at, told.resolved_at) == (2, at(2), at(3))
     cluster_store.outbox.record([replace(planned, kind=notices.NoticeKind.WORSENED, edge="worsened", created_at=at(4))])
     assert cluster_store.outbox.read_notified([planned.topic])[key].repeat_count == 0
 

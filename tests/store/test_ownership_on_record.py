@@ -18,7 +18,7 @@ class Watch:
 
     def __init__(self, store):
         self.store = store
-        self.looked_at = None
+        self.observed_at = None
 
     def poll(self, minutes, *jobs, ended=()):
         changes = queue.compare(self.store.jobs.read_tracked(CLUSTER), look(minutes, *jobs))
@@ -37,10 +37,10 @@ class Watch:
         found = [make_checkpoint(f"step-{name}.pt", written) for name, written in names_and_minutes]
         seen = make_scan(minutes, *found, **changes)
         known = self.store.checkpoints.read_last_scans(CLUSTER, [RUN])[RUN]
-        writers = ownership.find_writers(RUN, known, self.looked_at, at(minutes))
+        writers = ownership.find_writers(RUN, known, self.observed_at, at(minutes))
         changes = progress.merge_scan(self.store.checkpoints.read(RUN), seen, writers, at(minutes))
         self.store.checkpoints.record_scans([ScanRecord(run=RUN, changes=changes, scan=seen)])
-        self.looked_at = at(minutes)
+        self.observed_at = at(minutes)
         return {
             int(record.checkpoint.path.stem.removeprefix("step-")): record.attempt and record.attempt[0].job_id
             for record in self.store.checkpoints.read(RUN)
@@ -48,7 +48,7 @@ class Watch:
 
     def drop(self):
         """The run's jobs have ended, or the daemon has: what only its memory knew is gone."""
-        self.looked_at = None
+        self.observed_at = None
 
 
 TASK = {"array_job_id": 1}
@@ -108,7 +108,7 @@ def test_a_database_restored_under_a_running_daemon_proves_nothing_of_what_came_
     watched = Watch(store)
     watched.poll(0, make_job(1))
     watched.look(1)
-    watched.looked_at = at(600)  # the daemon has watched all the time, but the record does not know
+    watched.observed_at = at(600)  # the daemon has watched all the time, but the record does not know
     assert watched.look(601, (1, 400)) == {1: None}
 
 

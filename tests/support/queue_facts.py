@@ -87,6 +87,6 @@ def make_scan(minutes, *checkpoints, **changes):
 
 
 def merge(recorded, scan, attempts=(), looked=None):
-    looked_at = None if looked is None else at(looked)
-    writers = ownership.Writers(owner_uid=1000, attempts=tuple(attempts), looked_at=looked_at)
+    observed_at = None if looked is None else at(looked)
+    writers = ownership.Writers(owner_uid=1000, attempts=tuple(attempts), observed_at=observed_at)
     return progress.merge_scan(tuple(recorded), scan, writers, scan.scanned_at)

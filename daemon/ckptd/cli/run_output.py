@@ -100,8 +100,8 @@ def _print_run(view: "ShownRunDocument") -> None:
         click.secho(f"the quota is unknown: {safe(view['free_space']['quota_error'])}", fg="yellow")
     names: dict[int | None, object] = {row["job_id"]: name_job(row) for row in view["attempts"]}
     attempts = [{**row, "job_id": name_job(row), "lost": summaries.describe_loss(row)} for row in view["attempts"]]
-    told = ("job_id", "restart_count", "kind", "state", "cause", "started_at", "ended_at", "lost")
-    _print_rows(told, attempts, "No attempts recorded.")
+    columns = ("job_id", "restart_count", "kind", "state", "cause", "started_at", "ended_at", "lost")
+    _print_rows(columns, attempts, "No attempts recorded.")
     _print_resumes(view)
     if view["earlier_attempt_count"]:
         click.echo(f"{format_count(view['earlier_attempt_count'], 'earlier attempt')} not shown")
@@ -176,8 +176,8 @@ def _print_ahead(view: "ShownRunDocument") -> None:
             when = "now" if is_due else f"at {format_instant(expected_at)}"
             click.echo(f"job {job_id}: the next checkpoint is expected {when}")
     for job_id, expected in forecast["at_limit"].items():
-        if told := summaries.describe_limit(expected):
-            click.echo(f"job {job_id}: {told}")
+        if limit_text := summaries.describe_limit(expected):
+            click.echo(f"job {job_id}: {limit_text}")
         if goal := expected["goal"]:
             click.echo(f"job {job_id} {_describe_goal(goal)}")
     if free_space["free_bytes"] is not None:

@@ -49,11 +49,11 @@ def delete_entries(
 
 def _ask(entries: Sequence[TrashEntry]) -> None:
     size = format_size(sum(entry.size_bytes for entry in entries))
-    told = f"{format_count(len(entries), 'checkpoint')} ({size})"
+    amount = f"{format_count(len(entries), 'checkpoint')} ({size})"
     if not sys.stdin.isatty():
-        raise RetentionError(f"this would permanently delete {told}: add --yes to confirm without a terminal")
+        raise RetentionError(f"this would permanently delete {amount}: add --yes to confirm without a terminal")
     print_totals(entries)
-    click.confirm(f"Permanently delete {told}?", abort=True)
+    click.confirm(f"Permanently delete {amount}?", abort=True)
 
 
 def _report(outcomes: Iterable[TrashOutcome | Unknown], wanted: TrashResult) -> None:

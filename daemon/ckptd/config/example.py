@@ -32,8 +32,8 @@ def format_example() -> str:
     )
     for key, table in RETENTION_TABLES.items():
         heading = f"[[retention.{key}]]" if key == "policy" else f"[retention.{key}]"
-        told = "".join(f"# {line}\n" for line in inspect.cleandoc(table.__doc__ or "").splitlines() if line)
-        blocks.append(f"{told}# {heading}\n" + "".join(_example_lines(table)))
+        comment = "".join(f"# {line}\n" for line in inspect.cleandoc(table.__doc__ or "").splitlines() if line)
+        blocks.append(f"{comment}# {heading}\n" + "".join(_example_lines(table)))
     for name, rule in RULES.items():
         lines = [f"# {key} = {_toml(default)}\n" for key, default in list_thresholds(rule).items()]
         blocks.append(f"# {(rule.__doc__ or '').splitlines()[0]}\n# [health.rules.{name}]\n" + "".join(lines))

@@ -42,21 +42,25 @@ def collect_losses(
         return (key.cause.value, key.partition if key.partition in partitions else OTHER)
 
     for unit, factor in _UNITS.items():
-        told = f"{_UNSAVED}{factor}: at least, by cause and partition. {LATE}"
-        yield counters(f"ckptd_lost_{unit}", told, ("cause", "partition"), _sum(losses, unit, by_partition))
+        help_text = f"{_UNSAVED}{factor}: at least, by cause and partition. {LATE}"
+        yield counters(f"ckptd_lost_{unit}", help_text, ("cause", "partition"), _sum(losses, unit, by_partition))
     for unit, factor in _UNITS.items():
-        told = f"{_UNSAVED}{factor}: at most, by cause. {LATE}"
-        yield counters(f"ckptd_lost_high_{unit}", told, ("cause",), _sum(losses, f"high_{unit}", by_cause))
+        help_text = f"{_UNSAVED}{factor}: at most, by cause. {LATE}"
+        yield counters(f"ckptd_lost_high_{unit}", help_text, ("cause",), _sum(losses, f"high_{unit}", by_cause))
     for unit, factor in _UNITS.items():
-        told = f"{_REDONE}{factor}: at least, by cause of its end. {LATE}"
-        yield counters(f"ckptd_redone_{unit}", told, ("cause",), _sum(losses, f"redone_{unit}", by_cause))
+        help_text = f"{_REDONE}{factor}: at least, by cause of its end. {LATE}"
+        yield counters(f"ckptd_redone_{unit}", help_text, ("cause",), _sum(losses, f"redone_{unit}", by_cause))
     for unit, factor in _UNITS.items():
-        told = f"{_REDONE}{factor}: at most, {_KNOWN}, by cause of its end. {LATE}"
-        yield counters(f"ckptd_redone_high_{unit}", told, ("cause",), _sum(losses, f"redone_high_{unit}", by_cause))
-    told = f"Ended attempts of whose unsaved work nothing is known, by cause. {LATE}"
-    yield counters("ckptd_lost_unknown_attempts", told, ("cause",), _sum(losses, "unknown_count", by_cause))
-    told = f"Ended attempts of which it was unknown whether their saved work is computed again, by cause. {LATE}"
-    yield counters("ckptd_redone_unknown_attempts", told, ("cause",), _sum(losses, "redone_unknown_count", by_cause))
+        help_text = f"{_REDONE}{factor}: at most, {_KNOWN}, by cause of its end. {LATE}"
+        yield counters(
+            f"ckptd_redone_high_{unit}", help_text, ("cause",), _sum(losses, f"redone_high_{unit}", by_cause)
+        )
+    help_text = f"Ended attempts of whose unsaved work nothing is known, by cause. {LATE}"
+    yield counters("ckptd_lost_unknown_attempts", help_text, ("cause",), _sum(losses, "unknown_count", by_cause))
+    help_text = f"Ended attempts of which it was unknown whether their saved work is computed again, by cause. {LATE}"
+    yield counters(
+        "ckptd_redone_unknown_attempts", help_text, ("cause",), _sum(losses, "redone_unknown_count", by_cause)
+    )
     yield from _collect_accounts(losses, accounts)
 
 
@@ -70,9 +74,9 @@ def _collect_accounts(losses: Mapping[LossKey, LossTotal], accounts: BoundedName
     for part, meaning in (("lost", _UNSAVED), ("redone", _REDONE)):
         for unit in ("node_seconds", "gpu_seconds"):
             field = unit if part == "lost" else f"redone_{unit}"
-            told = f"{meaning}{_UNITS[unit]}: at least, by account and cause. {LATE}"
+            help_text = f"{meaning}{_UNITS[unit]}: at least, by account and cause. {LATE}"
             name = f"ckptd_account_{part}_{unit}"
-            yield counters(name, told, ("account", "cause"), _sum(lossy, field, by_account))
+            yield counters(name, help_text, ("account", "cause"), _sum(lossy, field, by_account))
 
 
 def _weigh(losses: Mapping[LossKey, LossTotal], name: Callable[[LossKey], str]) -> Mapping[str, float]:

@@ -39,8 +39,8 @@ def describe_losses(lost: Mapping[str, Any]) -> str:
     redone = lost.get("redone")
     unknown_count = redone["unknown_count"] if redone else 0
     unknown = f"unknown for {format_count(unknown_count, 'attempt')} whether saved work is computed again"
-    told = [unsaved, describe_redone(redone), unknown if unknown_count else None]
-    return "; ".join(part for part in told if part)
+    phrases = [unsaved, describe_redone(redone), unknown if unknown_count else None]
+    return "; ".join(part for part in phrases if part)
 
 
 def _describe_bound(low: int, high: int) -> str:
@@ -49,12 +49,12 @@ def _describe_bound(low: int, high: int) -> str:
 
 
 def _describe_work(seconds: Mapping[str, int]) -> str:
-    told = [
+    phrases = [
         f"{count / 3600:,.1f} {unit}-hours" if count >= LEAST_TOLD else f"{count} {unit}-seconds"
         for unit, count in seconds.items()
         if count
     ]
-    return f" ({', '.join(told)})" if told else ""
+    return f" ({', '.join(phrases)})" if phrases else ""
 
 
 def describe_limit(at: Mapping[str, Any]) -> str | None:

@@ -156,11 +156,11 @@ class Daemon:
                     raise LeaseHeldError(_describe_refusal(keeper))
                 if not keeper.is_exclusive:
                     keeper.record_standby()
-                told, trouble = keeper.describe_rival(), None
-                if told != waiting_for:
-                    log.warning("standby: %s acts for the cluster %s", told, keeper.cluster)
-                    self._systemd.ready(f"standby of {told}")
-                    waiting_for = told
+                rival, trouble = keeper.describe_rival(), None
+                if rival != waiting_for:
+                    log.warning("standby: %s acts for the cluster %s", rival, keeper.cluster)
+                    self._systemd.ready(f"standby of {rival}")
+                    waiting_for = rival
             except StoreError as error:
                 if trouble != str(error):
                     log.warning("standby: the lease cannot be read: %s", error)
@@ -222,7 +222,7 @@ class Daemon:
 
         Wait for a database that does not answer, and for Slurm if only it knows the cluster's name.
         """
-        wait, told = SECONDS_TO_RETRY, ""
+        wait, logged = SECONDS_TO_RETRY, ""
         while True:
             try:
                 opened = open_cluster(self._started_with, helpers, self.make_runner(), _now())
@@ -231,10 +231,10 @@ class Daemon:
                 trouble = f"Slurm cannot be queried: {opened.reason}"
             except DatabaseAwayError as error:
                 trouble = str(error)
-            if trouble != told:
+            if trouble != logged:
                 log.warning("start delayed: %s; trying again until it answers", trouble)
                 self._systemd.ready(f"waiting: {trouble}")
-                told = trouble
+                logged = trouble
             self._systemd.alive()
             if self._stop.wait(timeout=wait):
                 return None

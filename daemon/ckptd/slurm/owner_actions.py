@@ -68,15 +68,15 @@ def resubmit_job(item: Mapping[str, Any], run: Runner, uid: int) -> dict[str, An
         _check_partition(job, item)
         if job.state not in ENDED_STATES and not federation.is_federated(job.job_id):
             return {"failed": f"the job is {job.state.value}, and has not ended", "is_question": False}
-        told = _read_told(job, run)
+        submission = _read_told(job, run)
     except CkptdError as error:
         return {"failed": str(error), "is_question": True}
-    argv = sbatch_command.plan_command(job, told, mark)
+    argv = sbatch_command.plan_command(job, submission, mark)
     if isinstance(argv, Unknown):
         return {"failed": argv.reason, "is_question": False}
-    output = "" if isinstance(told.shown, Unknown) else told.shown["StdOut"]
-    answer = run({"argv": argv, "input": told.script, "directory": str(job.work_dir or "/"), "like": output})
-    return {"output": answer["output"], "argv": argv, "remark": told.remark}
+    output = "" if isinstance(submission.shown, Unknown) else submission.shown["StdOut"]
+    answer = run({"argv": argv, "input": submission.script, "directory": str(job.work_dir or "/"), "like": output})
+    return {"output": answer["output"], "argv": argv, "remark": submission.remark}
 
 
 def _act(

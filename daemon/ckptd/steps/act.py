@@ -67,12 +67,12 @@ class _ActionOutcome(NamedTuple):
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
     """Carry out the actions that the site enabled; none while the last poll may be outdated."""
-    told = state.own(JobActionLog, JobActionLog)
+    action_log = state.own(JobActionLog, JobActionLog)
     acted = _act_if_known(parts, state, now)
     if held := tuple(action_policy.list_holds(acted.done)):
         state.change(JobHolds, lambda holds: holds.with_holds(held))
-    lines = told.record(acted)
-    state.publish(told.read_counts())
+    lines = action_log.record(acted)
+    state.publish(action_log.read_counts())
     return StepResult(bool(acted.done), lines)
 
 
@@ -229,9 +229,9 @@ def _hold(parts: ActParts, act: JobAction) -> _ActionOutcome | Unknown:
 
 def _signal(parts: ActParts, act: JobAction) -> _ActionOutcome | Unknown:
     """Send a signal, unless the job's own `--signal` makes Slurm send the same early enough."""
-    told = _ask(parts, act.job, "read_submission")
-    if not isinstance(told, Unknown):
-        own = sbatch_options.find_signal(sbatch_options.read_options(told["line"], told["script"], act.job))
+    submission = _ask(parts, act.job, "read_submission")
+    if not isinstance(submission, Unknown):
+        own = sbatch_options.find_signal(sbatch_options.read_options(submission["line"], submission["script"], act.job))
         if own is not None and own.word == act.word and timedelta(seconds=own.lead_seconds) >= act.save_time:
             return _ActionOutcome(f"not needed: its own --signal={own.word}@{own.lead_seconds} is early enough")
     return _decode(_ask(parts, act.job, "signal_job", signal=act.word))

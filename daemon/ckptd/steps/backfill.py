@@ -48,14 +48,14 @@ def backfill_missed_jobs(parts: Parts, state: State, now: datetime) -> int:
         _record_rest(parts, state, missed.gap.until, now)
     elif gap is not None and state.latest(PolledQueue).slurm_trouble is None and missed.is_due(now):
         piece = poll_gaps.first_piece(gap, missed.piece)
-        told = parts.source.read_past(*piece)
-        if isinstance(told, Unknown):
-            is_hopeless, reason = told.reason.startswith(FailureReason.MISSING), told.reason
+        past = parts.source.read_past(*piece)
+        if isinstance(past, Unknown):
+            is_hopeless, reason = past.reason.startswith(FailureReason.MISSING), past.reason
             state.change(MissedJobs, lambda known: known.with_failure(reason, now, is_hopeless=is_hopeless))
         else:
-            for chunk in _chunks(told.jobs):
+            for chunk in _chunks(past.jobs):
                 count += _record(parts, state, chunk, gap.until, now)
-            _record_rest(parts, state, told.until, now)
+            _record_rest(parts, state, past.until, now)
     _visit(parts, state, now)
     return count
 

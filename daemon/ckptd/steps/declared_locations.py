@@ -26,13 +26,15 @@ _BY_JOB = frozenset({"comment", "admin-comment"})  # where a job itself names it
 class LocationSlice:
     """State of this module alone."""
 
-    known_as: dict[JobKey, tuple[str, str]] = field(default_factory=dict)  # a declared path, and where links lead it
+    resolved_paths: dict[JobKey, tuple[str, str]] = field(
+        default_factory=dict
+    )  # a declared path, and where links lead it
     asked_at: dict[RunKey, datetime] = field(default_factory=dict)  # for further locations that are not there yet
 
     def forget_others(self, state: State) -> None:
         """Remove what is known of jobs that have ended and of runs that are no longer watched."""
         open_jobs = {known.key for known in state.latest(PolledQueue).tracked.values()}
-        self.known_as = {job: known for job, known in self.known_as.items() if job in open_jobs}
+        self.resolved_paths = {job: known for job, known in self.resolved_paths.items() if job in open_jobs}
         self.asked_at = {run: at for run, at in self.asked_at.items() if run in state.watchlist}
 
 
@@ -64,7 +66,7 @@ def follow_declarations(parts: Parts, state: State, due: Collection[WatchedRun],
             if isinstance(found, Unknown) or found.directory is None:
                 continue
             if str(found.directory) == watched.key.directory:
-                memory.known_as[known.key] = (declared.declared_path(known.job) or "", watched.key.directory)
+                memory.resolved_paths[known.key] = (declared.declared_path(known.job) or "", watched.key.directory)
                 if found.copies != state.watchlist.copies_of(watched.key):
                     changed.append((watched, make_record(parts, sought, found, ())))
             elif found.located_by in _BY_JOB:
@@ -75,7 +77,7 @@ def follow_declarations(parts: Parts, state: State, due: Collection[WatchedRun],
 def _is_to_ask(state: State, memory: LocationSlice, known: TrackedJob, run: RunKey, now: datetime) -> bool:
     """Whether what a job names may differ from the locations that are watched for it."""
     path, copies = declared.declared_path(known.job), state.watchlist.copies_of(run)
-    if path is not None and memory.known_as.get(known.key) != (path, run.directory):
+    if path is not None and memory.resolved_paths.get(known.key) != (path, run.directory):
         is_other = not declared.means(path, known.job, run.directory)
         if is_other or copies or len(declared.split_locations(path)) > 1:
             return True

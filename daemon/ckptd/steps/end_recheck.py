@@ -63,10 +63,10 @@ class UnconfirmedEnds:
         ]
         return tuple(sorted(late, key=lambda attempt: _age(attempt, now))[:MAX_ASKED])
 
-    def with_answers(self, asked: Iterable[Attempt], told: Iterable[Attempt], now: datetime) -> "UnconfirmedEnds":
+    def with_answers(self, asked: Iterable[Attempt], confirmed: Iterable[Attempt], now: datetime) -> "UnconfirmedEnds":
         """Remove the answered attempts; query the others again at growing intervals."""
         found = dict(self._open)
-        for attempt in told:
+        for attempt in confirmed:
             found.pop(_name(attempt), None)
         for attempt in asked:
             if each := found.get(_name(attempt)):

@@ -50,12 +50,12 @@ def ask_mail_users(parts: Parts, state: State, jobs: Collection[Job], now: datet
     """Read the MailUser of these jobs from Slurm; retry failures after a while."""
     if not jobs:
         return
-    told: dict[int, str | None] = {}
+    answers: dict[int, str | None] = {}
     unanswered_count = 0
     for job in jobs:
         answer = parts.source.read_mail_user(job)
         if not isinstance(answer, Unknown):
-            told[notices.number_of(job)] = answer
+            answers[notices.number_of(job)] = answer
             continue
         unanswered_count += 1
         is_about_one_job = answer.reason.startswith(FailureReason.FAILED)
@@ -63,15 +63,15 @@ def ask_mail_users(parts: Parts, state: State, jobs: Collection[Job], now: datet
             break
     rests_since = now if unanswered_count or len(jobs) == MAX_ASKED else None
     wanted = {notices.number_of(known.job) for known in state.latest(PolledQueue).tracked.values()}
-    state.change(MailAddresses, lambda known: _with_answers(known, told, wanted, rests_since))
+    state.change(MailAddresses, lambda known: _with_answers(known, answers, wanted, rests_since))
 
 
 def _with_answers(
-    known: MailAddresses, told: Mapping[int, str | None], wanted: Collection[int], rests_since: datetime | None
+    known: MailAddresses, answers: Mapping[int, str | None], wanted: Collection[int], rests_since: datetime | None
 ) -> MailAddresses:
     """Add answers, and remove those about jobs that left the queue."""
     kept = {number: address for number, address in known.by_job.items() if number in wanted}
-    return replace(known, by_job={**kept, **told}, rests_since=rests_since)
+    return replace(known, by_job={**kept, **answers}, rests_since=rests_since)
 
 
 def address_waiting(parts: Parts, state: State, now: datetime) -> None:
@@ -87,9 +87,9 @@ def address_waiting(parts: Parts, state: State, now: datetime) -> None:
         is_over = number not in can_be_asked or min(map(notices.waits_until, some)) <= now
         if number not in known.by_job and not is_over:
             continue
-        told = parts.store.outbox.read_notified({notice.topic for notice in some})
+        notified = parts.store.outbox.read_notified({notice.topic for notice in some})
         mail_user = known.by_job.get(number)
-        parts.store.outbox.replace(some, notices.readdress(some, mail_user, told, parts.notice_policy, now))
+        parts.store.outbox.replace(some, notices.readdress(some, mail_user, notified, parts.notice_policy, now))
         del waiting[number]
     state.publish(replace(known, unaddressed=frozenset(str(number) for number in waiting)))
 
@@ -114,7 +114,9 @@ def _waited_for(state: State) -> dict[int, Job]:
     return {int(address): jobs[int(address)] for address in unaddressed if int(address) in jobs}
 
 
-def gather(parts: Parts, state: State, told_of: tuple[Flag, ...], open_flags: tuple[Flag, ...]) -> notices.NoticeFacts:
+def gather(
+    parts: Parts, state: State, to_notify: tuple[Flag, ...], open_flags: tuple[Flag, ...]
+) -> notices.NoticeFacts:
     jobs: dict[tuple[RunKey, int | None], Job] = {}
     queued: set[RunKey] = set()
     asked = state.latest(MailAddresses).by_job
@@ -123,14 +125,14 @@ def gather(parts: Parts, state: State, told_of: tuple[Flag, ...], open_flags: tu
             jobs[known.run, known.job.job_id] = _with_mail_user(asked, known.job)
             if known.is_open:
                 queued.add(known.run)
-    gone = [flag for flag in (*told_of, *open_flags) if (flag.finding.run, flag.finding.job_id) not in jobs]
+    gone = [flag for flag in (*to_notify, *open_flags) if (flag.finding.run, flag.finding.job_id) not in jobs]
     jobs |= parts.store.flags.read_jobs(gone)
     return notices.NoticeFacts(
         jobs=jobs,
-        told=parts.store.outbox.read_notified(notices.list_topics(told_of, jobs)),
+        notified=parts.store.outbox.read_notified(notices.list_topics(to_notify, jobs)),
         open_flags=open_flags,
         queued_runs=queued,
-        unanswered=_unanswered(state, told_of),
+        unanswered=_unanswered(state, to_notify),
     )
 
 

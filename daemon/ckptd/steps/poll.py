@@ -273,14 +273,14 @@ def _confirm_ends(parts: Parts, state: State, ended: Ended, now: datetime) -> No
     """Correct the attempts whose cause was unconfirmed and is now in accounting."""
     known = state.latest(PolledQueue)
     due = state.latest(UnconfirmedEnds).list_due(now)
-    told = () if isinstance(ended, Unknown) else accounting_merge.refine(due, ended, now)
-    corrected = [attempt for attempt in told if attempt not in due]
+    confirmed = () if isinstance(ended, Unknown) else accounting_merge.refine(due, ended, now)
+    corrected = [attempt for attempt in confirmed if attempt not in due]
     parts.store.jobs.correct_attempts(corrected)
     names = {(attempt.job, attempt.restart_count) for attempt in corrected}
     before = [each for each in due if (each.job, each.restart_count) in names]
     state.change(EndTallies, lambda tallies: tallies.with_ended(corrected, before, owner_of=_owners(known)))
-    state.change(UnconfirmedEnds, lambda ends: ends.with_answers(due, told, now))
-    state.publish(known.with_timed_out(corrected, now).with_attempts(told))
+    state.change(UnconfirmedEnds, lambda ends: ends.with_answers(due, confirmed, now))
+    state.publish(known.with_timed_out(corrected, now).with_attempts(confirmed))
 
 
 def _count_states(snapshot: QueueSnapshot) -> Mapping[str, int]:

@@ -119,7 +119,7 @@ def _record_scans(
         if isinstance(scan, Unknown):
             looks.append(ScanRecord(run=key, scan=scan))
             continue
-        writers = ownership.find_writers(key, known.get(key, ownership.PreviousScan()), watched.looked_at, now)
+        writers = ownership.find_writers(key, known.get(key, ownership.PreviousScan()), watched.observed_at, now)
         changes = progress.merge_scan(recorded.get(key, ()), scan, writers, _over_at(scan, now))
         looks.append(ScanRecord(run=key, scan=scan, changes=changes, free_space_samples=free_space.sample(key, scan)))
     _publish_looks(parts, state, looks, now)

@@ -286,7 +286,7 @@ def _record_locations(
         jobs[known.run].append(known.key)
     found: list[tuple[WatchedRun, LocationRecord]] = []
     absent: list[tuple[WatchedRun, Scan | Unknown]] = []
-    heard: list[LocationRecord] = []
+    unlocated: list[LocationRecord] = []
     histories = state.latest(RunHistories).by_run
     for watched, sought, answer in answered:
         if sought is None or answer is None:
@@ -302,7 +302,7 @@ def _record_locations(
             if isinstance(answer, CheckpointLocation) and (
                 _is_news(answer, histories.get(watched.key)) or answer.copies != state.watchlist.copies_of(watched.key)
             ):
-                told = LocationRecord(
+                record = LocationRecord(
                     jobs=(),
                     run=watched.key,
                     user=user,
@@ -311,14 +311,14 @@ def _record_locations(
                     settings_directory=settings_directory,
                     copies=answer.copies,
                 )
-                heard.append(told)
+                unlocated.append(record)
             continue
         located = declared_locations.make_record(parts, sought, location, jobs[watched.key])
         found.append((watched, located))
     if is_recorded:
         parts.store.checkpoints.record_searches(_find_news(absent))
-        parts.store.located_runs.record([*heard, *(located for _, located in found)], now)
-        declared_locations.publish_copies(state, heard, now)
+        parts.store.located_runs.record([*unlocated, *(located for _, located in found)], now)
+        declared_locations.publish_copies(state, unlocated, now)
     declared_locations.publish_locations(state, absent, found, now)
 
 

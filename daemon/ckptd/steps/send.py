@@ -85,9 +85,10 @@ class Sender:
         """Send until nothing is due, no channel answers or the rate limit is reached; return the number sent."""
         dropped_count = self.post.store.claims.drop_undelivered(self.post.cluster, self.post.channels, now)
         if dropped_count:
-            told = format_count(dropped_count, "notice")
+            dropped_text = format_count(dropped_count, "notice")
             log.error(
-                "notices dropped because delivery failed for days or their channel is no longer configured: %s", told
+                "notices dropped because delivery failed for days or their channel is no longer configured: %s",
+                dropped_text,
             )
         sent_count = 0
         while (channels := self._open_channels(now)) and self._has_rate_left(now):
@@ -151,8 +152,8 @@ class Sender:
         if outcome.result is not SendResult.REFUSED or not outcome.is_about_address:
             return ()
         refused = [notice for notice in claim.notices if _number(notice) not in left_out]
-        told = self.post.store.outbox.read_notified({notice.topic for notice in refused})
-        instead = notices.readdress_refused(refused, told, self.post.policy, self.clock())
+        notified = self.post.store.outbox.read_notified({notice.topic for notice in refused})
+        instead = notices.readdress_refused(refused, notified, self.post.policy, self.clock())
         for address in sorted({notice.recipient.address for notice in instead}):
             log.warning("send: redirecting messages for %s to %s", ascii(claim.recipient.address), ascii(address))
         return instead
@@ -170,8 +171,8 @@ class Sender:
 
     def _without_muted(self, found: Sequence[Notice], left_out: dict[int, NoticeState]) -> list[Notice]:
         """Remove the notices that users mute in their files now; an unreadable file mutes nothing."""
-        heard = [each for each in found if self._is_for_user(each.recipient)]
-        asked = sorted({(each.run.uid, each.work_dir) for each in heard if each.work_dir})
+        for_users = [each for each in found if self._is_for_user(each.recipient)]
+        asked = sorted({(each.run.uid, each.work_dir) for each in for_users if each.work_dir})
         mutes = dict(zip(asked, self.post.read_mutes(asked), strict=True)) if asked else {}
         wanted: list[Notice] = []
         for notice in found:

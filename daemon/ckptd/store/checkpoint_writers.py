@@ -45,8 +45,8 @@ def correct_writers(connection: sa.Connection, run_ids: Collection[int]) -> None
             for checkpoint, before, writer, written_at, ended_at, next_at in rows
             if ended_at is None or not is_last_save(written_at, ended_at, next_at)
         ]
-        told = {checkpoint: writer for checkpoint, _, writer in wrong}
-        for checkpoint, writer in told.items():
+        writers = {checkpoint: writer for checkpoint, _, writer in wrong}
+        for checkpoint, writer in writers.items():
             connection.execute(
                 sa.update(CheckpointTable).where(CheckpointTable.id == checkpoint).values(attempt_id=writer)
             )

@@ -52,9 +52,9 @@ class CheckpointStore(StorePart):
             {row_id: look.free_space_samples for row_id, look in rows.items() if look.free_space_samples is not None},
         )
         scans = {row_id: look.scan for row_id, look in rows.items() if isinstance(look.scan, Scan)}
-        told = resumed_from.record_declared(connection, {row_id: scan.declared for row_id, scan in scans.items()})
+        declaring = resumed_from.record_declared(connection, {row_id: scan.declared for row_id, scan in scans.items()})
         _record_changes(connection, {row_id: look.changes for row_id, look in rows.items()})
-        resumed_from.record_resumes(connection, {*resumed_from.list_unasked(connection, scans), *told})
+        resumed_from.record_resumes(connection, {*resumed_from.list_unasked(connection, scans), *declaring})
         lost_work.write_lines(connection, scans)
         _update_originals(connection, {row_id: look.changes for row_id, look in rows.items()})
         for cluster in {look.run.cluster for look in rows.values()}:

@@ -24,12 +24,12 @@ class LocatedRunStore(StorePart):
         runs.assign_runs(connection, found, now)
         locations.record_copies(connection, found, now)
         rows = runs.find_runs(connection, {each.run for each in found})
-        told = [
+        settings = [
             (rows[each.run], each.settings_directory, each.user_settings)
             for each in found
             if each.user_settings is not None
         ]
-        restart_state.record_user_settings(connection, told)
+        restart_state.record_user_settings(connection, settings)
         joined = {rows[each.run] for each in found if each.jobs}
         checkpoint_writers.correct_writers(connection, joined)
         lost_work.write_lines(connection, joined)

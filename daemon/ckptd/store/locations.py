@@ -23,10 +23,10 @@ from ckptd.store.tables import LocationTable, RunTable
 
 def record_copies(connection: sa.Connection, found: Collection[LocationRecord], now: datetime) -> None:
     """Replace the further locations of the runs of which a search has named them."""
-    told = {each.run: each for each in found if each.copies is not None}
-    rows = runs.find_runs(connection, told)
+    located = {each.run: each for each in found if each.copies is not None}
+    rows = runs.find_runs(connection, located)
     known = read_locations(select_through(connection), rows.values())
-    changed = {row_id: told[key] for key, row_id in rows.items() if known.get(row_id, ()) != told[key].copies}
+    changed = {row_id: located[key] for key, row_id in rows.items() if known.get(row_id, ()) != located[key].copies}
     for chunk in split(changed):
         connection.execute(sa.delete(LocationTable).where(LocationTable.run_id.in_(chunk)))
     values = [

@@ -74,8 +74,8 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
     fresh: list[dict[str, Any]] = []
     stale: list[dict[str, Any]] = []
     for row in rows:
-        attempt_id, run_id, is_recorded, is_located, is_looked, is_followed, scanned_at, known_at, *told = row
-        user, account, partition, *rest = told
+        attempt_id, run_id, is_recorded, is_located, is_looked, is_followed, scanned_at, known_at, *facts = row
+        user, account, partition, *rest = facts
         attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
         seen = _find_last_read(connection, run_id, attempt, scanned_at, known_at, starts[run_id])
         saves = [*_read_saves(connection, run_id, attempt_id, attempt), *_list_there(copied.get(run_id, ()), attempt)]
@@ -242,8 +242,8 @@ def _select_open(run_ids: list[int]) -> sa.Select[Any]:
     is_followed = newest.c.started_at > AttemptTable.started_at
     is_recorded, is_located = LossTable.attempt_id.is_not(None), RunTable.directory.like("/%")
     lead = [AttemptTable.id, AttemptTable.run_id, is_recorded, is_located, is_looked, is_followed]
-    told = [read_at, LossTable.read_at, JobTable.user, JobTable.account, JobTable.partition]
-    columns: list[Any] = [*lead, *told, *_KEY_COLUMNS, *ATTEMPT_COLUMNS]
+    live = [read_at, LossTable.read_at, JobTable.user, JobTable.account, JobTable.partition]
+    columns: list[Any] = [*lead, *live, *_KEY_COLUMNS, *ATTEMPT_COLUMNS]
     return (
         sa.select(*columns)
         .join(JobTable, AttemptTable.job_row == JobTable.id)

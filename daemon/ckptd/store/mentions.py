@@ -42,5 +42,5 @@ def _to_row(each: JobMentions) -> dict[str, Any]:
     row["script_mentions"] = None if script is None else [list(mention) for mention in script]
     row["resolved"] = dict(each.resolved)
     row["links"] = [list(link) for link in each.links]
-    told = json.dumps({name: str(value) for name, value in row.items()}, sort_keys=True)
-    return row | {"revision": hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}
+    content = json.dumps({name: str(value) for name, value in row.items()}, sort_keys=True)
+    return row | {"revision": hashlib.blake2b(content.encode(), digest_size=16).hexdigest()}

@@ -110,14 +110,14 @@ def record_free_space(connection: sa.Connection, samples_by_row: Mapping[int, Se
         connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), values)
 
 
-def record_user_settings(connection: sa.Connection, told: Iterable[tuple[int, str, Mapping[str, Any]]]) -> None:
+def record_user_settings(connection: sa.Connection, settings: Iterable[tuple[int, str, Mapping[str, Any]]]) -> None:
     """Write what owners say of runs, by row and by the directory in which they say so.
 
     For rules and acts the last word counts; what is about keeping stands beside what the run's jobs say in other
     directories. Of a file that could not be read only that is added: what it said before is still the best known.
     """
     by_row: dict[int, list[tuple[str, Mapping[str, Any]]]] = defaultdict(list)
-    for row_id, settings_directory, table in told:
+    for row_id, settings_directory, table in settings:
         by_row[row_id].append((settings_directory, table))
     changed = []
     for chunk in split(by_row):

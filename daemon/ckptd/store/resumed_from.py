@@ -74,15 +74,15 @@ def record_declared(connection: sa.Connection, by_run: Mapping[int, Sequence[Dec
     """Record what attempts of these runs say that they loaded; return the runs where one says something new."""
     changed: list[int] = []
     values: list[dict[str, Any]] = []
-    told = {run_id: declared for run_id, declared in by_run.items() if declared}
-    for chunk in split(told):
+    declaring = {run_id: declared for run_id, declared in by_run.items() if declared}
+    for chunk in split(declaring):
         places = sa.select(RunTable.id, RunTable.directory).where(RunTable.id.in_(chunk))
         for run_id, directory in connection.execute(places).all():
             known = _read_attempts(connection, run_id)
             attempts = [each.attempt for each in known]
             pending = [each for each in known if not each.is_final][:PENDING_COUNT]
             for each in pending:
-                said = find_of_attempt(told[run_id], each.attempt, attempts, directory)
+                said = find_of_attempt(declaring[run_id], each.attempt, attempts, directory)
                 path = None if said is None else said.real_path or said.path
                 if path is not None and path != each.declared:
                     values.append({"key_id": each.row_id, "declared_resume": path})

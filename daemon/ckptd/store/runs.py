@@ -189,8 +189,8 @@ def assign_kinds(connection: sa.Connection, run_ids: Collection[int]) -> None:
             .order_by(AttemptTable.started_at, AttemptTable.id)
         )
         origins: dict[int, queue.RestartClassifier] = defaultdict(queue.RestartClassifier)
-        for attempt_id, run_id, known, *told in rows:
-            kind = origins[run_id].assign(*told)
+        for attempt_id, run_id, known, *values in rows:
+            kind = origins[run_id].assign(*values)
             if kind is not known:
                 changed.append({"key_id": attempt_id, "kind": kind})
     if changed:

@@ -34,7 +34,7 @@ class Watch:
         self.records = []
         self.attempt = Attempt(job=JOB, restart_count=0, state=JobState.RUNNING, first_seen_at=START, started_at=START)
         self._list = _inspect if is_forking else _look
-        self._looked_at = None
+        self._observed_at = None
         self.look(START)
 
     def look(self, now):
@@ -47,9 +47,9 @@ class Watch:
             problems=problems,
             markers=markers,
         )
-        writers = Writers(owner_uid=self.uid, attempts=(self.attempt,), looked_at=self._looked_at)
+        writers = Writers(owner_uid=self.uid, attempts=(self.attempt,), observed_at=self._observed_at)
         self._record(progress.merge_scan(self.records, self.scan, writers, now))
-        self._looked_at = now
+        self._observed_at = now
 
     def _record(self, changes):
         said = {(record.checkpoint.path, record.first_seen_at): record for record in self.records}

@@ -220,11 +220,11 @@ def _parse_thing(fields: list[str | int], version: int) -> ContentItem:
     path, kind, *numbers = fields
     if kind not in {"file", "directory", "link"}:
         raise ValueError(f"kind {kind!r}")
-    told = (_whole(number, -_NUMBER_LIMIT, _NUMBER_LIMIT) for number in numbers)
+    values = (_whole(number, -_NUMBER_LIMIT, _NUMBER_LIMIT) for number in numbers)
     if version == 1:
-        (device, inode, size_bytes, modified_ns), changed_ns = told, 0
+        (device, inode, size_bytes, modified_ns), changed_ns = values, 0
     else:
-        device, inode, size_bytes, modified_ns, changed_ns = told
+        device, inode, size_bytes, modified_ns, changed_ns = values
     if not 0 <= size_bytes < _SIZE_LIMIT:
         raise ValueError(f"size {size_bytes}")
     return ContentItem(

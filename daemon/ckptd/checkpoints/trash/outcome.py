@@ -62,9 +62,9 @@ def explain(error: OSError | RefusedError) -> str:
     """Return the reason of a failure as a sentence."""
     if isinstance(error, RefusedError):
         return str(error)
-    told, _ = _REASONS.get(error.errno or 0, (None, None))
+    explanation, _ = _REASONS.get(error.errno or 0, (None, None))
     text = os.strerror(error.errno) if error.errno else str(error)
-    return f"{told} ({text})" if told else text
+    return f"{explanation} ({text})" if explanation else text
 
 
 def fail(error: OSError | RefusedError, act_id: str, path: str) -> TrashOutcome:

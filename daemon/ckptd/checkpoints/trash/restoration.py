@@ -52,9 +52,9 @@ def _undo_deletion(opened: OpenTrash, act_id: str, hands: FileOperations) -> Non
         ]
         missing = [shown for path, shown in names if not _is_there(path, itself)]
         if missing or not exists(MOVED, itself):
-            told = f"{len(missing)} of its {len(names)} files and directories are deleted"
+            deleted_count = f"{len(missing)} of its {len(names)} files and directories are deleted"
             example = f", such as {missing[0]!r}" if missing else ""
-            raise RefusedError(f"its deletion has begun: {told}{example}", FailureCause.GONE)
+            raise RefusedError(f"its deletion has begun: {deleted_count}{example}", FailureCause.GONE)
         hands.rename(act_id + DELETING, opened.trash, act_id, opened.trash)
         hands.sync(opened.trash)
 

@@ -36,8 +36,8 @@ def judge_content(pieces: Sequence[Piece], place: Place) -> tuple[bool | None, s
 def _is_told_by_few(pieces: Sequence[Piece], place: Place, pairs: Sequence[tuple[int, float]]) -> bool:
     """Whether too few files state a number: rank 0 of epoch 0 agrees with its epoch, and proves nothing."""
     values = {piece.number(place).value for piece in pieces}
-    told = {value for value, _ in pairs}
-    return len(values) > 1 and len(pairs) * 2 < len(pieces) and len(told) < len(values)
+    distinct = {value for value, _ in pairs}
+    return len(values) > 1 and len(pairs) * 2 < len(pieces) and len(distinct) < len(values)
 
 
 def _may_be_chance(pieces: Sequence[Piece], place: Place) -> bool:

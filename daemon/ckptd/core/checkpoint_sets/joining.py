@@ -210,7 +210,7 @@ def _merge(groups: Sequence[DraftGroup], doubt: str | None) -> Iterator[SetDraft
     series = next(iter(ordered[0].drafts.values())).series
     for progress in dict.fromkeys(key for group in ordered for key in group.drafts):
         drafts = [group.drafts[progress] for group in ordered if progress in group.drafts]
-        told = next((draft.doubt for draft in drafts if draft.doubt and (sure is None or draft.evidence)), None)
+        first_doubt = next((draft.doubt for draft in drafts if draft.doubt and (sure is None or draft.evidence)), None)
         shown = sure.drafts.get(progress) or next(iter(sure.drafts.values())) if sure else drafts[0]
         yield replace(
             drafts[0],
@@ -221,7 +221,7 @@ def _merge(groups: Sequence[DraftGroup], doubt: str | None) -> Iterator[SetDraft
             evidence=shown.evidence,
             has_progress_word=any(draft.has_progress_word for draft in drafts),
             is_directory=len(drafts) == 1 and drafts[0].is_directory,
-            doubt=doubt or told,
+            doubt=doubt or first_doubt,
             expected_counts=tuple(pair for draft in drafts for pair in draft.expected_counts),
             ranks=frozenset().union(*(draft.ranks for draft in drafts)),
         )

@@ -216,10 +216,10 @@ def summarize_doubt(found: Scan | Unknown | None) -> Unknown | None:
     )
     if not reasons:
         return None
-    told = [reason if len(reason) <= MAX_REASON else reason[:MAX_REASON] + "…" for reason in reasons[:MAX_REASONS]]
+    shortened = [reason if len(reason) <= MAX_REASON else reason[:MAX_REASON] + "…" for reason in reasons[:MAX_REASONS]]
     if len(reasons) > MAX_REASONS:
-        told.append(f"and {len(reasons) - MAX_REASONS} more")
-    return Unknown(what="search", reason="; ".join(told))
+        shortened.append(f"and {len(reasons) - MAX_REASONS} more")
+    return Unknown(what="search", reason="; ".join(shortened))
 
 
 def could_share(one: Job, other: Job) -> bool:

@@ -17,7 +17,7 @@ class WatchedRun:
 
     key: RunKey
     due_at: datetime
-    looked_at: datetime | None = None  # the last look that saw anything
+    observed_at: datetime | None = None  # the last look that saw anything
     trouble_count: int = 0
     last: Scan | Unknown | None = None  # without its checkpoints: the record has them
     is_last_look: bool = False  # its jobs have ended: one more look, then it is dropped
@@ -31,15 +31,15 @@ class WatchedRun:
 
 def hasten(watched: WatchedRun, now: datetime) -> WatchedRun:
     """Return the run with the earliest possible scan, after an attempt started or ended, or a file changed."""
-    soonest = now if watched.looked_at is None else max(now, watched.looked_at + MIN_GAP)
+    soonest = now if watched.observed_at is None else max(now, watched.observed_at + MIN_GAP)
     return replace(watched, due_at=min(watched.due_at, soonest))
 
 
 def bring_forward(watched: WatchedRun, interval: timedelta, now: datetime) -> WatchedRun:
     """Return the run with its next scan within a new interval; a retry after a failure keeps its time."""
-    if watched.looked_at is None or watched.trouble_count:
+    if watched.observed_at is None or watched.trouble_count:
         return watched
-    return replace(watched, due_at=min(watched.due_at, max(now, watched.looked_at + interval)))
+    return replace(watched, due_at=min(watched.due_at, max(now, watched.observed_at + interval)))
 
 
 def is_due(watched: WatchedRun, interval: timedelta, now: datetime) -> bool:
@@ -59,4 +59,4 @@ def after_scan(watched: WatchedRun, found: Scan | Unknown, interval: timedelta, 
     is_writing = any(each.state is CheckpointState.WRITING for each in found.checkpoints)
     gap = min(interval, WRITING_GAP) if is_writing else interval
     last = replace(found, checkpoints=())
-    return replace(watched, last=last, looked_at=now, due_at=now + gap, trouble_count=0)
+    return replace(watched, last=last, observed_at=now, due_at=now + gap, trouble_count=0)

@@ -54,10 +54,10 @@ class CopyBehind:
         answers = [self._judge(history, copy, now, began_at, is_open=is_open) for copy in history.copies]
         late = [each for each in answers if isinstance(each, _Delay)]
         if not late:
-            told = history.context.open_evidence.get((self.name, job.job_id), {})
+            open_evidence = history.context.open_evidence.get((self.name, job.job_id), {})
             known = zip(history.copies, answers, strict=True)
             unknown = {copy.directory: each for copy, each in known if isinstance(each, Unknown)}
-            return next((unknown[each] for each in _list_flagged(told) if each in unknown), ())
+            return next((unknown[each] for each in _list_flagged(open_evidence) if each in unknown), ())
         worst = max(late, key=lambda each: each.lag)
         evidence: dict[str, Evidence] = {
             "directory": worst.copy.directory,
@@ -110,10 +110,10 @@ class CopyBehind:
         return _Delay(copy, lag, usual, original, newest)
 
 
-def _list_flagged(told: Mapping[str, object]) -> list[str]:
+def _list_flagged(evidence: Mapping[str, object]) -> list[str]:
     """Return the locations that an open flag is about."""
-    others = told.get("other_directories")
-    return [str(told.get("directory")), *(map(str, others) if isinstance(others, list) else ())]
+    others = evidence.get("other_directories")
+    return [str(evidence.get("directory")), *(map(str, others) if isinstance(others, list) else ())]
 
 
 class _Delay(NamedTuple):

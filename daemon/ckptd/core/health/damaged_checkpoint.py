@@ -70,11 +70,11 @@ class DamagedCheckpoint:
 
     def _judge_open(self, history: RunHistory, job: Job) -> Iterable[Finding] | Unknown:
         """Resolve an open flag only if a checkpoint as good as the damaged one should be was completed after it."""
-        told = history.context.open_evidence.get((self.name, job.job_id), {})
-        written_at = told.get("written_at")
+        evidence = history.context.open_evidence.get((self.name, job.job_id), {})
+        written_at = evidence.get("written_at")
         if not isinstance(written_at, str):
             return ()  # an earlier version has recorded it
-        needed = _Needed(Role(str(told["role"])), str(told["format"]), int(str(told["members"])))
+        needed = _Needed(Role(str(evidence["role"])), str(evidence["format"]), int(str(evidence["members"])))
         better = _newest_better(facts.complete_now(history), needed)
         if better and better.checkpoint.modified_at > datetime.fromisoformat(written_at):
             return ()

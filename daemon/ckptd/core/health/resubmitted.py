@@ -18,20 +18,22 @@ class WasResubmitted:
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
         builder = FindingBuilder(self.name, history)
-        told = ((job, history.context.resubmitted.get(job.job_id)) for job in history.jobs)
-        return tuple(self._make_finding(builder, job, each, _found_by(history, job, now)) for job, each in told if each)
+        resubmissions = ((job, history.context.resubmitted.get(job.job_id)) for job in history.jobs)
+        return tuple(
+            self._make_finding(builder, job, each, _found_by(history, job, now)) for job, each in resubmissions if each
+        )
 
     def _make_finding(
-        self, builder: FindingBuilder, job: Job, told: Resubmission, found: RecordedCheckpoint | None
+        self, builder: FindingBuilder, job: Job, resubmission: Resubmission, found: RecordedCheckpoint | None
     ) -> Finding:
         progress = facts.progress(found.checkpoint) if found else None
         goes_on_from = f"{progress[0]} {progress[1]:.12g}" if progress else None
         evidence: dict[str, Evidence] = {
-            "ended_job": told.ended_job_id,
-            "resubmission_number": told.number,
+            "ended_job": resubmission.ended_job_id,
+            "resubmission_number": resubmission.number,
             "goes_on_from": goes_on_from,
             "newest_good": str(found.checkpoint.path) if found else None,
-            "remark": told.remark or None,
+            "remark": resubmission.remark or None,
         }
         return builder.make_finding(job, Severity.INFO, evidence)
 

@@ -84,22 +84,22 @@ class JobSubmission(NamedTuple):
         )
 
 
-def plan_command(job: Job, told: JobSubmission, mark: ResubmitMark) -> list[str] | Unknown:
+def plan_command(job: Job, submission: JobSubmission, mark: ResubmitMark) -> list[str] | Unknown:
     """Return the command that submits the job's script, from its standard input, once more."""
-    if told.line and len(told.line) > sbatch_options.MAX_CHARACTERS:
+    if submission.line and len(submission.line) > sbatch_options.MAX_CHARACTERS:
         return Unknown(what="resubmission", reason="its submit line is too long")
-    given = _read_given(job, told)
-    if any(option.name in _NEVER for option in sbatch_options.read_directives(told.script)):
+    given = _read_given(job, submission)
+    if any(option.name in _NEVER for option in sbatch_options.read_directives(submission.script)):
         return Unknown(what="resubmission", reason="its script has an option such as --wait or --test-only")
-    lost = _find_lost(job, told) if given is None else None
+    lost = _find_lost(job, submission) if given is None else None
     if lost is not None:
         return Unknown(what="resubmission", reason=f"its submit line cannot be parsed: {lost}")
-    arguments = _read_arguments(job, told.attributes, given)
+    arguments = _read_arguments(job, submission.attributes, given)
     if isinstance(arguments, Unknown):
         return arguments
     if given is None and federation.is_federated(job.job_id):
         return Unknown(what="resubmission", reason="the clusters it was submitted to are unknown")
-    kept = _keep(given.options, federation.is_federated(job.job_id)) if given else _rebuild(told)
+    kept = _keep(given.options, federation.is_federated(job.job_id)) if given else _rebuild(submission)
     if isinstance(kept, Unknown):
         return kept
     own = [
@@ -108,32 +108,32 @@ def plan_command(job: Job, told: JobSubmission, mark: ResubmitMark) -> list[str]
         SbatchOption("chdir", str(job.work_dir) if job.work_dir else None),
         SbatchOption("array", None if job.array_task_id is None else str(job.array_task_id)),
     ]
-    stated = {option.name for option in (*sbatch_options.read_directives(told.script), *kept)}
+    stated = {option.name for option in (*sbatch_options.read_directives(submission.script), *kept)}
     options = [*own, *(option for option in _effective(job) if option.name not in stated)]
     # the limits of whoever calls sbatch would become the job's: none is handed on
     argv = ["sbatch", "--parsable", "--propagate=NONE", *(option.word for option in options if option.value)]
     return [*argv, *(option.word for option in kept), *(["/dev/stdin", *arguments] if arguments else [])]
 
 
-def _read_given(job: Job, told: JobSubmission) -> GivenOptions | None:
+def _read_given(job: Job, submission: JobSubmission) -> GivenOptions | None:
     """Return the user's own command line; None if there is none or it is ambiguous."""
     known = sbatch_options.known_texts(job)
-    given = sbatch_options.parse_line(told.line, known, told.script) if told.line else None
+    given = sbatch_options.parse_line(submission.line, known, submission.script) if submission.line else None
     if given is None or any(
         option.name == "export-file" and (option.value or "").isdigit() for option in given.options
     ):
         return None
-    command = _value(told.attributes, "Command") or ""
+    command = _value(submission.attributes, "Command") or ""
     if not given.rest:
         return given if not command else None
     shown = " ".join([given.rest[0].rpartition("/")[2], *given.rest[1:]])
     return given if command.endswith(f"/{shown}") else None
 
 
-def _find_lost(job: Job, told: JobSubmission) -> str | None:
+def _find_lost(job: Job, submission: JobSubmission) -> str | None:
     """Return a word of an ambiguous command line that may be an option without an attribute."""
-    arguments = " ".join(_split_command(job, told.attributes)[1:])
-    line = (told.line or "").removesuffix(f" {arguments}" if arguments else "")
+    arguments = " ".join(_split_command(job, submission.attributes)[1:])
+    line = (submission.line or "").removesuffix(f" {arguments}" if arguments else "")
     return sbatch_options.find_other(line, sbatch_options.known_texts(job), _TOLD)
 
 
@@ -172,13 +172,13 @@ def _effective(job: Job) -> list[SbatchOption]:
     ]
 
 
-def _rebuild(told: JobSubmission) -> list[SbatchOption] | Unknown:
+def _rebuild(submission: JobSubmission) -> list[SbatchOption] | Unknown:
     """Return options that give a job the same resources and attributes."""
-    attributes = told.attributes
-    if isinstance(told.shown, Unknown):
-        return told.shown
+    attributes = submission.attributes
+    if isinstance(submission.shown, Unknown):
+        return submission.shown
     options = [SbatchOption(name, _value(attributes, attribute)) for name, attribute in _BY_ATTRIBUTE.items()]
-    options += [SbatchOption(name, _value(told.shown, attribute)) for attribute, name in SHOWN.items()]
+    options += [SbatchOption(name, _value(submission.shown, attribute)) for attribute, name in SHOWN.items()]
     output, errors = _value(attributes, "STDOUT"), _value(attributes, "STDERR")
     options.append(SbatchOption("error", errors if errors != output else None))
     source = _value(attributes, "STDIN")
@@ -190,7 +190,7 @@ def _rebuild(told: JobSubmission) -> list[SbatchOption] | Unknown:
     if attributes.get("Contiguous") in {"1", "yes"}:
         found.append(SbatchOption("contiguous", None))
     found.append(SbatchOption("no-requeue" if attributes.get("Requeue") == "0" else "requeue", None))
-    if not any(option.name == "open-mode" for option in sbatch_options.read_directives(told.script)):
+    if not any(option.name == "open-mode" for option in sbatch_options.read_directives(submission.script)):
         found.append(SbatchOption("open-mode", "append"))  # Slurm does not tell which; this one never empties a file
     return _add_resources(found, attributes)
 

@@ -22,7 +22,7 @@ def waits_until(notice: Notice) -> datetime:
 def readdress(
     notices: Iterable[Notice],
     mail_user: str | None,
-    told: Mapping[tuple[Recipient, str], TopicNotification],
+    notified: Mapping[tuple[Recipient, str], TopicNotification],
     policy: NoticePolicy,
     now: datetime,
 ) -> tuple[Notice, ...]:
@@ -30,12 +30,12 @@ def readdress(
 
     A notice never goes back to the address that it came from.
     """
-    told = dict(told)
+    notified = dict(notified)
     result: list[Notice] = []
     for notice in sorted(notices, key=lambda each: each.created_at):
         for recipient, meant_for in list_of_user(notice.user, mail_user, policy):
             key = (recipient, notice.topic)
-            known = told.get(key)
+            known = notified.get(key)
             wanted = want(notice.kind, notice.severity, {notice.topic: known}, now - policy.repeat_gap)
             if wanted is None or recipient == notice.recipient:
                 continue
@@ -44,13 +44,13 @@ def readdress(
             result.append(moved)
             after = TopicNotification.after(known, notice.kind, notice.severity, notice.created_at)
             if after is not None:
-                told[key] = after
+                notified[key] = after
     return tuple(result)
 
 
 def readdress_refused(
     refused: Iterable[Notice],
-    told: Mapping[tuple[Recipient, str], TopicNotification],
+    notified: Mapping[tuple[Recipient, str], TopicNotification],
     policy: NoticePolicy,
     now: datetime,
 ) -> tuple[Notice, ...]:
@@ -58,4 +58,4 @@ def readdress_refused(
     of_users = [
         each for each in refused if each.recipient.channel == "mail" and each.recipient.address not in policy.admins
     ]
-    return readdress(of_users, None, told, policy, now)
+    return readdress(of_users, None, notified, policy, now)

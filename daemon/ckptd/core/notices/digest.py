@@ -140,14 +140,14 @@ def _with_tally(entry: DigestEntry, tally: TopicCount | None) -> DigestEntry:
     )
 
 
-def _fold(status: EntryStatus, shown: Notice, told: list[Notice]) -> DigestEntry:
-    opened_count = sum(notice.job_count for notice in told if notice.kind is NoticeKind.OPENED)
-    job_ids = sorted({job_id for notice in told for job_id in notice.job_ids})
+def _fold(status: EntryStatus, shown: Notice, folded: list[Notice]) -> DigestEntry:
+    opened_count = sum(notice.job_count for notice in folded if notice.kind is NoticeKind.OPENED)
+    job_ids = sorted({job_id for notice in folded for job_id in notice.job_ids})
     return DigestEntry(
         status=status,
         notice=shown,
         job_ids=tuple(job_ids[:NAMED_JOBS]),
-        job_count=max(opened_count, *(notice.job_count for notice in told), len(job_ids)),
+        job_count=max(opened_count, *(notice.job_count for notice in folded), len(job_ids)),
     )
 
 
@@ -179,8 +179,8 @@ def sample_digests(address: str, now: datetime) -> tuple[Digest, ...]:
     """Return digests of every form that a template must render: one problem, many problems, and resolved ones."""
     trouble = sample_digest(address, now)
     (entry,) = trouble.entries
-    told = replace(entry.notice, work_dir=None, meant_for=address, array_job_id=1)
-    much = replace(entry, notice=told, status=EntryStatus.STILL, job_count=3, open_count=2)
+    sample = replace(entry.notice, work_dir=None, meant_for=address, array_job_id=1)
+    much = replace(entry, notice=sample, status=EntryStatus.STILL, job_count=3, open_count=2)
     return (
         trouble,
         replace(trouble, entries=(entry, much), more={"no-room": 2}, thread=None),

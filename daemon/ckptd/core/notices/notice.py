@@ -99,20 +99,20 @@ class Notice:
 class TopicNotification:
     """The sent and waiting notices of one recipient about one topic."""
 
-    told_at: datetime
+    notified_at: datetime
     severity: Severity
     resolved_at: datetime | None = None
     repeat_count: int = 0  # since it opened or became worse
 
     @staticmethod
     def after(
-        known: "TopicNotification | None", kind: NoticeKind, severity: Severity, told_at: datetime
+        known: "TopicNotification | None", kind: NoticeKind, severity: Severity, notified_at: datetime
     ) -> "TopicNotification | None":
         """Return the state after one more notice; None if a flag is resolved that was never reported."""
         if kind is NoticeKind.RESOLVED:
-            return replace(known, resolved_at=told_at) if known else None
+            return replace(known, resolved_at=notified_at) if known else None
         repeat_count = known.repeat_count + 1 if known and kind is NoticeKind.REPEATED else 0
-        return TopicNotification(told_at=told_at, severity=severity, repeat_count=repeat_count)
+        return TopicNotification(notified_at=notified_at, severity=severity, repeat_count=repeat_count)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,7 +120,7 @@ class NoticeFacts:
     """The facts for planning beside the edges. `open_flags` are those before the edges."""
 
     jobs: Mapping[tuple[RunKey, int | None], Job] = field(default_factory=dict)
-    told: Mapping[tuple[Recipient, str], TopicNotification] = field(default_factory=dict)
+    notified: Mapping[tuple[Recipient, str], TopicNotification] = field(default_factory=dict)
     open_flags: tuple[Flag, ...] = ()
     queued_runs: Collection[RunKey] = frozenset()  # runs with a job in the queue: others did not recover, they ended
     unanswered: Collection[int] = frozenset()  # jobs and arrays of which Slurm has not said yet whom they want mailed

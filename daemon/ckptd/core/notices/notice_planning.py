@@ -18,7 +18,7 @@ from ckptd.core.notices.notice import (
     Recipient,
     TopicNotification,
 )
-from ckptd.core.notices.recipients import list_recipients, list_told
+from ckptd.core.notices.recipients import list_notified, list_recipients
 from ckptd.core.notices.recoveries import list_recovered
 from ckptd.core.notices.topic import thread_of, topics_of
 
@@ -35,17 +35,17 @@ def plan(changes: FlagChanges, facts: NoticeFacts, policy: NoticePolicy, now: da
     if policy.is_resolution_notified:
         edges += [(NoticeKind.RESOLVED, flag) for flag in list_recovered(changes, facts)]
     groups: dict[tuple[NoticeKind, NoticeTopic, Recipient, str | None], list[Flag]] = defaultdict(list)
-    told_by_topic = list_told(facts.told, policy)
+    notified_by_topic = list_notified(facts.notified, policy)
     for kind, flag in edges:
         job = facts.job_of(flag)
         topics = topics_of(flag, job)
         recipients = dict(list_recipients(flag, job, policy, facts.unanswered))
         if kind is NoticeKind.RESOLVED:  # whoever was told of the trouble hears of its end, at the address of that time
-            told_to = {recipient for topic in topics for recipient in told_by_topic.get(topic, ())}
-            recipients = {recipient: recipients.get(recipient) for recipient in told_to}
+            notified_recipients = {recipient for topic in topics for recipient in notified_by_topic.get(topic, ())}
+            recipients = {recipient: recipients.get(recipient) for recipient in notified_recipients}
         for recipient, meant_for in recipients.items():
-            told = {topic: facts.told.get((recipient, topic)) for topic in topics}
-            if wanted := want(kind, flag.finding.severity, told, now - policy.repeat_gap):
+            notified = {topic: facts.notified.get((recipient, topic)) for topic in topics}
+            if wanted := want(kind, flag.finding.severity, notified, now - policy.repeat_gap):
                 groups[kind, wanted, recipient, meant_for].append(flag)
     notices: dict[tuple[Recipient, str], Notice] = {}
     for (kind, wanted, recipient, meant_for), flags in groups.items():
@@ -72,18 +72,18 @@ class NoticeTopic(NamedTuple):
 
 
 def want(
-    kind: NoticeKind, severity: Severity, told: Mapping[str, TopicNotification | None], since: datetime
+    kind: NoticeKind, severity: Severity, notified: Mapping[str, TopicNotification | None], since: datetime
 ) -> NoticeTopic | None:
     """Decide whether to notify of an edge, from earlier notices of its topics; None if not."""
-    known = [(topic, each) for topic, each in told.items() if each is not None]
+    known = [(topic, each) for topic, each in notified.items() if each is not None]
     if kind is NoticeKind.RESOLVED:
-        waiting = (topic for topic, each in known if each.resolved_at is None or each.resolved_at < each.told_at)
+        waiting = (topic for topic, each in known if each.resolved_at is None or each.resolved_at < each.notified_at)
         return next(map(NoticeTopic, waiting), None)
     for topic, each in known:
-        if severity.rank <= each.severity.rank and each.told_at > since:
-            is_taken_back = each.resolved_at is not None and each.resolved_at >= each.told_at
+        if severity.rank <= each.severity.rank and each.notified_at > since:
+            is_taken_back = each.resolved_at is not None and each.resolved_at >= each.notified_at
             return NoticeTopic(topic, is_silent=True) if is_taken_back else None
-    return NoticeTopic(next(iter(told)))
+    return NoticeTopic(next(iter(notified)))
 
 
 def fold(kind: NoticeKind, wanted: NoticeTopic, flags: list[Flag], facts: NoticeFacts, now: datetime) -> Notice:

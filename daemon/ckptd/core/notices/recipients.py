@@ -39,12 +39,12 @@ def list_of_user(user: str, mail_user: str | None, policy: NoticePolicy) -> list
     return [(Recipient(_channel_of(policy), address), None)]
 
 
-def list_told(told: Iterable[tuple[Recipient, str]], policy: NoticePolicy) -> Mapping[str, list[Recipient]]:
+def list_notified(notified: Iterable[tuple[Recipient, str]], policy: NoticePolicy) -> Mapping[str, list[Recipient]]:
     """Return, by topic, those who were notified and still can be, by the same channel and within the current mode."""
     rooms = {room.recipient for room in policy.rooms}
     channels = set() if policy.mode is NoticeMode.OFF else {_channel_of(policy), UNADDRESSED}
     result: dict[str, list[Recipient]] = defaultdict(list)
-    for recipient, topic in told:
+    for recipient, topic in notified:
         is_heard = policy.mode is not NoticeMode.ADMIN or recipient.address in policy.admins
         if recipient in rooms or (recipient.channel in channels and is_heard):
             result[topic].append(recipient)

@@ -25,14 +25,14 @@ def plan_repeats(facts: NoticeFacts, policy: NoticePolicy, now: datetime) -> tup
         recipients = dict(list_recipients(flag, nameless, policy) + list_recipients(flag, job, policy))
         for recipient, meant_for in recipients.items():
             known = [
-                (topic, facts.told[recipient, topic])
+                (topic, facts.notified[recipient, topic])
                 for topic in topics_of(flag, job)
-                if (recipient, topic) in facts.told
+                if (recipient, topic) in facts.notified
             ]
             if not known:
                 continue
-            topic, told = max(known, key=lambda each: each[1].told_at)
-            if told.repeat_count < policy.max_repeats and now - told.told_at >= policy.repeat_gap:
+            topic, notification = max(known, key=lambda each: each[1].notified_at)
+            if notification.repeat_count < policy.max_repeats and now - notification.notified_at >= policy.repeat_gap:
                 groups[recipient, meant_for, topic].append(flag)
     repeated: list[Notice] = []
     for (recipient, meant_for, topic), flags in groups.items():

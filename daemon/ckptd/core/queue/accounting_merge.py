@@ -58,7 +58,7 @@ def merge_accounting(changes: JobChanges, ended: tuple[EndedAttempt, ...] | Unkn
 def refine(attempts: Iterable[Attempt], ended: Iterable[EndedAttempt], now: datetime) -> tuple[Attempt, ...]:
     """Return the attempts with an unconfirmed cause that accounting now has, with accounting's data."""
     rows = _Rows(ended)
-    return tuple(told for told in (rows.refine_told(attempt, now) for attempt in attempts) if told is not None)
+    return tuple(refined for refined in (rows.refine_told(attempt, now) for attempt in attempts) if refined is not None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,18 +17,18 @@ LEEWAY = timedelta(minutes=5)  # before one, in which nodes are taken down alrea
 EXCUSED = frozenset({EndCause.NODE_FAILURE, EndCause.REQUEUE, EndCause.PREEMPTION})
 
 
-def remember(known: Sequence[Maintenance], told: Sequence[Maintenance], now: datetime) -> tuple[Maintenance, ...]:
+def remember(known: Sequence[Maintenance], reported: Sequence[Maintenance], now: datetime) -> tuple[Maintenance, ...]:
     """Return the current reservations, and for GRACE the earlier ones, because Slurm drops each when it ends.
 
     One that was cancelled before its start is dropped immediately. One that disappeared before its end ended now.
     """
-    still = {(each.name, each.begins_at) for each in told}
+    still = {(each.name, each.begins_at) for each in reported}
     over = (
         each._replace(ends_at=min(each.ends_at, now))
         for each in known
         if each.begins_at <= now and (each.name, each.begins_at) not in still
     )
-    return (*told, *(each for each in over if now < each.ends_at + GRACE))
+    return (*reported, *(each for each in over if now < each.ends_at + GRACE))
 
 
 def concerning(job: Job, every: Sequence[Maintenance]) -> tuple[Maintenance, ...]:

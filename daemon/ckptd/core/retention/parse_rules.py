@@ -59,7 +59,7 @@ def join_retention_settings(
     them must not cancel the settings of another. If there are more than MAX_FILES, everything is kept.
     """
     said = known.get(written_in, {}) if "problem" in document else {}
-    joined = {where: told for where, told in known.items() if where.startswith("/") and where != written_in}
+    joined = {where: settings for where, settings in known.items() if where.startswith("/") and where != written_in}
     if now := {**said, **_select_retention_settings(document)}:
         joined[written_in if written_in in known or len(joined) < MAX_FILES else _MANY] = now
     if _MANY in joined:

@@ -112,8 +112,8 @@ def _divide(run: RunBoundary, present: Iterable[Placed], ranks: Ranks) -> tuple[
         if allowed.reason is None and why is None:
             judged[path] = allowed.is_named
         else:
-            told = tuple(reason for reason in (allowed.reason, why) if reason is not None)
-            outside.append(Decision(path, record, True, told, -1))
+            reasons = tuple(reason for reason in (allowed.reason, why) if reason is not None)
+            outside.append(Decision(path, record, True, reasons, -1))
     outside.sort(key=itemgetter(0))
     return judged, outside
 
@@ -132,8 +132,8 @@ def _judge(run: JudgedRun) -> list[Decision]:
     for index in range(len(run.sets) - 1, -1, -1):
         _, _, _, path, record, *_ = run.sets[index]
         is_kept = index in hard
-        told = tuple(dict.fromkeys(hard[index])) if is_kept else _explain_removal(run, index, index in dropped)
-        decisions.append(Decision(path, record, is_kept, told, index))
+        reasons = tuple(dict.fromkeys(hard[index])) if is_kept else _explain_removal(run, index, index in dropped)
+        decisions.append(Decision(path, record, is_kept, reasons, index))
     return decisions
 
 
@@ -195,8 +195,8 @@ def _keep_all(
     reason: str,
     outside: Sequence[Decision] = (),
 ) -> RunPlan:
-    told = (f"the run is skipped: {reason}",)
-    decisions = [Decision(path, record, True, told, -1) for path, record in sorted(present, key=itemgetter(0))]
+    reasons = (f"the run is skipped: {reason}",)
+    decisions = [Decision(path, record, True, reasons, -1) for path, record in sorted(present, key=itemgetter(0))]
     return _run_plan(history, policy, [*decisions, *outside], reason)
 
 

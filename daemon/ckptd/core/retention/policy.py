@@ -123,17 +123,17 @@ def apply_user_rules(
     keeps do not count towards the site's size limit and are not removed by it.
     """
     granted: list[KeepRule] = []
-    told: list[str] = []
+    applied: list[str] = []
     for rule in user_rules:
         if problems := tuple(rule.problems()):
-            told.extend(problems)
+            applied.extend(problems)
             continue
         allowed, reason = _limit(rule, bounds)
         if allowed not in granted:
             granted.append(allowed)
         if reason:
-            told.append(reason)
-    return replace(policy, user_rules=(*policy.user_rules, *granted)), tuple(told)
+            applied.append(reason)
+    return replace(policy, user_rules=(*policy.user_rules, *granted)), tuple(applied)
 
 
 def _limit(rule: KeepRule, bounds: Bounds) -> tuple[KeepRule, str | None]:

@@ -36,8 +36,8 @@ def match(references: Sequence[Reference], paths: Sequence[Sequence[str]]) -> It
     hits, below = _find_all(references, paths)
     for index, found in enumerate(hits):
         named = (number for number, is_below in found.items() if not (is_below and _is_around(number, below, paths)))
-        told = dict.fromkeys(references[number.place].reason for number in named)
-        yield from ((index, reason) for reason in list(told)[:MAX_REASONS])
+        reasons = dict.fromkeys(references[number.place].reason for number in named)
+        yield from ((index, reason) for reason in list(reasons)[:MAX_REASONS])
 
 
 def measure(references: Sequence[Reference], paths: Sequence[Sequence[str]]) -> list[ReferenceCounts]:

@@ -99,10 +99,10 @@ def _progress(each: Ranked, measure: Measure) -> float | None:
 
 def _median_interval(members: Iterable[Ranked], measure: Measure) -> float:
     """Return the median progress between two checkpoints of one attempt in a row; 0 where there are no two."""
-    told = [(each.rank, value) for each in members if (value := _progress(each, measure)) is not None]
+    values = [(each.rank, value) for each in members if (value := _progress(each, measure)) is not None]
     steps = [
         later - earlier
-        for (rank, earlier), (next_rank, later) in pairwise(told)
+        for (rank, earlier), (next_rank, later) in pairwise(values)
         if rank == next_rank and later > earlier
     ]
     return median(steps) if steps else 0.0

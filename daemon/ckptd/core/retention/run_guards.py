@@ -61,10 +61,10 @@ def _check_looks(history: RunRecord, guards: Guards, now: datetime) -> str | Non
         return f"its directory could not be read: {scan.what}: {scan.reason}"
     if not scan.is_whole:
         return f"its directory was not read completely: {scan.problems[0].what}: {scan.problems[0].reason}"
-    for looked_at, what in ((history.polled_at, "queue"), (scan.scanned_at, "directory")):
-        if looked_at > now + guards.clock_tolerance:
+    for observed_at, what in ((history.polled_at, "queue"), (scan.scanned_at, "directory")):
+        if observed_at > now + guards.clock_tolerance:
             return f"the clock went back: the {what} was read in the future"
-        if looked_at < now - guards.stale_after:
+        if observed_at < now - guards.stale_after:
             return f"the {what} was last read too long ago"
     return None
 

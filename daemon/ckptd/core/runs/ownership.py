@@ -22,13 +22,13 @@ _ROUNDING = timedelta(seconds=1)  # an instant that went through the record
 class Writers:
     """Who may have written in a run's directory since the look before.
 
-    `attempts` are the run's own that ran at any time since then. `looked_at` is that look: without one nothing was
+    `attempts` are the run's own that ran at any time since then. `observed_at` is that look: without one nothing was
     seen to appear. `written_since`: what was last written before is not proven, however new it is to the record.
     """
 
     owner_uid: int
     attempts: tuple[Attempt, ...] = ()
-    looked_at: datetime | None = None
+    observed_at: datetime | None = None
     written_since: datetime | None = None
 
     def credit(self, checkpoint: Checkpoint) -> tuple[JobKey, int] | None:
@@ -36,7 +36,7 @@ class Writers:
 
         Of a set, each part must have been written by the same attempt.
         """
-        if self.looked_at is None or checkpoint.owner_uids != {self.owner_uid}:
+        if self.observed_at is None or checkpoint.owner_uids != {self.owner_uid}:
             return None
         writers = {self._writer_at(part.modified_at) for part in checkpoint.parts or (checkpoint,)}
         return writers.pop() if len(writers) == 1 else None
@@ -85,17 +85,17 @@ def find_writers(run: RunKey, known: PreviousScan, watched_at: datetime | None, 
 
     `watched_at` is the last look of the watch that is going on, if there was one.
     """
-    looked_at = written_since = None
+    observed_at = written_since = None
     if watched_at is not None and _is_recorded(known, watched_at):
-        looked_at = watched_at
+        observed_at = watched_at
     elif known.scanned_at is not None and _is_followed(known, known.scanned_at, now):
-        looked_at, written_since = known.scanned_at, known.scanned_at - CLOCK_TOLERANCE
-    running = tuple(attempt for attempt in known.attempts if looked_at and _ran_since(attempt, looked_at))
-    return Writers(owner_uid=run.uid, attempts=running, looked_at=looked_at, written_since=written_since)
+        observed_at, written_since = known.scanned_at, known.scanned_at - CLOCK_TOLERANCE
+    running = tuple(attempt for attempt in known.attempts if observed_at and _ran_since(attempt, observed_at))
+    return Writers(owner_uid=run.uid, attempts=running, observed_at=observed_at, written_since=written_since)
 
 
-def _ran_since(attempt: Attempt, looked_at: datetime) -> bool:
-    return attempt.ended_at is None or attempt.ended_at + CLOCK_TOLERANCE >= looked_at
+def _ran_since(attempt: Attempt, observed_at: datetime) -> bool:
+    return attempt.ended_at is None or attempt.ended_at + CLOCK_TOLERANCE >= observed_at
 
 
 def _is_recorded(known: PreviousScan, watched_at: datetime) -> bool:

@@ -338,8 +338,8 @@ def _bounded(checkpoint: Checkpoint) -> Checkpoint:
 
 def _first_told(checkpoint: Checkpoint, name: str) -> Any:
     """Return what a checkpoint tells, or else the first of its parts."""
-    told = (getattr(each, name) for each in (checkpoint, *checkpoint.parts))
-    return next((value for value in told if value is not None), None)
+    values = (getattr(each, name) for each in (checkpoint, *checkpoint.parts))
+    return next((value for value in values if value is not None), None)
 
 
 def _number(value: float | None) -> float | None:

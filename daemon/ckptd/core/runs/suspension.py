@@ -41,12 +41,12 @@ def within(suspensions: Iterable[Suspension], since: datetime, until: datetime) 
     return sum((share for share in shares if share > timedelta(0)), timedelta(0))
 
 
-def close(attempt: Attempt, told: timedelta | None = None) -> Attempt:
-    """Return an attempt that has ended with its suspensions bounded by its end; `told` is accounting's sum of them."""
+def close(attempt: Attempt, suspended: timedelta | None = None) -> Attempt:
+    """Return an attempt that has ended with its suspensions bounded by its end; `suspended` is their sum."""
     assert attempt.ended_at is not None
-    if not attempt.suspensions and not told:
+    if not attempt.suspensions and not suspended:
         return attempt
-    wanted = within(attempt.suspensions, attempt.started_at, attempt.ended_at) if told is None else told
+    wanted = within(attempt.suspensions, attempt.started_at, attempt.ended_at) if suspended is None else suspended
     return replace(attempt, suspensions=fit(attempt.suspensions, attempt.started_at, attempt.ended_at, wanted))
 
 

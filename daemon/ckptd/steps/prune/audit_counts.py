@@ -24,13 +24,13 @@ class AuditCounts:
     operation_bytes: Counter[str] = field(default_factory=lambda: Counter(PruneTotals().operation_bytes))
     _since: datetime | None = None
     _seen: set[int] = field(default_factory=set)
-    _looked_at: datetime | None = None
+    _read_at: datetime | None = None
 
     def read(self, store: Store, cluster: str, now: datetime) -> set[RunKey]:
         """Count what ended since the last call; return the runs whose trash commands may have changed."""
-        if self._since is None or self._looked_at is None:
-            self._since = self._looked_at = now
-        recent = store.audit.list_newest(cluster, begun_since=self._looked_at - OVERLAP, limit=LIMIT)
+        if self._since is None or self._read_at is None:
+            self._since = self._read_at = now
+        recent = store.audit.list_newest(cluster, begun_since=self._read_at - OVERLAP, limit=LIMIT)
         ended = {entry.audit_id: entry for entry in recent if _is_ended_act(entry, self._since)}
         touched = set()
         for audit_id, entry in ended.items():
@@ -39,7 +39,7 @@ class AuditCounts:
                 if entry.run is not None and entry.actor.startswith(acts.PERSON):
                     touched.add(entry.run)
         self._seen = {audit_id for audit_id in ended if audit_id is not None}
-        self._looked_at = now
+        self._read_at = now
         return touched
 
     def _count(self, entry: AuditEntry) -> None:

@@ -9,7 +9,7 @@ from itertools import groupby
 from ckptd.core.model import RunKey
 
 AT_ONCE = 4  # owners side by side
-MAX_SILENT = 2  # groups of which nothing was heard, in one step: the rest is for later
+MAX_SILENT = 2  # groups without an answer in one step: the rest is for later
 
 
 def group_by_owners(runs: Iterable[RunKey]) -> Iterator[list[RunKey]]:

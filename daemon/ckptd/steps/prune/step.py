@@ -163,8 +163,10 @@ def _prune(means: ApplyParts, memory: PruneSlice, now: datetime) -> tuple[dict[s
     means.observer.read_names([run for run in chosen if run.mode is not PolicyMode.ENFORCE], facts.named, now)
     means.observer.scan({run.run: list_newest(run) for run in chosen if run.mode is not PolicyMode.ENFORCE}, now)
     of_plan = {run.run for run in chosen if run.mode is not PolicyMode.ENFORCE}
-    told = [run for run in facts.runs if run.history.key in of_plan or run.retention_settings]
-    current_settings.renew(means.observer.parts, told[: current_settings.MAX_RUNS], now)  # they may keep less by now
+    concerned = [run for run in facts.runs if run.history.key in of_plan or run.retention_settings]
+    current_settings.renew(
+        means.observer.parts, concerned[: current_settings.MAX_RUNS], now
+    )  # they may keep less by now
     enforced = tuple(run for run in chosen if run.mode is PolicyMode.ENFORCE)
     applied = _apply(means, memory, replace(hopeful, runs=enforced), facts, now)
     moved, left = applied.moved, going[PolicyMode.ENFORCE.value]

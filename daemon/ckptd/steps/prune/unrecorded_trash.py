@@ -66,10 +66,10 @@ class UnrecordedTrashSweeper:
         answers = trash_client.list_unrecorded(hands.agent, searches, hands.site.look_deadline)
         pairs = list(zip(visits, answers, strict=True))
         silent = {run for visit, found in pairs if isinstance(found, Unknown) for run in visit.runs}
-        heard = {visit: found for visit, found in pairs if not isinstance(found, Unknown)}
-        for visit, found in heard.items():
+        answered = {visit: found for visit, found in pairs if not isinstance(found, Unknown)}
+        for visit, found in answered.items():
             self._record_sweep(visit.place, found, now)
-        return frozenset(silent | _delete(hands, trash, heard, release, now))
+        return frozenset(silent | _delete(hands, trash, answered, release, now))
 
     def _record_sweep(self, place: TrashLocation, found: UnrecordedEntries, now: datetime) -> None:
         self.reached.pop(place, None)
@@ -156,13 +156,13 @@ def finish(store: Store, row: AuditEntry, outcomes: Sequence[TrashOutcome], now:
     """Record how many entries were deleted, how many of them were empty, and the paths of the first other ones."""
     deleted = [each for each in outcomes if each.result is TrashResult.DELETED]
     filled = [each for each in deleted if each.reason != NOTHING_LEFT]
-    told = f"deleted: {len(filled)}, and {len(deleted) - len(filled)} of which nothing was there"
+    outcome = f"deleted: {len(filled)}, and {len(deleted) - len(filled)} of which nothing was there"
     if len(deleted) < len(outcomes):
-        told += f"; refused: {len(outcomes) - len(deleted)}"
+        outcome += f"; refused: {len(outcomes) - len(deleted)}"
     details = {
         **row.details,
         "size_bytes": sum(each.size_bytes for each in filled),
         "paths": [each.path for each in filled[:MAX_NAMED]],
     }
     assert row.audit_id is not None
-    store.audit.finish(row.audit_id, told, now, details)
+    store.audit.finish(row.audit_id, outcome, now, details)
