@@ -163,14 +163,16 @@ def no_room(run):
 def copy_behind(run):
     """From when a second location is older than the first by more than three times what is usual, and by half an hour.
 
-    How far it usually is behind is known after three copies; before that, a day is too much.
+    What lies before the first save that was not copied counts as one usual delay: the job may have waited. How far it
+    usually is behind is known after three copies; before that, a day is too much.
     """
     names = {copy.name for copy in run.copies}
     copied_until = max((w.end for w in run.saves if w.name in names), default=run.end)
     missing = [w for w in run.saves if w.is_whole and w.end > copied_until]
     if missing and run.copies_stop_at < run.end:
         usual = max(run.interval, run.copy_period or 0.0)
-        yield missing[0].end + max(3 * usual, HOUR / 2), run.end
+        since = max(copied_until, missing[0].end - usual)
+        yield since + max(3 * usual, HOUR / 2), run.end
 
 
 def too_frequent(run):

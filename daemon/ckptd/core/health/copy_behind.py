@@ -139,7 +139,10 @@ def _missing_since(missing: Iterable[RecordedCheckpoint], arrived: Iterable[Reco
 def _list_lags(
     originals: Iterable[RecordedCheckpoint], arrived: Iterable[RecordedCheckpoint], dates: OriginalDates
 ) -> list[timedelta]:
-    """Return by how much the newest copy was older than the newest original, each time before new copies arrived."""
+    """Return by how much the newest copy was older than the newest original, each time before new copies arrived.
+
+    Where the originals of that time are not held any more, the newest one can have been as new as that moment.
+    """
     newest_by_scan: dict[datetime, datetime] = {}
     for each in arrived:
         saved_at = copied_checkpoints.date_of(each, dates)
@@ -147,7 +150,7 @@ def _list_lags(
     written = sorted(each.checkpoint.modified_at for each in originals)
     lags: list[timedelta] = []
     for (_, before), (seen_at, after) in pairwise(sorted(newest_by_scan.items())):
-        known = [at for at in written if at <= seen_at]
-        if after > before and known:
-            lags.append(max(known[-1] - before, timedelta(0)))
+        if after > before:
+            known = [at for at in written if at <= seen_at]
+            lags.append(max((known[-1] if known else seen_at) - before, timedelta(0)))
     return lags
