@@ -18,13 +18,15 @@ from demo.patience import Deadline, allow
 from demo.slurm_conf import Layout, format_gres_conf, format_slurm_conf
 from demo.users import JobUser, create_user
 
+# Containers do not allow slurmrestd to unshare.
+REST_SECURITY = {"SLURMRESTD_SECURITY": "disable_unshare_files,disable_unshare_sysv"}
 PORT_TAKEN = "Address already in use"  # by another process, since it was found free
 
 
 class PrivateCluster:
     """Slurm in a directory of its own; used as a context manager, it leaves nothing behind."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - independent options, each with a default
         self,
         *,
         name: str = "private",
@@ -32,6 +34,7 @@ class PrivateCluster:
         cpus_per_node: int = 16,
         gpus_per_node: Mapping[str, int] | None = None,
         with_accounting: "bool | PrivateCluster" = False,
+        with_tokens: bool = False,
         user_prefix: str = "ckdemo-",
     ) -> None:
         """Describe a cluster; its accounting, and with it its users' credentials, may be another one's."""
@@ -41,6 +44,7 @@ class PrivateCluster:
         self._gpus_per_node = gpus_per_node or {}
         self._beside = with_accounting if isinstance(with_accounting, PrivateCluster) else None
         self._with_accounting = with_accounting is True
+        self._with_tokens = with_tokens
         self._user_prefix = user_prefix
         self.users: dict[str, JobUser] = {}
 
@@ -126,7 +130,11 @@ class PrivateCluster:
             node_ports=free[2:],
             cpus_per_node=self._cpus_per_node,
             gpus_per_node=self._gpus_per_node,
+            has_tokens=self._with_tokens,
         )
+        if layout.has_tokens:
+            layout.token_key.touch(mode=0o600)
+            layout.token_key.write_bytes(os.urandom(32))
         layout.slurm_conf.write_text(format_slurm_conf(layout))
         if self._gpus_per_node:
             for path in itertools.chain.from_iterable(layout.gpu_devices.values()):
@@ -171,6 +179,27 @@ class PrivateCluster:
     def is_controller_up(self) -> bool:
         """Ask whether slurmctld answers."""
         return self._run(["scontrol", "ping"], None, None, {}).returncode == 0
+
+    def start_rest(self, account: JobUser) -> str:
+        """Start slurmrestd as this user, because it refuses root; return its socket's URL, which root may use, too."""
+        directory = self.directory / "rest"
+        directory.mkdir()
+        os.chown(directory, account.uid, account.gid)
+        path = directory / "socket"
+        drop = ["setpriv", f"--reuid={account.uid}", f"--regid={account.gid}", "--clear-groups"]
+        argv = [*drop, "slurmrestd", "-a", "rest_auth/local", f"unix:{path}"]
+        self.daemons.start("slurmrestd", argv, {**self.environment, **REST_SECURITY})
+        self.daemons.wait_ready("slurmrestd", path.is_socket)
+        return f"unix:{path}"
+
+    def start_rest_with_tokens(self, account: JobUser) -> str:
+        """Start a slurmrestd on TCP, which accepts only tokens of `scontrol token`; return its URL."""
+        (port,) = ports.find_free_ports(1)
+        drop = ["setpriv", f"--reuid={account.uid}", f"--regid={account.gid}", "--clear-groups"]
+        argv = [*drop, "slurmrestd", "-a", "rest_auth/jwt", f"127.0.0.1:{port}"]
+        self.daemons.start("slurmrestd-tcp", argv, {**self.environment, **REST_SECURITY, "SLURM_JWT": "daemon"})
+        self.daemons.wait_ready("slurmrestd-tcp", lambda: not ports.is_free(port))
+        return f"http://127.0.0.1:{port}"
 
     def start_node(self, node: str) -> None:
         """Start the slurmd of one node."""

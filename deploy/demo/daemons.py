@@ -65,6 +65,10 @@ class Daemons:
         if status is not None:
             raise DemoError(f"{name} ended with status {status}; its log ends with: {self._read_log_end(name)}")
 
+    def read_pid(self, name: str) -> int:
+        """Return the process id of a daemon."""
+        return self._running[name].pid
+
     def stop(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
         """End a daemon by a signal and wait for its end."""
         daemon = self._running.pop(name)

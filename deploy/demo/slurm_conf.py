@@ -24,6 +24,7 @@ class Layout:
     cpus_per_node: int
     database_port: int | None = None
     gpus_per_node: Mapping[str, int] = field(default_factory=dict)  # how many of each model
+    has_tokens: bool = False  # whether `scontrol token` makes JWTs
 
     @property
     def node_names(self) -> list[str]:
@@ -32,6 +33,10 @@ class Layout:
     @property
     def munge_socket(self) -> Path:
         return self.directory / "munge/socket"
+
+    @property
+    def token_key(self) -> Path:
+        return self.directory / "etc/jwt.key"
 
     @property
     def slurm_conf(self) -> Path:
@@ -91,6 +96,7 @@ def format_slurm_conf(layout: Layout) -> str:
         "KillWait": 5,
         "MinJobAge": 300,
         **_accounting(layout),
+        **_tokens(layout),
     }
     gpus = ",".join(f"gpu:{model}:{count}" for model, count in layout.gpus_per_node.items())
     each = f"NodeHostname={layout.host} NodeAddr={layout.address} CPUs={layout.cpus_per_node}"
@@ -112,6 +118,12 @@ def format_gres_conf(layout: Layout) -> str:
     """Return the text of gres.conf."""
     lines = [f"Name=gpu Type={model} File={path}" for model, paths in layout.gpu_devices.items() for path in paths]
     return "\n".join([*lines, ""])
+
+
+def _tokens(layout: Layout) -> dict[str, object]:
+    if not layout.has_tokens:
+        return {}
+    return {"AuthAltTypes": "auth/jwt", "AuthAltParameters": f"jwt_key={layout.token_key}"}
 
 
 def _accounting(layout: Layout) -> dict[str, object]:

@@ -14,8 +14,10 @@ from ckptd.checkpoints.scanning.mounts import parse_mounts
 from ckptd.config import Config
 from ckptd.service.doctor import host_checks, mount_checks
 from ckptd.service.doctor.kernel_features import KernelFeatures
+from ckptd.slurm.slurmrestd import DESCRIPTION
 from ckptd.store.store import Store
 from demo.patience import allow
+from slurm import stand_in_slurmrestd
 from support.mail_server import free_port
 
 CONF = (
@@ -198,3 +200,16 @@ def test_config_check_live_prints_the_same_lines(world):
     assert done.exit_code == 1
     assert "error   account (" in done.stdout
     assert "there is no account 'no-such-user' on this host" in done.stdout
+
+
+def test_slurmrestd_is_asked_and_a_token_in_the_clear_is_said(world):
+    token = world.root / "token"
+    token.touch(0o600)
+    token.write_text("a.b.c")
+    with stand_in_slurmrestd.serve({DESCRIPTION: stand_in_slurmrestd.offer(38)}) as server:
+        checks = world.doctor(f'[slurm]\nsource = "slurmrestd"\nrest_url = "{server.url}"\n')
+        assert "slurmrestd answers; ckptd reads /slurm/v0.0.38/jobs" in found(checks, "slurm", "ok")
+    remote = f'rest_url = "http://slurm.invalid:{free_port()}"\nrest_token_file = "{token}"\n'
+    checks = world.doctor(f'[slurm]\nsource = "slurmrestd"\n{remote}')
+    assert any(text.startswith("slurmrestd: ") for text in found(checks, "slurm", "error"))
+    assert found(checks, "slurm", "warning") == ["slurm.rest_url: the token goes to slurm.invalid unencrypted"]

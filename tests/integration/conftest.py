@@ -10,7 +10,8 @@ from demo.cluster import PrivateCluster
 
 @pytest.fixture(scope="session")
 def cluster():
-    with PrivateCluster(name="test", user_prefix=f"ck{os.getpid()}-", with_accounting=True) as private:
+    prefix = f"ck{os.getpid()}-"
+    with PrivateCluster(name="test", user_prefix=prefix, with_accounting=True, with_tokens=True) as private:
         yield private
 
 

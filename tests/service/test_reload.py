@@ -48,6 +48,8 @@ CHANGED = {
     "slurm.backfill_after": "4m",
     "slurm.backfill_max_age": "2d",
     "slurm.replay_path": "{root}/another-queue",
+    "slurm.rest_url": "http://slurm.example.org:6820",
+    "slurm.rest_token_file": "{root}/token",
     "slurm.read_batch_scripts": True,
     "store.url": "sqlite:///{root}/another.sqlite3",
     "store.password_file": "{root}/password",
@@ -179,6 +181,9 @@ CHANGED = {
     "service.log_level": "error",
     "service.standby": "refuse",
 }
+
+# With which other settings these have an effect.
+WITH = {name: {"slurm.source": "slurmrestd"} for name in ("slurm.rest_url", "slurm.rest_token_file")}
 
 
 def list_settings(model=Config, prefix=""):
@@ -332,9 +337,10 @@ def test_the_table_of_this_test_has_every_setting():
 
 @pytest.mark.parametrize("name", sorted(list_settings()))
 def test_a_setting_takes_effect_at_a_reload_or_the_warning_names_it(name, start, reload_with, caplog):
-    started = start()
+    others = WITH.get(name, {})
+    started = start(**others)
     before = observe(started)
-    reload_with(started, **{name: CHANGED[name]})
+    reload_with(started, **others, **{name: CHANGED[name]})
     after = observe(started)
     waiting = [text for text in warnings_of(caplog) if reload.REMEDY in text]
     if name in reload.NEEDS_RESTART:
@@ -343,7 +349,7 @@ def test_a_setting_takes_effect_at_a_reload_or_the_warning_names_it(name, start,
         assert after == before
     else:
         assert waiting == []
-        assert after == observe(start(**{name: CHANGED[name]})) != before
+        assert after == observe(start(**others, **{name: CHANGED[name]})) != before
 
 
 @pytest.mark.parametrize("name", reload.NEEDS_RESTART)

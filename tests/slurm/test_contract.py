@@ -1,5 +1,6 @@
 """What every source must keep to, over recordings of real Slurm and stand-ins that print them."""
 
+import contextlib
 import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -10,8 +11,11 @@ import pytest
 from ckptd.core.model import ENDED_STATES, JobState, QueueSnapshot, Unknown
 from ckptd.slurm import SOURCES, SourceError, open_source
 from ckptd.slurm.pyslurm_source import PyslurmSource
-from ckptd.slurm.replay import ReplaySource
-from slurm import stand_in, stand_in_pyslurm
+from ckptd.slurm.replay import ReplaySource, read_snapshot
+from ckptd.slurm.rest_client import RestClient
+from ckptd.slurm.slurmrestd import DESCRIPTION, SlurmrestdSource
+from slurm import stand_in, stand_in_pyslurm, stand_in_slurmrestd
+from slurm.stand_in_slurmrestd import http, offer
 
 DATA = Path(__file__).parent.parent / "data" / "slurm"
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -47,6 +51,22 @@ def pyslurm(kind):
     return make_source
 
 
+def slurmrestd(path):
+    """Make a source of a server of the payload's release."""
+    version = {"22.05.8": 38, "24.11.5": 42, "26.05.5": 45}.get(path.parent.name) or int(path.stem.rpartition(".")[2])
+    job_list = f"/slurm/v0.0.{version}/jobs{'' if version == 38 else '/'}"
+
+    def make_source(make, directory):
+        make(scontrol=SCONTROL)
+        answers = {DESCRIPTION: offer(version, slash="" if version == 38 else "/"), job_list: http(path.read_bytes())}
+        server = SERVERS.enter_context(stand_in_slurmrestd.serve(answers, directory))
+        return SlurmrestdSource(RestClient(url=server.url))
+
+    return make_source
+
+
+SERVERS = contextlib.ExitStack()
+PAYLOADS = sorted(DATA.glob("*/s*.json"))
 SCONTROL = {
     **stand_in.HEALTHY,
     "answers": {**stand_in.HEALTHY["answers"], "write batch_script": "#!/bin/sh\n"},
@@ -55,6 +75,7 @@ CASES = {
     "squeue": squeue,
     "pyslurm, modern": pyslurm("modern"),
     "pyslurm, older": pyslurm("older"),
+    **{f"slurmrestd with {path.parent.name}/{path.name}": slurmrestd(path) for path in PAYLOADS},
     **{
         f"replay of {path.parent.name}/{path.name}": replay(path)
         for path in sorted(DATA.glob("*/*"))
@@ -67,7 +88,8 @@ CASES = {
 def source(request, programs_in, tmp_path, monkeypatch):
     _, make = programs_in
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}/modules:{Path(__file__).parents[2] / 'daemon'}")
-    return CASES[request.param](make, tmp_path)
+    with SERVERS:
+        yield CASES[request.param](make, tmp_path)
 
 
 @pytest.fixture
@@ -120,6 +142,21 @@ def test_words_for_nothing_are_not_text(jobs):
             assert text not in {"(null)", "N/A", "n/a", "None", "None assigned"}
 
 
+def test_the_same_queue_means_the_same_in_every_release():
+    queues = [
+        sorted(
+            (job.name, job.state, job.restart_count, job.array_task_id or 0, job.task_count, str(job.time_limit),
+             job.user, job.partition, job.is_requeueable, job.comment)
+            for job in read_snapshot(path, NOW, "lab").jobs
+        )
+        for path in PAYLOADS
+        if path.name != "slurmrestd.json"  # of other jobs
+    ]  # fmt: skip
+    assert len(queues) == 5
+    for queue in queues[1:]:
+        assert queue == queues[0]
+
+
 @pytest.mark.parametrize("kind", ["squeue", "pyslurm, modern", "pyslurm, older"])
 def test_a_jobs_command_line_comes_with_its_arguments(programs_in, tmp_path, monkeypatch, kind):
     _, make = programs_in
@@ -169,7 +206,9 @@ def test_auto_takes_pyslurm_where_it_loads_and_squeue_where_not(programs_in, tmp
 
 
 def test_a_wrong_name_or_directory_is_said(tmp_path):
-    with pytest.raises(SourceError, match="'slurmrestd' is none of auto, pyslurm, replay, squeue"):
+    with pytest.raises(SourceError, match="'sinfo' is none of auto, pyslurm, replay, slurmrestd, squeue"):
+        open_source("sinfo")
+    with pytest.raises(SourceError, match="needs rest_url"):
         open_source("slurmrestd")
     with pytest.raises(SourceError, match="needs a directory"):
         open_source("replay", replay_from=tmp_path / "missing")

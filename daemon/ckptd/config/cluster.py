@@ -12,11 +12,13 @@ from ckptd.config.listing_settings import is_database_url
 from ckptd.core.discovery.declared import MAX_LOCATIONS
 from ckptd.core.text.similar_names import nearest
 
+REST_URL = re.compile(r"unix:/\S+|https?://(?:[\w.-]+|\[[0-9A-Fa-f:]+\])(?::\d{1,5})?", re.ASCII)
+
 
 class SlurmSection(Section):
     """How ckptd reads the cluster's jobs."""
 
-    source: Literal["auto", "pyslurm", "squeue", "replay"] = "auto"
+    source: Literal["auto", "pyslurm", "squeue", "slurmrestd", "replay"] = "auto"
     """How to read the queue: `auto` uses pyslurm if it works, otherwise the `squeue` on PATH."""
     cluster: str | None = None
     """Name of the cluster; by default ClusterName of slurm.conf."""
@@ -32,8 +34,19 @@ class SlurmSection(Section):
     """Do not backfill jobs that ended longer ago than this."""
     replay_path: Path | None = None
     """For `source = "replay"`: a directory of recorded snapshots."""
+    rest_url: str = "unix:/run/slurmrestd/slurmrestd.socket"
+    """For `source = "slurmrestd"`: its socket, or an address such as "https://host:6820"."""
+    rest_token_file: Path | None = None
+    """For `source = "slurmrestd"`: a file with a JWT, mode 0600, read for each request; without it, auth/local."""
     read_batch_scripts: bool = False
     """Whether ckptd may read batch scripts, to find a job's checkpoint directory and what it resumes from."""
+
+    @field_validator("rest_url")
+    @classmethod
+    def _rest_url_is_an_address(cls, url: str) -> str:
+        if not REST_URL.fullmatch(url):
+            raise ValueError(f"{url!r} is none of unix:/path/of/socket, http://host:port, https://host:port")
+        return url
 
     @model_validator(mode="after")
     def _replay_needs_a_path(self) -> "SlurmSection":

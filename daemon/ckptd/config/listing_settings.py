@@ -34,7 +34,7 @@ KEYS = {
     "slurm": frozenset(
         {
             "backfill", "backfill_after", "backfill_max_age", "cluster", "poll_interval", "read_batch_scripts",
-            "replay_path", "source", "timeout",
+            "replay_path", "rest_token_file", "rest_url", "source", "timeout",
         }
     ),
     "store": frozenset({"keep", "password_file", "upgrade", "url"}),

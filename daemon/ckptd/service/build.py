@@ -25,6 +25,7 @@ from ckptd.service.privileges import become_service_user
 from ckptd.slurm import open_source
 from ckptd.slurm.interface import JobSource
 from ckptd.slurm.programs import Programs
+from ckptd.slurm.rest_client import RestClient
 from ckptd.steps.parts import Parts, Runner
 from ckptd.store.store import Store
 from ckptd.web.access import AccessRules
@@ -169,7 +170,7 @@ def build_parts(
 
 def _list_source_settings(config: Config) -> tuple[object, ...]:
     slurm = config.slurm
-    return slurm.source, slurm.cluster, slurm.timeout, slurm.replay_path
+    return slurm.source, slurm.cluster, slurm.timeout, slurm.replay_path, slurm.rest_url, slurm.rest_token_file
 
 
 def build_backfill_window(config: Config) -> BackfillWindow | None:
@@ -196,6 +197,11 @@ def build_source(config: Config, only_user: str | None) -> JobSource:
         timeout_seconds=slurm.timeout.total_seconds(),
         only_user=only_user,
         replay_from=slurm.replay_path,
+        rest=RestClient(
+            url=slurm.rest_url,
+            token_file=slurm.rest_token_file,
+            timeout_seconds=slurm.timeout.total_seconds(),
+        ),
     )
 
 

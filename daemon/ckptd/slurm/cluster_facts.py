@@ -19,6 +19,7 @@ class ClusterFacts:
         self._programs = programs
         self.name = name
         self._shows_all = False
+        self._shows_to_anyone = False
 
     def read_name(self) -> str | Unknown:
         """Return the cluster's name from ckptd's configuration, otherwise ClusterName of Slurm's."""
@@ -54,6 +55,25 @@ class ClusterFacts:
             "queue",
             FailureReason.NOT_PERMITTED,
             "PrivateData=jobs hides other users' jobs from this account, which is no Slurm operator",
+        )
+
+    def read_hidden_from_another(self, uids: Iterable[int]) -> Unknown | None:
+        """Return why a queue that another account read may be incomplete; None if it is complete.
+
+        The rights of that account are not known here: under PrivateData=jobs, jobs of one user may be all it sees.
+        """
+        if self._shows_to_anyone or len(set(uids)) > 1:
+            return None
+        config = self._read_config()
+        if isinstance(config, Unknown):
+            return config
+        self._shows_to_anyone = not _hides_jobs(config)
+        if self._shows_to_anyone:
+            return None
+        return failure_reasons.make_unknown(
+            "queue",
+            FailureReason.NOT_PERMITTED,
+            "PrivateData=jobs may hide jobs from slurmrestd's account, and it shows those of at most one user",
         )
 
     def read_hidden_history(self, uids: Iterable[int]) -> Unknown | None:

@@ -41,12 +41,14 @@ def make_unknown(what: str, trouble: FailureReason, detail: str = "") -> Unknown
 
 def classify(what: str, returncode: int, stderr: str) -> Unknown:
     """Return why a program failed, from its exit status and stderr."""
-    detail = _last_line(stderr) or f"exit status {returncode}"
-    lowered = stderr.lower()
-    for trouble, signs in _SIGNS:
-        if any(sign in lowered for sign in signs):
-            return make_unknown(what, trouble, detail)
-    return make_unknown(what, FailureReason.FAILED, detail)
+    return make_unknown(what, find_reason(stderr), _last_line(stderr) or f"exit status {returncode}")
+
+
+def find_reason(text: str) -> FailureReason:
+    """Return what an error of Slurm is about; FAILED if its words are not known."""
+    lowered = text.lower()
+    found = (trouble for trouble, signs in _SIGNS if any(sign in lowered for sign in signs))
+    return next(found, FailureReason.FAILED)
 
 
 def has_error(stderr: str) -> bool:

@@ -28,21 +28,33 @@ _SHOWN_FIRST = (
     JobState.SIGNALING,
     JobState.STAGE_OUT,
 )
+_READ = (
+    "account", "admin_comment", "array_job_id", "array_max_tasks", "array_task_id", "array_task_string", "batch_flag",
+    "batch_host", "cluster", "command", "comment", "cpus", "current_working_directory", "dependency", "end_time",
+    "het_job_id", "job_id", "job_state", "mail_user", "name", "node_count", "nodes", "partition", "pre_sus_time", "qos",
+    "requeue", "restart_cnt", "start_time", "state_reason", "submit_line", "submit_time", "tasks", "time_limit",
+    "tres_alloc_str", "tres_per_job", "tres_per_node", "tres_per_task", "tres_req_str", "user_id", "user_name",
+)  # fmt: skip
 _MINUTES_OF_INFINITE = 0xFFFFFFFE
 
 
 def parse(text: str, now: datetime, cluster: str | None = None) -> QueueSnapshot | Unknown:
     """Parse one document; Unknown if it contains errors or is not of squeue's form."""
     try:
-        document = json.loads(text)
+        document = json.loads(text, object_hook=_drop_unread)
         errors, rows = document["errors"], document["jobs"]
         if errors:
             return failure_reasons.classify("queue", 1, "\n".join(f"error: {_words(error)}" for error in errors))
         name = cluster or _cluster_of(document, rows)
         jobs = tuple(build(row, name, now) for row in rows if has_number(row))
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         return failure_reasons.make_unknown("queue", FailureReason.GARBLED, f"{type(error).__name__}: {error}")
     return QueueSnapshot(cluster=name, polled_at=now, jobs=jobs)
+
+
+def _drop_unread(row: dict[str, Any]) -> dict[str, Any]:
+    """Remove what is not read of a job, a hundred values since 23.02, before the next job is parsed."""
+    return {key: row[key] for key in _READ if key in row} if "job_id" in row else row
 
 
 def _words(error: Any) -> str:  # a part of a document
@@ -72,7 +84,7 @@ def build(row: Mapping[str, Any], cluster: str, now: datetime) -> Job:
     array_job_id = _number(row.get("array_job_id")) or None
     task_id, task_count = _tasks(row, array_job_id)
     nodes = _number(row.get("node_count")) or 0
-    reason = row.get("state_reason") or ""
+    reason = _text(row, "state_reason")
     return Job(
         cluster=cluster,
         job_id=int(row["job_id"]),
@@ -81,12 +93,12 @@ def build(row: Mapping[str, Any], cluster: str, now: datetime) -> Job:
         array_task_limit=_number(row.get("array_max_tasks")) or None,
         task_count=task_count,
         het_job_id=_number(row.get("het_job_id")) or None,
-        user=str(row["user_name"]),
+        user=_text(row, "user_name"),
         uid=int(row["user_id"]),
-        account=row.get("account") or "",
-        partition=row.get("partition") or "",
-        qos=row.get("qos") or "",
-        name=row.get("name") or "",
+        account=_text(row, "account"),
+        partition=_text(row, "partition"),
+        qos=_text(row, "qos"),
+        name=_text(row, "name"),
         state=state,
         reason="" if reason == "None" else reason,
         restart_count=int(row["restart_cnt"]),
@@ -96,19 +108,27 @@ def build(row: Mapping[str, Any], cluster: str, now: datetime) -> Job:
         submitted_at=times.from_epoch(_number(row.get("submit_time"))),
         started_at=times.from_epoch(_number(row.get("start_time"))),
         ends_at=ends_at,
-        work_dir=PurePosixPath(row["current_working_directory"]) if row.get("current_working_directory") else None,
-        comment=row.get("comment") or "",
-        admin_comment=row.get("admin_comment") or "",
-        command=row.get("command") or row.get("submit_line") or "",  # the second since 26.05, also for --wrap
-        dependency=row.get("dependency") or "",
-        node_list=row.get("nodes") or "",
-        batch_host=row.get("batch_host") or "",
+        work_dir=PurePosixPath(work_dir) if (work_dir := _text(row, "current_working_directory")) else None,
+        comment=_text(row, "comment"),
+        admin_comment=_text(row, "admin_comment"),
+        command=_text(row, "command") or _text(row, "submit_line"),  # the second since 26.05, also for --wrap
+        dependency=_text(row, "dependency"),
+        node_list=_text(row, "nodes"),
+        batch_host=_text(row, "batch_host"),
         node_count=nodes,
         cpu_count=_number(row.get("cpus")) or 0,
         gpu_count=_gpus(row, nodes),
         is_batch=bool(row.get("batch_flag", True)),
-        mail_user=row.get("mail_user") or None,
+        mail_user=_text(row, "mail_user") or None,
     )
+
+
+def _text(row: Mapping[str, Any], key: str) -> str:
+    """Return a text, which is empty if it is absent; any other type is an error."""
+    value = row.get(key)
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{key} is no text: {str(value)[:80]}")
+    return value or ""
 
 
 def _number(value: Any) -> int | None:  # a part of a document

@@ -54,6 +54,8 @@ class PollSlice:
     lock: threading.Lock = field(default_factory=threading.Lock)  # so that polls are recorded in their order
     suspect_count: int = 0  # polls in a row that showed most running jobs vanished
     maintenance_asked_at: datetime | None = None
+    warning: str | None = None  # of the last snapshot, about what it cost
+    has_warned: bool = False
     compared: "_Comparison | None" = (
         None  # of the last snapshot: what is asked of accounting and recorded follows from it
     )
@@ -82,9 +84,12 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     poll(parts, state, now)
     state.decision_due.set()
     trouble = state.latest(PolledQueue).slurm_trouble
-    if trouble == before:
-        return StepResult()
-    return StepResult(lines=(warning(f"poll failed: {trouble}" if trouble else "poll succeeded again"),))
+    lines = [] if trouble == before else [warning(f"poll failed: {trouble}" if trouble else "poll succeeded again")]
+    memory = state.own(PollSlice, PollSlice)
+    if memory.warning and not memory.has_warned:
+        memory.has_warned = True
+        lines.append(warning(memory.warning))
+    return StepResult(lines=tuple(lines))
 
 
 def poll(parts: Parts, state: State, now: datetime) -> None:
@@ -126,6 +131,7 @@ def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnaps
     nothing: Ended = ()
     if isinstance(snapshot, Unknown):
         return snapshot, nothing
+    state.own(PollSlice, PollSlice).warning = snapshot.warning
     jobs = heterogeneous.join_parts(federation.without_guesses(snapshot.jobs))
     snapshot = replace(snapshot, jobs=jobs)
     changes = _compare(state, state.latest(PolledQueue).tracked, snapshot)

@@ -139,6 +139,7 @@ class QueueSnapshot:
     cluster: str
     polled_at: datetime
     jobs: tuple[Job, ...]
+    warning: str | None = None  # for the administrator, about what the query cost
 
 
 class EndedAttempt(NamedTuple):

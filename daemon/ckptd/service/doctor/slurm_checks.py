@@ -3,6 +3,7 @@
 import os
 from collections.abc import Generator, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
 
 from ckptd.config import Config
 from ckptd.core.model import Unknown
@@ -11,9 +12,12 @@ from ckptd.slurm import accounting
 from ckptd.slurm.cluster_facts import ClusterFacts
 from ckptd.slurm.controller_clock import read_clock
 from ckptd.slurm.programs import Programs
+from ckptd.slurm.rest_client import RestClient
+from ckptd.slurm.slurmrestd import read_path
 
 MAX_CLOCK_DIFFERENCE = timedelta(seconds=60)
 _NOT_FOUND = "install Slurm's client programs on this host, or extend PATH of the unit"
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _NO_ANSWER = "check slurmctld and slurm.conf on this host: `scontrol ping`"
 
 
@@ -32,6 +36,8 @@ def check_service(config: Config) -> Iterator[CheckResult]:
     yield from _check_cluster(programs, config)
     yield from _check_visibility(programs, config)
     yield from _check_clock(programs)
+    if config.slurm.source == "slurmrestd":
+        yield from _check_rest(config)
 
 
 def check_agent(config: Config) -> Iterator[CheckResult]:
@@ -101,6 +107,23 @@ def _check_visibility(programs: Programs, config: Config) -> Iterator[CheckResul
         yield error(hidden_history.reason, "sacctmgr add user USER account=... adminlevel=operator")
     else:
         yield ok("accounting answers")
+
+
+def _check_rest(config: Config) -> Iterator[CheckResult]:
+    url, token_file = config.slurm.rest_url, config.slurm.rest_token_file
+    timeout_seconds = _programs(config).timeout_seconds
+    client = RestClient(url=url, token_file=token_file, timeout_seconds=timeout_seconds)
+    path = read_path(client)
+    if isinstance(path, Unknown):
+        yield error(f"slurmrestd: {path.reason}", "check slurm.rest_url, slurm.rest_token_file and slurmrestd's log")
+    else:
+        yield ok(f"slurmrestd answers; ckptd reads {path}")
+    parts = urlsplit(url)
+    if token_file is not None and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        yield warning(
+            f"slurm.rest_url: the token goes to {parts.hostname} unencrypted",
+            "use https:// through a proxy with TLS, or slurmrestd's socket on this host",
+        )
 
 
 def _check_clock(programs: Programs) -> Iterator[CheckResult]:
