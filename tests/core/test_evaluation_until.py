@@ -1,5 +1,6 @@
 """An evaluation says until when it holds: no later evaluation of the same history differs before that."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import hypothesis
@@ -88,6 +89,33 @@ def test_nothing_differs_before_an_evaluation_says_so(found, bounds, share, beyo
         later = now + (until - now) * share
         if later < until:
             assert shape(evaluate(history, EVERY_RULE, later, **bounds)) == shape(timed.evaluation)
+
+
+@hypothesis.given(histories(), st.sampled_from([TIGHT, WIDE]), st.floats(0, 1), st.floats(0, 1))
+@hypothesis.settings(max_examples=300, deadline=None)
+def test_a_later_scan_that_found_the_same_differs_only_when_an_evaluation_says_so(found, bounds, share, later_share):
+    history, now = found
+    timed = evaluate_until(history, EVERY_RULE, now, **bounds)
+    later = now + min((timed.until or at(10_000)) - now, timedelta(days=3)) * later_share
+    if timed.until is not None and later >= timed.until:
+        later = now
+    scanned_at = history.scan.scanned_at + (later - history.scan.scanned_at) * share
+    if timed.scan_until is None or scanned_at < timed.scan_until:
+        rescanned = replace(history, scan=replace(history.scan, scanned_at=scanned_at))
+        assert shape(evaluate(rescanned, EVERY_RULE, later, **bounds)) == shape(timed.evaluation)
+
+
+def test_values_of_two_clocks_are_due_at_once_and_right():
+    for use in (
+        lambda now, scan: now - scan > timedelta(minutes=3),
+        lambda now, scan: scan < now,
+        lambda now, scan: (now - at(0)) + (scan - at(1)) > timedelta(minutes=3),
+        lambda now, scan: (now - at(0)) - (scan - at(1)) > timedelta(minutes=3),
+        lambda now, scan: now + (scan - at(1)) > at(3),
+    ):
+        time, scans = Validity(at(5)), Validity(at(2))
+        assert use(track(at(5), time), track(at(2), scans)) == use(at(5), at(2))
+        assert (time.until, scans.until) == (at(5), at(2))
 
 
 @hypothesis.given(spans, spans, st.sampled_from([0.5, 1.0, 2.0, -1.0]), st.integers(0, 10_000_000))

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import strategies as st
 
 from ckptd.core import health
+from ckptd.core.health.no_room import NoRoom
 from ckptd.core.model import CheckpointState, JobState, RunKey, Scan
 from ckptd.core.model.records import LocationRecord
 from ckptd.steps import decide, declared_locations, poll, record_scans
 from ckptd.steps.polled_queue import PolledQueue
+from ckptd.steps.snapshots import RunHistories
 from ckptd.steps.state import begin
 from support.checkpoints import make_checkpoint
 from support.migrated import open_record
@@ -85,6 +87,7 @@ class Twin:
             free_bytes=free_bytes,
             total_bytes=10**9,
             filesystem_type="lustre",
+            fingerprint=make_fingerprint(checkpoints),
         )
         record_scans._record_scans(self.parts, self.state, [(watched, seen)], recorded, at(minute))
 
@@ -108,6 +111,13 @@ class Twin:
             )
             for each in self.store.flags.read(CLUSTER, include_resolved=True)
         )
+
+
+def make_fingerprint(checkpoints):
+    """Make what a scan has of its files once none of them is being written."""
+    if any(each.state is CheckpointState.WRITING for each in checkpoints):
+        return None
+    return str([(str(each.path), each.state) for each in checkpoints])
 
 
 def files(job_id, minute, gap, newest_state):
@@ -136,7 +146,7 @@ steps = st.lists(
         states,
         st.sampled_from([2, 7, 20]),  # minutes between two saves
         st.sampled_from([CheckpointState.COMPLETE] * 3 + [CheckpointState.WRITING, CheckpointState.DAMAGED]),
-        st.sampled_from([10**8, 500]),
+        st.sampled_from([10**8, 10**8, 2400, 500]),
         st.integers(0, 1),
     ),
     min_size=4,
@@ -233,6 +243,36 @@ def test_only_the_scanned_run_is_evaluated(counted):
     twin.scan(2, 2, files(2, 2, 1, CheckpointState.COMPLETE), 10**8)
     twin.decide(2)
     assert [key.directory for key in rule.asked] == ["/scratch/2"]
+
+
+def test_a_later_scan_that_found_the_same_evaluates_nothing(counted):
+    twin, rule = counted
+    found = files(2, 2, 1, CheckpointState.COMPLETE)
+    twin.scan(2, 2, found, 10**8)
+    twin.decide(2)
+    rule.asked.clear()
+    for minute in (4, 6, 8):
+        twin.scan(minute, 2, found, 10**8 + minute)
+        twin.decide(minute)
+    assert rule.asked == []
+    [history] = [each for key, each in twin.state.latest(RunHistories).by_run.items() if key.directory == "/scratch/2"]
+    assert history.scan.scanned_at == at(8)  # others see when it was scanned last
+    twin.scan(10, 2, files(2, 3, 1, CheckpointState.COMPLETE), 10**8)
+    twin.decide(10)
+    assert [key.directory for key in rule.asked] == ["/scratch/2"]
+
+
+def test_less_free_space_is_judged_though_a_scan_found_the_same(tmp_path):
+    twin = Twin(tmp_path, forgets=False, rules=(NoRoom(),))
+    jobs = [make_job(1)]
+    twin.poll(0, jobs)
+    twin.locate(1, 1)
+    twin.poll(1, jobs)
+    for minute, free_bytes, opened in ((2, 10**8, False), (4, 1999, True), (6, 2499, True), (8, 2501, False)):
+        twin.scan(minute, 1, files(1, 2, 2, CheckpointState.COMPLETE), free_bytes)
+        twin.decide(minute)
+        assert bool(twin.store.flags.list_open(CLUSTER)) == opened
+    twin.store.close()
 
 
 def test_only_the_run_of_a_changed_job_is_evaluated(counted):

@@ -1,4 +1,4 @@
-"""A stand-in for `now` that notes until when a decision made with it stays the same.
+"""A stand-in for `now`, or the time of a scan, that notes until when a decision made with it stays the same.
 
 Decisions compare `now` with other instants and durations. Each such comparison keeps its result until a known instant;
 the earliest of these is when the decision must be made again. What cannot be followed, such as a conversion to text or
@@ -40,7 +40,10 @@ def track(now: datetime, validity: Validity) -> datetime:
 
 
 class _Tracked:
-    """A value that changes by `slope` seconds a second."""
+    """A value that changes by `slope` seconds a second.
+
+    Values of two clocks, such as the time and a scan's, do not mix: what compares them is right for both as they are.
+    """
 
     __slots__ = ("slope", "validity", "value")
 
@@ -67,6 +70,14 @@ class _Tracked:
     def _difference(self, other: object) -> Any:
         """Return this minus another value of the same kind; NotImplemented for anything else."""
         raise NotImplementedError
+
+    def _is_of_another_clock(self, other: "_Tracked") -> bool:
+        """Whether both are of different clocks; if so, note that a result of both is right only as they are."""
+        if other.validity is self.validity:
+            return False
+        self.validity.end_at_once()
+        other.validity.end_at_once()
+        return True
 
     def _compare(self, other: object) -> timedelta:
         """Return the difference as of now, and note when its sign changes."""
@@ -111,6 +122,8 @@ class TrackedInstant(_Tracked):
 
     def _difference(self, other: object) -> Any:
         if isinstance(other, TrackedInstant):
+            if self._is_of_another_clock(other):
+                return self.value - other.value
             return _span(self.value - other.value, self.slope - other.slope, self.validity)
         if isinstance(other, datetime):
             return _span(self.value - other, self.slope, self.validity)
@@ -118,6 +131,8 @@ class TrackedInstant(_Tracked):
 
     def __add__(self, other: object) -> Any:
         if isinstance(other, TrackedSpan):
+            if self._is_of_another_clock(other):
+                return self.value + other.value
             return _instant(self.value + other.value, self.slope + other.slope, self.validity)
         if isinstance(other, timedelta):
             return TrackedInstant(self.value + other, self.slope, self.validity)
@@ -148,6 +163,8 @@ class TrackedSpan(_Tracked):
 
     def _difference(self, other: object) -> Any:
         if isinstance(other, TrackedSpan):
+            if self._is_of_another_clock(other):
+                return self.value - other.value
             return _span(self.value - other.value, self.slope - other.slope, self.validity)
         if isinstance(other, timedelta):
             return _span(self.value - other, self.slope, self.validity)
@@ -164,6 +181,8 @@ class TrackedSpan(_Tracked):
 
     def __add__(self, other: object) -> Any:
         if isinstance(other, TrackedSpan):
+            if self._is_of_another_clock(other):
+                return self.value + other.value
             return _span(self.value + other.value, self.slope + other.slope, self.validity)
         if isinstance(other, timedelta):
             return TrackedSpan(self.value + other, self.slope, self.validity)

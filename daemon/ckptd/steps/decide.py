@@ -8,6 +8,7 @@ from typing import Self
 
 from ckptd.core import health
 from ckptd.core.health import array_folding, flag_changes
+from ckptd.core.health.no_room import needed_bytes
 from ckptd.core.model import (
     SUSPENDED_STATES,
     CopyLocation,
@@ -211,6 +212,8 @@ def _evaluate(
     memory.read_once.update(asked)
     for start in range(0, len(asked), RUNS_AT_ONCE):
         _evaluate_some(parts, state, {key: scans[key] for key in asked[start : start + RUNS_AT_ONCE]}, due, now)
+    for key in scans.keys() & memory.evaluated.by_run.keys() - due:
+        memory.evaluated.note_scan(key, scans[key])
     state.publish(RunHistories({key: each.history for key, each in memory.evaluated.by_run.items()}))
 
 
@@ -243,9 +246,10 @@ def _evaluate_some(
 
 def _evaluate_run(parts: Parts, memory: DecisionSlice, read: RevisedRecord, history: RunHistory, now: datetime) -> None:
     opened = unpack(history)
+    rules = tuple(health.choose_rules(opened, parts.rules, parts.overrides))
     timed = health.evaluate_until(
         opened,
-        health.choose_rules(opened, parts.rules, parts.overrides),
+        rules,
         now,
         max_age=parts.max_poll_age,
         max_scan_age=parts.scan_interval * MISSED_SCANS,
@@ -262,6 +266,8 @@ def _evaluate_run(parts: Parts, memory: DecisionSlice, read: RevisedRecord, hist
             history=history if is_packed(history) else pack(history),
             evaluation=timed.evaluation,
             until=timed.until,
+            scan_until=timed.scan_until,
+            needed_bytes=needed_bytes(opened, rules),
             is_acted_on=bool(context.signalled or context.resubmitted or context.standing) or not history.jobs,
             is_damaged=has_damaged(opened),
             was_poll_old=opened.polled_at is not None and now - opened.polled_at >= parts.max_poll_age,

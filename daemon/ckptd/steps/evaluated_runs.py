@@ -1,13 +1,14 @@
 """The runs as they were last evaluated, and until when each evaluation holds: what makes decisions incremental.
 
-A run is evaluated again when anything that a rule may read of it changed, after each scan of its directory, and when a
-comparison with the time turns out differently. How often other jobs were interrupted counts from the next of these on.
+A run is evaluated again when anything that a rule may read of it changed, after a scan of its directory that may have
+found something else, and when a comparison with the time turns out differently. How often other jobs were interrupted
+counts from the next of these on.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from datetime import datetime
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
 
 from ckptd.core.health import Evaluation
 from ckptd.core.health.flag_changes import FlagChanges
@@ -17,6 +18,7 @@ from ckptd.core.model import CheckpointState, Flag, RunContext, RunHistory, RunK
 # other jobs' ends change the first, and recording an evaluation the second
 _FREE_CONTEXT = frozenset({"interruptions", "open_evidence"})
 _CONTEXT = tuple(each.name for each in fields(RunContext) if each.name not in _FREE_CONTEXT)
+_NO_TIME = datetime.min.replace(tzinfo=UTC)
 _Array = tuple[int, int]  # owner, id
 
 
@@ -29,13 +31,15 @@ class EvaluatedRun:
     history: RunHistory
     evaluation: Evaluation
     until: datetime | None  # None: until a fact changes
+    scan_until: datetime | None  # the same for the time of a scan that found nothing else
+    needed_bytes: float  # above which free space changes nothing
     is_acted_on: bool = False  # ckptd acts on its jobs: what that depends on is not followed
     is_damaged: bool = False  # a damaged checkpoint counts from the first poll after it was written
     was_poll_old: bool = False  # the last poll was too old for rules: the next one changes that
 
     def is_due(self, scan: Scan | Unknown | None, now: datetime) -> bool:
-        """Whether it was scanned since, the time is up, or the clock was set back."""
-        if scan is not self.history.scan:
+        """Whether a scan since may have found something else, the time is up, or the clock was set back."""
+        if scan is not self.history.scan and not self._is_found_the_same(scan):
             return True
         return self.until is not None and self.until <= now
 
@@ -48,11 +52,37 @@ class EvaluatedRun:
             (mine.polled_at is None) != (history.polled_at is None)
             or mine.jobs != history.jobs
             or mine.other_writers != history.other_writers
-            or mine.free_space_samples != history.free_space_samples
+            or (mine.free_space_samples != history.free_space_samples and not self._has_room(history.scan))
             or mine.copies != history.copies
             or mine.suspended_until != history.suspended_until
             or any(getattr(mine.context, name) != getattr(history.context, name) for name in _CONTEXT)
         )
+
+    def _is_found_the_same(self, scan: Scan | Unknown | None) -> bool:
+        """Whether rules answer the same about a later scan."""
+        mine = self.history.scan
+        if not isinstance(mine, Scan) or not isinstance(scan, Scan) or scan.scanned_at < mine.scanned_at:
+            return False
+        if self.scan_until is not None and self.scan_until <= scan.scanned_at:
+            return False
+        is_same_tree = scan.fingerprint is not None and scan.fingerprint == mine.fingerprint
+        return is_same_tree and self._has_room(mine) and self._has_room(scan) and _facts_of(mine) == _facts_of(scan)
+
+    def _has_room(self, scan: Scan | Unknown | None) -> bool:
+        """Whether free space is known and above what any rule asks about."""
+        return isinstance(scan, Scan) and (scan.available_bytes or 0) > self.needed_bytes
+
+
+def _facts_of(scan: Scan) -> Scan:
+    """Return a scan without its times and what it saw of free space."""
+    return replace(
+        scan,
+        scanned_at=_NO_TIME,
+        finished_at=None,
+        free_bytes=None,
+        quota_left_bytes=None,
+        quota_read_at=None,
+    )
 
 
 def has_damaged(history: RunHistory) -> bool:
@@ -82,6 +112,12 @@ class EvaluatedRuns:
         for array in _arrays_of(evaluated.history):
             self._tasks[array].add(key)
             self._changed_arrays.add(array)
+
+    def note_scan(self, key: RunKey, scan: Scan | Unknown | None) -> None:
+        """Note a later scan of a run that need not be evaluated because of it."""
+        known = self.by_run[key]
+        if scan is not known.history.scan:
+            self.by_run[key] = replace(known, history=replace(known.history, scan=scan))
 
     def keep(self, keys: Collection[RunKey]) -> None:
         """Remove all other runs."""

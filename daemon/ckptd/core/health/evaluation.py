@@ -85,10 +85,14 @@ def evaluate(
 
 
 class TimedEvaluation(NamedTuple):
-    """An evaluation, and from when on the rules may answer differently about the same history; None: never."""
+    """An evaluation, and from when on the rules may answer differently about the same history; None: never.
+
+    `scan_until`: the same about a history whose scan is later and found the same.
+    """
 
     evaluation: Evaluation
     until: datetime | None
+    scan_until: datetime | None
 
 
 def evaluate_until(
@@ -105,14 +109,35 @@ def evaluate_until(
     Until then the same findings hold with the same severity, and only figures that count the time on differ.
     """
     rules, validity = tuple(rules), Validity(now)
-    bounds = {"max_age": max_age, "min_job_duration": min_job_duration, "max_scan_age": max_scan_age}
+    tracked, scan_validity, scan_age = _track_scan(history, validity, max_scan_age)
+    bounds = {"max_age": max_age, "min_job_duration": min_job_duration, "max_scan_age": scan_age}
     try:
-        found = evaluate(history, rules, track(now, validity), **bounds)  # type: ignore[arg-type]
+        found = evaluate(tracked, rules, track(now, validity), **bounds)  # type: ignore[arg-type]
         if not found.failed and all(_is_plain(each.evidence) for each in found.findings):
-            return TimedEvaluation(found, validity.until)
+            return TimedEvaluation(found, validity.until, scan_validity.until)
     except (TypeError, ValueError, AttributeError, OverflowError):
         pass  # a rule does with the time what cannot be tracked
-    return TimedEvaluation(evaluate(history, rules, now, **bounds), now)  # type: ignore[arg-type]
+    bounds["max_scan_age"] = max_scan_age
+    return TimedEvaluation(evaluate(history, rules, now, **bounds), now, scan_validity.now)  # type: ignore[arg-type]
+
+
+def _track_scan(
+    history: RunHistory, validity: Validity, max_scan_age: timedelta | None
+) -> tuple[RunHistory, Validity, timedelta | None]:
+    """Return a history whose scan's time is tracked, how long later scans change nothing, and the age to check yet.
+
+    How old a scan may be is checked here, because that depends on both times.
+    """
+    scan, now = history.scan, validity.now
+    scan_validity = Validity(scan.scanned_at if isinstance(scan, Scan) else now)
+    if not isinstance(scan, Scan):
+        return history, scan_validity, max_scan_age
+    if max_scan_age is not None:
+        if now - scan.scanned_at > max_scan_age:
+            scan_validity.end_at_once()
+            return history, scan_validity, max_scan_age
+        validity.end_in(max_scan_age - (now - scan.scanned_at))
+    return replace(history, scan=replace(scan, scanned_at=track(scan.scanned_at, scan_validity))), scan_validity, None
 
 
 def _is_plain(evidence: object) -> bool:

@@ -50,6 +50,12 @@ class NoRoom:
         return [builder.make_finding(job, Severity.CRITICAL, evidence) for job in running]
 
 
+def needed_bytes(history: RunHistory, rules: Iterable[object]) -> float:
+    """Return how much free space is enough for these rules, whether or not a flag is open; 0 if any is."""
+    size_bytes = _size_of_one(history) or 0
+    return max((each.factor * HOLD_FACTOR * size_bytes for each in rules if isinstance(each, NoRoom)), default=0)
+
+
 def _size_of_one(history: RunHistory) -> int | None:
     """Return the size of the newest checkpoint that is complete, or else was: failed saves may have replaced it."""
     if good := facts.newest_good(history):
