@@ -33,6 +33,7 @@ class PartFindings:
     best_path: str | None = None
     goal_epoch: float | None = None
     goal_step: int | None = None
+    computation: str | None = None
     unsafe: set[str] = field(default_factory=set)
     unchecked: set[str] = field(default_factory=set)  # parts that no checksum covers; "" is the whole checkpoint
     doubt: str | None = None  # why it is unclear whether it is complete
@@ -274,6 +275,7 @@ def examine_parts(parts: CheckpointParts, check: Callable[[], object], unread: R
         best_path=found.best_path,
         goal_epoch=found.goal_epoch,
         goal_step=found.goal_step,
+        computation=found.computation,
         metrics=found.metrics,
         unsafe=tuple(sorted(found.unsafe)),
         has_checksum=not found.unchecked,

@@ -5,6 +5,7 @@ versions stage all of it in `tmp-checkpoint-STEP`. Source: transformers' trainer
 trainer_callback.py (`TrainerState`).
 """
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -30,6 +31,8 @@ _TYPICAL_DIRECTORY = re.compile(r"global_step\d+|pytorch_model_fsdp_\d+|optimize
 _ONLY_WITH_OPTIMIZER = re.compile(r"scheduler\.pt|rng_state(?:_\d+)?\.pth|scaler\.pt")
 _METRIC = re.compile(r"(?:eval|train)_.+|loss")
 _RANDOM = re.compile(r"rng_state(?:_(\d{1,9}))?\.pth")
+_DURATION = re.compile(r"eval_.*(?:runtime|_per_second)")
+_MOST_IDS = 16  # of evaluations
 _NO_METRIC = re.compile(r".+(?:_runtime|_per_second|_steps)")
 
 
@@ -89,6 +92,7 @@ def _check_state(parts: CheckpointParts) -> None:
     if isinstance(best, str) and best:
         found.best_path = best.rstrip("/").rpartition("/")[2]
     found.metrics.update(_read_metrics(state))
+    found.computation = _identify_evaluations(state)
 
 
 def _read_metrics(state: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
@@ -100,6 +104,22 @@ def _read_metrics(state: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
                 number = facts.plain_number(value)
                 if number is not None:
                     yield name, float(number)
+
+
+def _identify_evaluations(state: Mapping[str, Any]) -> str | None:
+    """Return ids of the first evaluation and of the last ones, by how long they took: no two take the same time.
+
+    A training that is continued keeps the log of what it loaded, so these ids say which checkpoint that was.
+    """
+    history = state.get("log_history")
+    entries = [each for each in history if isinstance(each, dict)] if isinstance(history, list) else []
+    ids = [_hash_entry(each) for each in entries if any(_DURATION.fullmatch(name) for name in each)]
+    return " ".join(ids if len(ids) <= _MOST_IDS else [ids[0], *ids[1 - _MOST_IDS :]]) or None
+
+
+def _hash_entry(entry: Mapping[str, Any]) -> str:
+    durations = sorted((name, str(value)) for name, value in entry.items() if _DURATION.fullmatch(name))
+    return "+" + hashlib.blake2b(repr((entry.get("step"), durations)).encode(), digest_size=4).hexdigest()
 
 
 def _check_presence(parts: CheckpointParts) -> None:

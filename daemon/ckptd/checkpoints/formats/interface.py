@@ -81,7 +81,9 @@ class Examination:
     is_result: bool = False  # a state that users also analyse, such as an OpenFOAM time
     continued_count: int | None = None  # how often the program was continued from a checkpoint, by its own count
     continued_from_step: int | None = None  # the step that it was last continued from, by its own count
-    computation: str | None = None  # ids that a continued program keeps and a new start does not have, with spaces
+    # ids that a continued program keeps and a new start does not have, with spaces; `+` begins those of a log, oldest
+    # first
+    computation: str | None = None
 
     def shown_as(self, found: RoleEvidence) -> "Examination":
         """Return the same with the role that was found."""

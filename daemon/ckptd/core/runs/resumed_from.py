@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ckptd.core.model import Attempt, Certainty, Resume, ResumeReason
+from ckptd.core.runs import program_trace
 from ckptd.core.runs.ownership import is_last_save
 from ckptd.core.runs.progress_pace import (
     REGULAR,
@@ -214,25 +215,11 @@ def _read_trace(case: _Case) -> Resume | None:
     attempt, attempts, _, there, own = case
     if not own or any(_overlap(attempt, other, own[0].completed_at) for other in attempts):
         return None
-    first = own[0]
-    evidence: dict[str, str | int | float | None]
-    if first.continued_count is not None:
-        evidence = {"continued_count": first.continued_count}
-        is_fresh = first.continued_count == 0
-        possible = [each for each in there if each.continued_count == first.continued_count - 1]
-        exact = [each for each in possible if each.step is not None and each.step == first.continued_from_step]
-        if exact:
-            evidence["continued_from_step"] = first.continued_from_step
-            paths = {each.path for each in there}
-            possible = [max(exact, key=lambda each: (not is_previous(each.path, paths), each.completed_at, each.path))]
-    elif first.computation is not None and all(each.computation is not None for each in there):
-        ids = set(first.computation.split())
-        possible = [each for each in there if ids & set((each.computation or "").split())]
-        evidence = {"computation": min(ids)}
-        is_fresh = not possible
-    else:
+    trace = program_trace.read(own[0], there)
+    if trace is None:
         return None
-    if is_fresh:
+    evidence, possible = trace.evidence, trace.possible
+    if trace.is_fresh:
         return Resume(certainty=Certainty.PROVEN, reason=ResumeReason.PROGRAM, evidence=evidence)
     if not possible:  # of a program that was continued from what is not on record
         return None

@@ -19,7 +19,9 @@ class SavedState:
     is_state: bool = True  # its role is `state`
     continued_count: int | None = None  # how often the program that wrote it was continued, by its own count
     continued_from_step: int | None = None  # the step that it was last continued from, by its own count
-    computation: str | None = None  # ids that a continued program keeps and a new start does not have, with spaces
+    # ids that a continued program keeps and a new start does not have, with spaces; `+` begins those of a log, oldest
+    # first
+    computation: str | None = None
     appeared_at: datetime | None = None  # since when it was there, where that is not `completed_at`
 
     @property
