@@ -157,7 +157,28 @@ def test_a_state_that_was_written_again_has_a_new_writer_although_the_rest_staye
     again = replace(put(old, "model.pt", 8), modified_at=at(8))
     attempt = make_attempt()
     changes = merge(record(old, seen=5), make_scan(9, again), [attempt], looked=5)
-    assert [each.attempt for each in changes.changed] == [credit_of(attempt)]
+    assert [each.attempt for each in changes.appeared] == [credit_of(attempt)]
+
+
+@pytest.mark.parametrize("kept", ["restart.sh", "config.json"])
+def test_a_state_whose_every_file_is_another_replaces_the_old_one_although_a_script_stayed(kept):
+    """After a restart DMTCP overwrites its images, and not the script that restarts them."""
+    names = (kept, "rank_0.bin", "rank_1.bin")
+    first = make_directory_checkpoint(*((name, number) for number, name in enumerate(names)))
+    (known,) = record(first)
+    again = make_directory_checkpoint((kept, 0), ("rank_0.bin", 11), ("rank_1.bin", 12), written=3)
+    changes = merge([known], make_scan(4, again))
+    assert [each.checkpoint for each in changes.appeared] == [again]
+    assert [(each.deleted_at, each.completed_at) for each in changes.gone] == [(at(4), known.completed_at)]
+    partly = make_directory_checkpoint((kept, 0), ("rank_0.bin", 11), ("rank_1.bin", 2), written=3)
+    assert merge([known], make_scan(4, partly)).appeared == ()  # a save that goes on
+
+
+def make_directory_checkpoint(*files, written=0):
+    """A checkpoint of several files, each with its inode."""
+    identities = tuple(FileIdentity(1, inode, 10, inode) for _, inode in files)
+    made = make_checkpoint("epoch_1", written=written)
+    return replace(made, files=tuple(f"epoch_1/{name}" for name, _ in files), identities=identities)
 
 
 def test_a_file_system_mounted_anew_has_another_device_and_the_same_checkpoints():

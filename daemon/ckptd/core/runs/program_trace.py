@@ -42,7 +42,7 @@ def _read_count(first: SavedState, there: Sequence[SavedState]) -> Trace | None:
 
 def _read_ids(first: SavedState, there: Sequence[SavedState]) -> Trace | None:
     """Read ids that a program keeps when it is continued."""
-    if first.computation is None or any(each.computation is None for each in there):
+    if first.computation is None or not there or any(each.computation is None for each in there):
         return None
     ids = first.computation.split()
     possible = [each for each in there if not set(ids).isdisjoint((each.computation or "").split())]

@@ -204,6 +204,8 @@ def _is_replaced(old: Checkpoint, new: Checkpoint) -> bool:
         return False
     if old.state is new.state is CheckpointState.COMPLETE and _content_numbers(old) != _content_numbers(new):
         return True  # names that each save overwrites: what did not change is a part of both
+    if old.state is CheckpointState.COMPLETE and _has_other_state(old, new):
+        return True  # the same, with a script or a configuration that is written once
     before, after = _content(old), _content(new)
     if before & after or not before:
         return False
@@ -212,6 +214,19 @@ def _is_replaced(old: Checkpoint, new: Checkpoint) -> bool:
     if old.state is CheckpointState.WRITING:
         return False
     return not {inode for _, inode, _, _ in before} & {inode for _, inode, _, _ in after}
+
+
+def _has_other_state(old: Checkpoint, new: Checkpoint) -> bool:
+    """Whether both have files that carry state, and none of them is the same in both."""
+    before, after = (
+        {
+            (file, _bytes_of(identity))
+            for file, identity in zip(each.files, each.identities, strict=False)
+            if added_files.carries_state(file, added_files.list_recognised(each))
+        }
+        for each in (old, new)
+    )
+    return bool(before) and bool(after) and before.isdisjoint(after)
 
 
 def _is_same_save(known: RecordedCheckpoint, new: Checkpoint) -> bool:
