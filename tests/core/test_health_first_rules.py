@@ -13,6 +13,7 @@ from ckptd.core.health.restarted_without_checkpoint import RestartedWithoutCheck
 from ckptd.core.model import (
     Certainty,
     CheckpointState,
+    CopyLocation,
     JobState,
     RestartKind,
     Resume,
@@ -291,6 +292,30 @@ def test_lammps_that_starts_over_and_writes_the_same_step_again_is_not_resuming(
     (finding,) = resuming(*again)
     assert (finding.evidence["saved_before"], finding.evidence["saved_now"]) == (20_000, 20_000)
     assert "It probably started from nothing." in text_of(finding)
+
+
+def resuming_from_put_back(**changes):
+    """What is found where an older checkpoint took the place of the newest after the restart, and was loaded."""
+    newest, own = saved(50, name="c", step=50, gone=63), saved(80, name="c", step=45)
+    older = replace(saved(40, name="c", step=40, gone=80), first_seen_at=at(63))
+    resume = Resume(certainty=Certainty.PROVEN, reason=ResumeReason.PROGRAM, path=f"{RUN.directory}/c", saved_at=at(40))
+    attempts = [*REQUEUED[:-1], replace(REQUEUED[-1], resumed_from=resume)]
+    run = history(now=90, attempts=attempts, checkpoints=[newest, older, own], **changes)
+    return list(NotResuming().evaluate(run, at(90)))
+
+
+def test_a_job_that_always_begins_with_an_old_checkpoint_is_not_resuming():
+    (finding,) = resuming_from_put_back()
+    assert (finding.evidence["saved_before"], finding.evidence["saved_now"]) == (50, 45)
+
+
+def test_a_job_whose_fast_disk_is_empty_resumes_from_the_newest_copy_and_from_no_older_one():
+    def copies(*steps):
+        records = tuple(saved(step + 1, step=step) for step in steps)
+        return {"copies": (CopyLocation(directory="/archive", scan=look(90), checkpoints=records),)}
+
+    assert resuming_from_put_back(**copies(30, 40)) == []
+    assert len(resuming_from_put_back(**copies(30, 40, 48))) == 1
 
 
 def test_a_restart_from_an_older_file_is_not_resuming():

@@ -300,6 +300,32 @@ def test_what_no_progress_tells_stays_one_of_the_part_before():
     assert describe_resume(found, RUN.directory).startswith("one of 2 checkpoints: the program's own record")
 
 
+def put_back(record, gone=None):
+    """An older checkpoint, with its time, where a later one has been until then."""
+    return replace(record, first_seen_at=at(11.5), deleted_at=None if gone is None else at(gone))
+
+
+def test_an_older_checkpoint_that_the_job_puts_back_before_it_loads_it_may_be_loaded():
+    """The fast disk is empty after a requeue: the job copies the newest back that it has elsewhere."""
+    older, newest = part(6, 675, 0, gone=8), part(8, 800, 0, gone=11.3)
+    backups = [
+        part(6.001, 525, 0, name="state_prev.cpt", gone=8),
+        part(8.001, 675, 0, name="state_prev.cpt", gone=11.3),
+    ]
+    own = replace(part(13, 775, 1), checkpoint=replace(part(13, 775, 1).checkpoint, continued_from_step=675))
+    found = resume(older, newest, *backups, put_back(older, gone=13), own)
+    assert said(found) == (Certainty.PROVEN, ResumeReason.PROGRAM, "state.cpt")
+    assert found.saved_at == at(6)
+
+
+@pytest.mark.parametrize(("epoch", "loaded"), [(4, 3), (6, 5)])
+def test_what_was_put_back_is_told_from_what_it_replaced_by_progress(epoch, loaded):
+    older, newest = (saved(2 * n, name="last.pt", epoch=n, **STATE) for n in (3, 5))
+    before = [replace(older, deleted_at=at(10)), replace(newest, deleted_at=at(11.3))]
+    found = resume(*EPOCHS[:2], *before, put_back(older), again(epoch))
+    assert (found.certainty, name_of(found), found.saved_at) == (Certainty.INFERRED, "last.pt", at(2 * loaded))
+
+
 def test_a_part_that_follows_none_on_record_proves_nothing():
     assert resume(part(6, 1500, 0), part(12, 1600, 5, name="new.cpt")).certainty is not Certainty.PROVEN
 

@@ -4,7 +4,7 @@ If it is known what the attempt resumed from, the rule uses that, also if its ch
 rule compares its checkpoints with those saved before.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
@@ -61,7 +61,7 @@ class NotResuming:
             newest = max(since, key=_saved_at)
             saved = _value(newest, unit)
             resume = attempt.resumed_from if attempt.resumed_from and attempt.resumed_from.is_known else None
-            has_resumed = _has_resumed(resume, before, unit, reached) if resume else None
+            has_resumed = _has_resumed(resume, before, _list_copied(history, attempt), unit) if resume else None
             if has_resumed or saved > reached or (saved == reached and has_resumed is None):
                 continue
             source = max(before, key=lambda record: _value(record, unit))
@@ -105,8 +105,14 @@ def _choose_states(
     return (states[0], states[1]) if any(states) else both
 
 
-def _has_resumed(resume: Resume, before: Iterable[RecordedCheckpoint], unit: str, reached: float) -> bool | None:
-    """Return whether the attempt loaded a checkpoint with the furthest progress; None if that is not known."""
+def _has_resumed(
+    resume: Resume, before: Sequence[RecordedCheckpoint], copied: Sequence[RecordedCheckpoint], unit: str
+) -> bool | None:
+    """Return whether the attempt loaded a checkpoint with the furthest progress; None if that is not known.
+
+    `copied` are those that the run's further locations had. A job may begin on an empty fast disk and put the newest of
+    these back: then later ones were not there to be loaded.
+    """
     if resume.is_fresh:
         return False
     loaded = [
@@ -114,7 +120,25 @@ def _has_resumed(resume: Resume, before: Iterable[RecordedCheckpoint], unit: str
         for record in before
         if str(record.checkpoint.path) == resume.path and record.completed_at == resume.saved_at
     ]
-    return max(loaded) >= reached if loaded else None
+    if not loaded:
+        return None
+    left = [each for each in before if not _is_put_back_over(each, before)] if copied else before
+    return max(loaded) >= max(_value(each, unit) for each in (*left, *copied) if _has(each, unit))
+
+
+def _list_copied(history: RunHistory, attempt: Attempt) -> list[RecordedCheckpoint]:
+    """Return the complete checkpoints that the further locations had when an attempt started."""
+    return [each for copy in history.copies for each in facts.complete_among(copy.checkpoints, attempt.started_at)]
+
+
+def _is_put_back_over(record: RecordedCheckpoint, before: Iterable[RecordedCheckpoint]) -> bool:
+    """Whether an older checkpoint took the place of this one before anything else did."""
+    return record.deleted_at is not None and any(
+        other.checkpoint.path == record.checkpoint.path
+        and other.first_seen_at >= record.deleted_at
+        and _saved_at(other) < _saved_at(record)
+        for other in before
+    )
 
 
 def _common_unit(before: Iterable[RecordedCheckpoint], since: Iterable[RecordedCheckpoint]) -> str | None:

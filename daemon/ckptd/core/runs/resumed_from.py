@@ -24,7 +24,7 @@ from ckptd.core.runs.progress_pace import (
     read_progress,
     seconds_between,
 )
-from ckptd.core.runs.rotated_copies import date_by_original, is_previous
+from ckptd.core.runs.rotated_copies import date_by_original, date_put_back, is_previous
 from ckptd.core.runs.saved_state import SavedState
 
 LATENESS = timedelta(minutes=1)  # after its attempt's end, by which a save may be dated; also between two attempts
@@ -57,8 +57,8 @@ def find_resume(
     loaded; it is believed unless the progress of the first own checkpoint contradicts it.
     """
     found = _credit_late_saves(attempt, attempts, _choose_states(states))
-    there = _list_there(found, attempt)
     own = list_own_states(attempt, attempts, found)
+    there = _list_there(found, attempt, own)
     case = _Case(attempt, attempts, found, there, own)
     inferred = _read_trace(case) or _infer(case, is_read=is_read)
     if inferred.certainty is Certainty.PROVEN:
@@ -95,7 +95,7 @@ def _is_undated_copy(state: SavedState) -> bool:
 
 def _choose_states(states: Iterable[SavedState]) -> list[SavedState]:
     """Return the resumable states; where the run has none, everything that it saves."""
-    found = date_by_original(states)
+    found = date_put_back(date_by_original(states))
     proven = [each for each in found if each.is_state]
     return proven or found
 
@@ -123,7 +123,7 @@ def _credit_late_saves(attempt: Attempt, attempts: Sequence[Attempt], found: Seq
         and each.completed_at > attempt.started_at
         and is_last_save(each.completed_at, last.ended_at, attempt.started_at)
     }
-    there = _list_there(found, attempt)
+    there = _list_there(found, attempt, ())
     for each in list_own_states(attempt, attempts, found):
         if each not in late and not _is_too_far(each, attempt, attempts, found, there):
             break
@@ -159,22 +159,28 @@ def _is_too_far(
     return all(not 0 <= saved - value <= most for value in [*values, *([0.0] if may_be_fresh else [])])
 
 
-def _list_there(found: Iterable[SavedState], attempt: Attempt) -> list[SavedState]:
+def _list_there(found: Iterable[SavedState], attempt: Attempt, own: Sequence[SavedState]) -> list[SavedState]:
     """Return the states that were on disk when an attempt started, of each path the last one.
 
-    A scan sees later that a file was overwritten, so that what it held before is on record until then. What was
-    written completely only after the start replaces nothing: either may have been loaded.
+    With them is what was put back before the attempt completed one of its `own`: a job may do that itself. A scan sees
+    later that a file was overwritten, so that what it held before is on record until then. What was written completely
+    only after the start replaces nothing: either may have been loaded.
     """
     newest: dict[tuple[str, bool], SavedState] = {}
     for each in sorted(found, key=lambda each: each.there_since):
-        if _was_there(each, attempt):
-            newest[each.path, each.completed_at > attempt.started_at] = each
+        if _was_there(each, attempt) or (own and _was_put_back(each, attempt, own[0])):
+            newest[each.path, max(each.there_since, each.completed_at) > attempt.started_at] = each
     return list(newest.values())
 
 
 def _was_there(state: SavedState, attempt: Attempt) -> bool:
     is_own = state.attempt == (attempt.job, attempt.restart_count)
     return not is_own and state.there_since <= attempt.started_at and not _is_gone(state, attempt.started_at)
+
+
+def _was_put_back(state: SavedState, attempt: Attempt, first: SavedState) -> bool:
+    """Whether a state from before an attempt appeared between its start and its first own checkpoint."""
+    return state.completed_at <= attempt.started_at < state.there_since <= first.completed_at
 
 
 def _is_gone(state: SavedState, instant: datetime) -> bool:

@@ -1,4 +1,4 @@
-"""Recognise checkpoints that hold what another path held before: backups that a program makes with each save.
+"""Recognise checkpoints that are older than where or when they stand: backups of a program, and what was put back.
 
 GROMACS writes `state.cpt` and then copies the one before it to `state_prev.cpt`, so that the younger file holds the
 older state. Such a copy is no save of its own. It was saved when the original was, and may be loaded since it appeared.
@@ -42,6 +42,23 @@ def date_by_original(states: Iterable[SavedState]) -> list[SavedState]:
         recent.append(each)
         by_path.setdefault(each.path, []).append(each)
     return sorted(result, key=lambda each: (each.completed_at, each.path))
+
+
+def date_put_back(states: Iterable[SavedState]) -> list[SavedState]:
+    """Return the states; one that stands where a later one had been appeared when that was gone.
+
+    A job whose fast disk is empty copies an older checkpoint back; so does a person who wants that one.
+    """
+    latest: dict[str, SavedState] = {}
+    result: list[SavedState] = []
+    for each in sorted(states, key=lambda state: (state.deleted_at is None, state.deleted_at or state.completed_at)):
+        later = latest.get(each.path)
+        if later is None or each.completed_at >= later.completed_at:
+            latest[each.path] = each
+            result.append(each)
+        else:
+            result.append(replace(each, appeared_at=each.appeared_at or later.deleted_at))
+    return result
 
 
 def _date(state: SavedState, recent: Sequence[SavedState], by_path: dict[str, list[SavedState]]) -> SavedState:
