@@ -81,6 +81,19 @@ def test_waiting_tasks_of_an_array_are_one_job_and_running_ones_their_own(cluste
     assert described == [(False, None, 5), (True, 0, 1)]
 
 
+def test_a_requeued_task_keeps_its_count_beside_the_tasks_that_never_ran(cluster, source, user):
+    array = cluster.submit(user, SLEEP, "--array=0-9%1", "--requeue", "--time=20")
+
+    def describe():
+        tasks = [job for job in source.read_queue(now()).jobs if job.array_job_id == array and not job.is_running]
+        return sorted((job.restart_count, job.array_task_id, job.task_count) for job in tasks)
+
+    cluster.wait_for("the first task to run", lambda: describe() == [(0, None, 9)])
+    cluster.command("scontrol", "requeuehold", f"{array}_0")
+    cluster.wait_for("the second task to run", lambda: (0, None, 8) in describe())
+    assert describe() == [(0, None, 8), (1, 0, 1)]
+
+
 def test_a_maintenance_of_a_jobs_node_is_told_and_leaves_the_job_alone(cluster, source, user):
     assert source.read_maintenance() == ()
     job = wait_for_running(cluster, source, cluster.submit(user, SLEEP, "--time=20", "--nodes=1"))

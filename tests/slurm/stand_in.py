@@ -27,7 +27,10 @@ if "jobs" in step:
             sys.stderr.write(f"squeue: error: Invalid job format specification: {name}\n")
         else:
             fields.append((name, suffix))
-    for job in step["jobs"]:
+    each = "--array" in sys.argv and "--jobs" in " ".join(sys.argv)
+    if each and "each_fails" in step:
+        sys.exit(step["each_fails"])
+    for job in step["each"] if each and step.get("each") else step["jobs"]:
         out.write(b"".join(raw(job[name]) + raw(suffix) for name, suffix in fields) + b"\n")
 elif "past" in step:
     after = dict(zip(sys.argv, sys.argv[1:]))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ckptd.core.model import JobState, QueueSnapshot, Unknown
-from ckptd.slurm import queue_json
+from ckptd.slurm import array_tasks, queue_json
 from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.replay import ReplaySource, list_snapshots
 
@@ -130,10 +130,19 @@ def test_a_cut_recording_is_garbled(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("", (None, 1)), ("4", (4, 1)), ("0-4%2", (None, 5)), ("0-9:3", (None, 4)), ("1,3,5-6%1", (None, 4))],
+    [
+        ("", (None, 1)),
+        ("4", (4, 1)),
+        ("0-4%2", (None, 5)),
+        ("0-9:3", (None, 4)),
+        ("1,3,5-6%1", (None, 4)),
+        ("1,3,...", (None, 2)),
+        ("7,...", (None, 1)),
+        ("0-9,1...", (None, 10)),
+    ],
 )
 def test_the_tasks_of_an_array_are_counted(text, expected):
-    assert queue_json.count_tasks(text) == expected
+    assert array_tasks.parse(text)[:2] == expected
 
 
 def test_a_directory_that_cannot_be_read_is_unknown(tmp_path):

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ckptd.core.model import JobState, QueueSnapshot, Unknown
-from ckptd.slurm import queue_text
+from ckptd.slurm import array_tasks, queue_text
 from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.replay import read_snapshot
 from ckptd.slurm.squeue import record_queue
@@ -140,6 +140,82 @@ def test_pending_tasks_of_an_array_are_one_job_with_their_number(programs_in):
     snapshot = make(squeue={"jobs": [*tasks, running]}).read_queue(NOW)
     described = [(job.job_id, job.array_job_id, job.array_task_id, job.task_count) for job in snapshot.jobs]
     assert described == [(3, 3, None, 4), (4, 3, 0, 1)]
+
+
+def test_waiting_tasks_are_read_from_one_record_and_a_requeued_one_from_its_own(programs_in):
+    directory, make = programs_in
+    rows = [
+        stand_in.squeue_row(JobID="3", ArrayJobID="3", ArrayTaskID="2-4,6%2", State="PENDING"),
+        stand_in.squeue_row(JobID="4", ArrayJobID="3", ArrayTaskID="0", State="PENDING", RestartCnt="1"),
+        stand_in.squeue_row(JobID="8", ArrayJobID="8", ArrayTaskID="9%1", State="PENDING"),
+    ]
+    snapshot = make(squeue={"jobs": rows}).read_queue(NOW)
+    described = [(job.job_id, job.array_task_id, job.task_count, job.array_task_limit) for job in snapshot.jobs]
+    assert described == [(3, None, 4, 2), (4, 0, 1, None), (8, 9, 1, 1)]
+    assert [job.restart_count for job in snapshot.jobs] == [0, 1, 0]
+    _, _, environment = next(call for call in stand_in.read_calls(directory) if call[0] == "squeue")
+    assert int(environment["SLURM_BITSTR_LEN"]) > 64
+    assert environment["SQUEUE_ARRAY_UNIQUE"] == "1"
+
+
+def test_only_the_first_poll_and_arrays_with_requeued_tasks_print_a_row_for_each_waiting_task(programs_in):
+    directory, make = programs_in
+
+    def row(job_id, task, state="PENDING", restarts="0"):
+        return stand_in.squeue_row(JobID=job_id, ArrayJobID="3", ArrayTaskID=task, State=state, RestartCnt=restarts)
+
+    running, other = row("4", "0", "RUNNING"), stand_in.squeue_row(JobID="9")
+    each = [row("3", str(task)) for task in range(1, 5)]
+    source = make(squeue={"jobs": [*each, running, other]})
+    polls = [
+        ([*each, running, other], None),  # the first
+        ([row("3", "1-4"), running, other], None),
+        (
+            [row("3", "0-4"), other],
+            [*each, row("4", "0", restarts="1")],
+        ),  # 0 was requeued, squeue adds it
+        ([row("3", "0,2-4"), row("5", "1", "RUNNING"), other], [*each[1:], row("4", "0", restarts="1"), row("5", "1")]),
+        ([row("3", "2-4"), row("5", "1", "RUNNING"), row("4", "0", "RUNNING", "1"), other], None),
+        ([row("3", "2-4"), row("5", "1", "RUNNING"), other], None),  # 4 is over
+    ]
+    described, asked = [], []
+    for folded, separate in polls:
+        stand_in.make_programs(directory, squeue={"jobs": folded, "each": separate})
+        (directory / "calls").unlink(missing_ok=True)
+        snapshot = source.read_queue(NOW)
+        described.append(sorted((job.job_id, job.restart_count, job.task_count) for job in snapshot.jobs))
+        calls = [argv for name, argv, _ in stand_in.read_calls(directory) if name == "squeue"]
+        asked.append([[option for option in argv if option.startswith(("--array", "--jobs"))] for argv in calls])
+    again = [[], ["--array", "--jobs=3"]]
+    assert asked == [[["--array"]], [[]], again, again, [[]], [[]]]
+    assert described == [
+        [(3, 0, 4), (4, 0, 1), (9, 0, 1)],
+        [(3, 0, 4), (4, 0, 1), (9, 0, 1)],
+        [(3, 0, 4), (4, 1, 1), (9, 0, 1)],
+        [(3, 0, 3), (4, 1, 1), (5, 0, 1), (9, 0, 1)],
+        [(3, 0, 3), (4, 1, 1), (5, 0, 1), (9, 0, 1)],
+        [(3, 0, 3), (5, 0, 1), (9, 0, 1)],
+    ]
+
+
+def test_a_failed_query_of_arrays_with_requeued_tasks_is_unknown(programs_in):
+    directory, make = programs_in
+    task = stand_in.squeue_row(JobID="4", ArrayJobID="3", ArrayTaskID="0")
+    rest = stand_in.squeue_row(JobID="3", ArrayJobID="3", ArrayTaskID="0-4", State="PENDING")
+    source = make(squeue={"jobs": [task]})
+    assert source.read_queue(NOW).jobs
+    stand_in.make_programs(directory, squeue={"jobs": [rest], "each_fails": "slurm_load_jobs error: Socket timed out"})
+    assert reason_of(source.read_queue(NOW)).startswith(FailureReason.TIMED_OUT)
+    stand_in.make_programs(directory, squeue={"jobs": [rest], "each_fails": "error: Invalid job id specified"})
+    assert source.read_queue(NOW).jobs == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("0-4", {0, 1, 2, 3, 4}), ("7", {7}), ("1,3-9:3%2", {1, 3, 6, 9}), ("0-1,...", {0, 1}), ("x-y,", set())],
+)
+def test_the_tasks_that_an_expression_names_are_found(text, named):
+    assert {task for task in range(12) if array_tasks.includes(text, task)} == named
 
 
 def test_a_job_printed_twice_that_is_no_array_is_garbled(programs_in):

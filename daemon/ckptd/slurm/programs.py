@@ -17,6 +17,14 @@ from ckptd.core.model import Unknown
 from ckptd.slurm import failure_reasons
 
 STDERR_BYTES = 64 * 1024
+_PINNED = {
+    "LC_ALL": "C",
+    "LANG": "C",
+    "TZ": "UTC",
+    "SLURM_TIME_FORMAT": "%s",
+    "SLURM_BITSTR_LEN": "65536",  # letters of an expression for an array's tasks; 64 by default
+    "SQUEUE_ARRAY_UNIQUE": "1",
+}
 CHUNK_BYTES = 256 * 1024
 
 # These variables change what the programs list or how they print it.
@@ -33,7 +41,7 @@ def pinned_environment(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name not in _DROPPED and not name.startswith(_DROPPED_PREFIXES) and not name.startswith("LC_")
     }
-    return {**kept, "LC_ALL": "C", "LANG": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "%s"}
+    return {**kept, **_PINNED}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ckptd.core.model import ENDED_STATES, SUSPENDED_STATES, Job, JobState, QueueSnapshot, Unknown
 from ckptd.core.queue import federation
-from ckptd.slurm import failure_reasons, queue_text, times, tres
+from ckptd.slurm import array_tasks, failure_reasons, queue_text, times, tres
 from ckptd.slurm.failure_reasons import FailureReason
 
 # If job_state is a list, the flag that squeue would show comes before the state that it hides.
@@ -28,7 +28,7 @@ _SHOWN_FIRST = (
     JobState.SIGNALING,
     JobState.STAGE_OUT,
 )
-_READ = (
+READ = (
     "account", "admin_comment", "array_job_id", "array_max_tasks", "array_task_id", "array_task_string", "batch_flag",
     "batch_host", "cluster", "command", "comment", "cpus", "current_working_directory", "dependency", "end_time",
     "het_job_id", "job_id", "job_state", "mail_user", "name", "node_count", "nodes", "partition", "pre_sus_time", "qos",
@@ -54,7 +54,7 @@ def parse(text: str, now: datetime, cluster: str | None = None) -> QueueSnapshot
 
 def _drop_unread(row: dict[str, Any]) -> dict[str, Any]:
     """Remove what is not read of a job, a hundred values since 23.02, before the next job is parsed."""
-    return {key: row[key] for key in _READ if key in row} if "job_id" in row else row
+    return {key: row[key] for key in READ if key in row} if "job_id" in row else row
 
 
 def _words(error: Any) -> str:  # a part of a document
@@ -119,7 +119,7 @@ def build(row: Mapping[str, Any], cluster: str, now: datetime) -> Job:
         cpu_count=_number(row.get("cpus")) or 0,
         gpu_count=_gpus(row, nodes),
         is_batch=bool(row.get("batch_flag", True)),
-        mail_user=_text(row, "mail_user") or None,
+        mail_user=_mail_user(row),
     )
 
 
@@ -129,6 +129,12 @@ def _text(row: Mapping[str, Any], key: str) -> str:
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{key} is no text: {str(value)[:80]}")
     return value or ""
+
+
+def _mail_user(row: Mapping[str, Any]) -> str | None:
+    """Return whom the job's user asked to mail; since 23.02, Slurm fills in the user's own name if nobody is named."""
+    name = _text(row, "mail_user")
+    return name if name != _text(row, "user_name") and name else None
 
 
 def _number(value: Any) -> int | None:  # a part of a document
@@ -158,19 +164,8 @@ def _tasks(row: Mapping[str, Any], array_job_id: int | None) -> tuple[int | None
     task_id = _number(row.get("array_task_id"))
     if task_id is not None:
         return task_id, 1
-    return count_tasks(row.get("array_task_string") or "")
-
-
-def count_tasks(text: str) -> tuple[int | None, int]:
-    """Return the task id if there is only one, and the number of tasks, of a text such as `0-4,7,10-20:5%2`."""
-    listed = [part for part in text.partition("%")[0].split(",") if part]
-    count = 0
-    for part in listed:
-        span, _, step = part.partition(":")
-        first, dash, last = span.partition("-")
-        count += (int(last) - int(first)) // int(step or 1) + 1 if dash else 1
-    only = int(listed[0]) if count == 1 and listed[0].isdigit() else None
-    return only, max(count, 1)
+    waiting = array_tasks.parse(row.get("array_task_string") or "")
+    return waiting.only, waiting.task_count
 
 
 def _time_left(

@@ -7,15 +7,15 @@ the number of columns is wrong and the whole answer is rejected. Forging a recor
 
 import secrets
 import string
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import TypeVar
 
 from ckptd.core.model import ENDED_STATES, Job, JobState
 from ckptd.core.queue import federation
-from ckptd.slurm import times, tres
+from ckptd.slurm import array_tasks, times, tres
 
 FIELDS = (
     "JobID",
@@ -55,6 +55,7 @@ FIELDS = (
 )
 FIELDS_BEFORE = tuple(name for name in FIELDS if name != "Command")  # of recordings of earlier versions
 STATES = {state.value: state for state in JobState}
+NO_TASKS = array_tasks.WaitingTasks(None, 1, None)
 ABSENT = frozenset({"(null)", "N/A", "n/a", ""})
 Value = TypeVar("Value")
 _ALPHABET = string.ascii_letters
@@ -110,8 +111,8 @@ class QueueReader:
         self._separators = separators
         self._record_end = separators.record + b"\n"
         self._now = now
-        self._known = known or KnownJobs({}, {})
-        self._seen = KnownJobs({}, {})
+        self._known = known or KnownJobs()
+        self._seen = KnownJobs()
         self._task_counts: dict[int, int] = {}
         self._tail = b""
         self._share = _Shared()
@@ -154,10 +155,13 @@ class QueueReader:
         if not federation.has_number(job_id):
             return
         if job_id in self._seen.jobs:
-            # Tasks of an array that have not started are one job with one id; -r prints it once for each.
+            # Tasks of an array that have not started are one job with one id; --array prints it once for each.
             self._task_counts[job_id] = self._task_counts.get(job_id, 1) + 1
             return
         fingerprint = hash(plain)
+        tasks = b"".join(plain.split(b"\0", 3)[2:3])
+        if b"-" in tasks or b"," in tasks:
+            self._seen.waiting[job_id] = tasks.decode("utf-8", "surrogateescape")
         if self._known.hashes.get(job_id) == fingerprint:
             job = self._known.jobs[job_id]
         else:
@@ -169,10 +173,35 @@ class QueueReader:
 
 @dataclass(frozen=True, slots=True)
 class KnownJobs:
-    """The jobs of one poll by id, and the hash of each one's record."""
+    """The jobs of one poll by id, the hash of each one's record, and the expressions for several waiting tasks."""
 
-    jobs: dict[int, Job]
-    hashes: dict[int, int]
+    jobs: dict[int, Job] = field(default_factory=dict)
+    hashes: dict[int, int] = field(default_factory=dict)
+    waiting: dict[int, str] = field(default_factory=dict)
+
+    def without_arrays(self, arrays: Collection[int]) -> "KnownJobs":
+        """Return the jobs that belong to none of these arrays."""
+        jobs = {job_id: job for job_id, job in self.jobs.items() if job.array_job_id not in arrays}
+        return KnownJobs(jobs, self.hashes, self.waiting)
+
+    def with_jobs(self, others: "KnownJobs") -> "KnownJobs":
+        """Add other jobs; their records are parsed again at the next poll."""
+        hashes = {job_id: value for job_id, value in self.hashes.items() if job_id not in others.jobs}
+        return KnownJobs({**self.jobs, **others.jobs}, hashes, self.waiting)
+
+
+def list_arrays_with_added_tasks(before: KnownJobs, known: KnownJobs) -> frozenset[int]:
+    """Return the arrays whose waiting tasks include one that had a record of its own in the poll before."""
+    waiting = {known.jobs[job_id].array_job_id: text for job_id, text in known.waiting.items()}
+    return frozenset(
+        job.array_job_id
+        for job_id, job in before.jobs.items()
+        if job.array_job_id is not None
+        and job.array_task_id is not None
+        and job_id not in known.jobs
+        and job.array_job_id in waiting
+        and array_tasks.includes(waiting[job.array_job_id], job.array_task_id)
+    )
 
 
 class _Memory(dict[str, Value]):
@@ -236,11 +265,14 @@ def _build(fields: list[str], cluster: str, now: datetime, share: _Shared) -> Jo
         tres_node, tres_job, tres_task, node_number, _integer(task_count) or 1
     )
     is_task = array_task_id not in ABSENT
+    tasks = array_tasks.parse(array_task_id) if is_task else NO_TASKS
     return Job(
         cluster=cluster,
         job_id=int(job_id),
         array_job_id=int(array_job_id) if is_task else None,
-        array_task_id=int(array_task_id) if is_task else None,
+        array_task_id=tasks.only,
+        array_task_limit=tasks.limit,
+        task_count=tasks.task_count,
         het_job_id=_integer(het_job_id),
         user=text(user, user),
         uid=int(uid),

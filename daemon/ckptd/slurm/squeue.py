@@ -2,6 +2,11 @@
 
 It never queries single jobs one by one. An empty answer counts as an empty queue only without an error on stderr,
 because Slurm 22.05 reports some errors with exit status 0.
+
+Tasks of an array that wait for their first start are one record; with --array they would be a row each. But without it,
+squeue of 22.05, 25.11 and 26.05 adds requeued tasks to that record, and their restart counts are lost. In 22.05,
+SQUEUE_ARRAY_UNIQUE prevents it; the others have nothing like it. So the first poll uses --array, and a later one
+repeats it for the arrays whose waiting tasks include one that had a record of its own before.
 """
 
 import json
@@ -17,7 +22,8 @@ from ckptd.slurm.program_queries import ProgramSource
 from ckptd.slurm.programs import ProgramResult, Programs
 
 # --local omits the jobs of a federation's other clusters; --noconvert prints 2048 nodes not as "2K".
-ARGUMENTS = ("--noheader", "--array", "--all", "--local", "--noconvert", "--states=all")
+ARGUMENTS = ("--noheader", "--all", "--local", "--noconvert", "--states=all")
+EACH_TASK = "--array"  # a row for each task of an array, also for those that wait for their first start
 
 _FORGOTTEN = "Invalid job id specified"  # squeue's error if slurmctld knows none of the jobs
 
@@ -31,21 +37,35 @@ class SqueueSource(ProgramSource):
         self, *, cluster: str | None = None, programs: Programs | None = None, only_user: str | None = None
     ) -> None:
         super().__init__(cluster=cluster, programs=programs, only_user=only_user)
-        self._known = queue_text.KnownJobs({}, {})
+        self._known: queue_text.KnownJobs | None = None
 
     def read_mail_user(self, job: Job) -> str | Unknown | None:
         return mail_user.read_mail_user(self._programs, job.job_id)
 
     def _read_all(self, now: datetime, cluster: str) -> tuple[Job, ...] | Unknown:
-        known = self._read_jobs(now, cluster, (), self._known)
+        before = self._known
+        known = self._read_jobs(now, cluster, (EACH_TASK,) if before is None else (), before)
+        if before is not None and not isinstance(known, Unknown):
+            known = self._with_requeued_tasks(now, cluster, before, known)
         if isinstance(known, Unknown):
             return known
         self._known = known
         return tuple(known.jobs.values())
 
+    def _with_requeued_tasks(
+        self, now: datetime, cluster: str, before: queue_text.KnownJobs, known: queue_text.KnownJobs
+    ) -> queue_text.KnownJobs | Unknown:
+        """Read the arrays again to whose waiting tasks squeue has added others."""
+        arrays = queue_text.list_arrays_with_added_tasks(before, known)
+        if not arrays:
+            return known
+        separate = self._read_jobs(now, cluster, (EACH_TASK, *_choose(arrays)), None)
+        if isinstance(separate, Unknown):
+            return known.without_arrays(arrays) if _FORGOTTEN in separate.reason else separate
+        return known.without_arrays(arrays).with_jobs(separate)
+
     def _read_remembered(self, job_ids: Collection[int], now: datetime) -> tuple[Job, ...] | Unknown:
-        chosen = (f"--jobs={','.join(map(str, sorted(job_ids)))}",)
-        known = self._read_jobs(now, self._facts.name or "", chosen, None)
+        known = self._read_jobs(now, self._facts.name or "", (EACH_TASK, *_choose(job_ids)), None)
         if isinstance(known, Unknown) and _FORGOTTEN in known.reason:
             return ()
         return known if isinstance(known, Unknown) else tuple(known.jobs.values())
@@ -62,12 +82,16 @@ class SqueueSource(ProgramSource):
             finished = self._programs.stream("queue", argv, reader.feed)
             if isinstance(finished, Unknown):
                 return finished
-            jobs = reader.finish() if finished.returncode == 0 else queue_text.KnownJobs({}, {})
+            jobs = reader.finish() if finished.returncode == 0 else queue_text.KnownJobs()
         except queue_text.GarbledError as error:
             return failure_reasons.make_unknown("queue", FailureReason.GARBLED, str(error))
         if _has_failed(finished, bool(jobs.jobs)):
             return failure_reasons.classify("queue", finished.returncode, finished.stderr)
         return jobs
+
+
+def _choose(job_ids: Collection[int]) -> tuple[str]:
+    return (f"--jobs={','.join(map(str, sorted(job_ids)))}",)
 
 
 def _has_failed(finished: ProgramResult, has_jobs: bool) -> bool:
@@ -91,7 +115,7 @@ def record_queue(
     if isinstance(name, Unknown):
         return name
     separators = queue_text.Separators.draw()
-    argv = ["squeue", *ARGUMENTS, "--Format", queue_text.format_option(separators)]
+    argv = ["squeue", *ARGUMENTS, EACH_TASK, "--Format", queue_text.format_option(separators)]
     with path.open("wb") as file:
         file.write(json.dumps(queue_text.record_header(name, separators, now)).encode() + b"\n")
         finished = programs.stream("queue", argv, file.write)
