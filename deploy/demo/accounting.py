@@ -16,7 +16,7 @@ def start(layout: Layout, daemons: Daemons) -> None:
         DemoError: one of them is not installed or does not come up.
 
     """
-    _start_database(layout.directory / "mysql", layout.database_socket, daemons)
+    start_database(layout.directory / "mysql", layout.database_socket, daemons)
     layout.slurmdbd_conf.write_text(format_slurmdbd_conf(layout))
     layout.slurmdbd_conf.chmod(0o600)
     environment = {"SLURM_CONF": str(layout.slurm_conf), "MYSQL_UNIX_PORT": str(layout.database_socket)}
@@ -25,7 +25,7 @@ def start(layout: Layout, daemons: Daemons) -> None:
     daemons.wait_ready("slurmdbd", lambda: _answers(layout))
 
 
-def _start_database(directory: Path, socket: Path, daemons: Daemons) -> None:
+def start_database(directory: Path, socket: Path, daemons: Daemons) -> None:
     directory.mkdir(mode=0o700)
     data = directory / "data"
     # Each MariaDB that starts removes temporary tables where it keeps its own: two in one place break each other.

@@ -22,6 +22,7 @@ LARGE_QUEUE = 10_000  # jobs in an answer; docs/performance.md has what it costs
 NEWEST = 45  # v0.0.45 of Slurm 26.05; a still newer one is used only where no other is offered
 OLDEST = 38
 DESCRIPTION = "/openapi/v3"
+_V38 = re.compile(r"/slurm/v0\.0\.38/")  # without MailUser
 _JOBS = re.compile(r"/slurm/v0\.0\.(\d{1,4})/jobs/?", re.ASCII)
 
 
@@ -52,7 +53,9 @@ class SlurmrestdSource(ProgramSource):
         return replace(snapshot, warning=self._warning) if hidden is None else hidden
 
     def read_mail_user(self, job: Job) -> str | Unknown | None:
-        return job.mail_user or mail_user.read_mail_user(self._programs, job.job_id)
+        if job.mail_user is not None or (self._path is not None and not _V38.match(self._path)):
+            return job.mail_user
+        return mail_user.read_mail_user(self._programs, job.job_id)
 
     def _read_remembered(self, job_ids: Collection[int], now: datetime) -> tuple[Job, ...] | Unknown:
         wanted = frozenset(job_ids)
