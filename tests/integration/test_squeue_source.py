@@ -109,7 +109,8 @@ def test_a_maintenance_of_a_jobs_node_is_told_and_leaves_the_job_alone(cluster, 
 
 
 def test_a_script_is_read_back(cluster, source, user):
-    assert source.read_batch_script(cluster.submit(user, SLEEP, "--hold")) == SLEEP
+    job = read_job(source, cluster.submit(user, SLEEP, "--hold"))
+    assert source.read_batch_script(job) == SLEEP
 
 
 def test_a_stopped_controller_is_unknown_and_not_an_empty_queue(cluster, source, user):

@@ -127,11 +127,13 @@ def test_no_jobs_need_no_program(programs_in):
 def test_a_script_comes_from_slurmctld_else_from_accounting(programs_in):
     _, make = programs_in
     script = "#!/bin/bash\n# caf\udce9\n"
-    assert make(scontrol={"answers": {"write batch_script": script}}).read_batch_script(7) == script
+    assert make(scontrol={"answers": {"write batch_script": script}}).read_batch_script(make_job(7)) == script
     refused = {"stderr": "job script retrieval failed: Invalid job id specified\n"}
     stored = {"script": f"Batch Script for 7\n{'-' * 80}\n{script}"}
-    assert make(scontrol=refused, sacct=stored).read_batch_script(7) == script
-    answer = make(scontrol=refused, sacct={"script": f"Batch Script for 7\n{'-' * 80}\nNONE\n"}).read_batch_script(7)
+    assert make(scontrol=refused, sacct=stored).read_batch_script(make_job(7)) == script
+    answer = make(scontrol=refused, sacct={"script": f"Batch Script for 7\n{'-' * 80}\nNONE\n"}).read_batch_script(
+        make_job(7)
+    )
     assert "Invalid job id" in answer.reason
 
 

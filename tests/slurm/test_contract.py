@@ -162,7 +162,7 @@ def test_what_is_over_is_told_for_a_time_or_a_reason_why_not(source):
 
 
 def test_a_batch_script_is_text_or_a_reason(source):
-    script = source.read_batch_script(1)
+    script = source.read_batch_script(source.read_queue(NOW).jobs[0])
     assert script.startswith("#!") if isinstance(script, str) else isinstance(script, Unknown)
 
 

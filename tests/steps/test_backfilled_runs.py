@@ -173,7 +173,7 @@ def test_of_a_job_whose_number_is_anothers_now_no_script_is_read(lives):
     second = lives(60)
     second.parts = replace(second.parts, reads_batch_scripts=True)
     read = []
-    second.parts.source.read_batch_script = lambda job_id: read.append(job_id) or DOWN
+    second.parts.source.read_batch_script = lambda job: read.append(job.job_id) or DOWN
     second.parts.source.past = (make_past(3, 25, 40), make_past(4, 25, 40, uid=3000))
     second.run(60, FOURTH)
     assert sorted(read) == [3, 4, *(job.job_id for job in OTHERS)]  # of job 4 that of the one that runs

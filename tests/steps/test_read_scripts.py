@@ -40,9 +40,10 @@ class Scripts:
     def __init__(self):
         self.scripts, self.calls = {}, []
 
-    def read_batch_script(self, job_id):
-        self.calls.append(job_id)
-        return self.scripts.get(job_id, Unknown(what="batch script", reason="there is none"))
+    def read_batch_script(self, job, *, is_urgent=False):
+        assert is_urgent
+        self.calls.append(job.job_id)
+        return self.scripts.get(job.job_id, Unknown(what="batch script", reason="there is none"))
 
 
 @pytest.fixture

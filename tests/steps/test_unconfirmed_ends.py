@@ -38,7 +38,7 @@ class Cluster:
         self.asked.append(set(job_ids))
         return self.ended
 
-    def read_batch_script(self, job_id):
+    def read_batch_script(self, job, *, is_urgent=False):
         return Unknown(what="batch script", reason="not asked")
 
     def is_answering(self):

@@ -45,7 +45,7 @@ class Queue:
     def read_ended(self, job_ids, since):
         return ()
 
-    def read_batch_script(self, job_id):
+    def read_batch_script(self, job, *, is_urgent=False):
         raise NotImplementedError
 
     def read_mail_user(self, job):

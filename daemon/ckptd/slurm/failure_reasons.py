@@ -17,6 +17,7 @@ class FailureReason(StrEnum):
     GARBLED = "garbled output"
     MISSING = "program missing"
     FAILED = "failed"
+    DEFERRED = "deferred"  # not asked yet: too many requests about single jobs
 
 
 # The first match counts: errors of munge also contain the words of a failed connection.
@@ -42,6 +43,11 @@ def make_unknown(what: str, trouble: FailureReason, detail: str = "") -> Unknown
 def classify(what: str, returncode: int, stderr: str) -> Unknown:
     """Return why a program failed, from its exit status and stderr."""
     return make_unknown(what, find_reason(stderr), _last_line(stderr) or f"exit status {returncode}")
+
+
+def is_deferred(answer: object) -> bool:
+    """Whether Slurm was not asked yet."""
+    return isinstance(answer, Unknown) and answer.reason.startswith(FailureReason.DEFERRED)
 
 
 def find_reason(text: str) -> FailureReason:

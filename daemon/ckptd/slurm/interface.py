@@ -24,11 +24,15 @@ class JobSource(Protocol):
         Unknown if the cluster has no accounting, or if it hides other users' jobs; both differ from an empty answer.
         """
 
-    def read_batch_script(self, job_id: int) -> str | Unknown:
-        """Return the job's batch script."""
+    def read_batch_script(self, job: Job, *, is_urgent: bool = False) -> str | Unknown:
+        """Return the job's batch script, which all tasks of an array share.
+
+        Unknown, with a reason that begins with `FailureReason.DEFERRED`, if Slurm must not be asked yet about so many
+        single jobs; urgent requests precede others.
+        """
 
     def read_mail_user(self, job: Job) -> str | Unknown | None:
-        """Return the job's --mail-user as its user wrote it; None if it has none."""
+        """Return the job's --mail-user as its user wrote it; None if it has none. Unknown as for scripts."""
 
     def read_maintenance(self) -> tuple[Maintenance, ...] | Unknown:
         """Return the maintenance reservations, current and future."""

@@ -5,8 +5,9 @@ from collections.abc import Collection
 from datetime import datetime
 
 from ckptd.core.model import EndedAttempt, Job, Maintenance, PastJobs, QueueSnapshot, Unknown
-from ckptd.slurm import accounting, controller_clock, past_jobs, reservations
+from ckptd.slurm import accounting, controller_clock, mail_user, past_jobs, reservations
 from ckptd.slurm.cluster_facts import ClusterFacts
+from ckptd.slurm.job_requests import JobRequests
 from ckptd.slurm.programs import Programs
 
 
@@ -19,6 +20,7 @@ class ProgramSource(ABC):
         self._programs = programs or Programs()
         self._facts = ClusterFacts(self._programs, cluster)
         self._only_user = only_user
+        self._job_requests = JobRequests()
 
     def read_queue(self, now: datetime) -> QueueSnapshot | Unknown:
         cluster = self._facts.read_name()
@@ -39,8 +41,13 @@ class ProgramSource(ABC):
     def read_past(self, since: datetime, until: datetime) -> PastJobs | Unknown:
         return past_jobs.read_past(self._programs, self._facts, since, until, self._only_user)
 
-    def read_batch_script(self, job_id: int) -> str | Unknown:
-        return accounting.read_batch_script(self._programs, job_id)
+    def read_batch_script(self, job: Job, *, is_urgent: bool = False) -> str | Unknown:
+        return self._job_requests.read_script(
+            job, lambda: accounting.read_batch_script(self._programs, job.job_id), is_urgent=is_urgent
+        )
+
+    def read_mail_user(self, job: Job) -> str | Unknown | None:
+        return self._job_requests.ask("mail user", lambda: mail_user.read_mail_user(self._programs, job.job_id))
 
     def read_maintenance(self) -> tuple[Maintenance, ...] | Unknown:
         return reservations.read_maintenance(self._programs)

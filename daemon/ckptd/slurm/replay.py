@@ -57,8 +57,8 @@ class ReplaySource:
     def read_past(self, since: datetime, until: datetime) -> PastJobs | Unknown:  # noqa: ARG002 - nothing is known
         return failure_reasons.make_unknown("accounting", FailureReason.MISSING, "a recording keeps none")
 
-    def read_batch_script(self, job_id: int) -> str | Unknown:
-        path = self._directory / f"{job_id}.sh"
+    def read_batch_script(self, job: Job, *, is_urgent: bool = False) -> str | Unknown:  # noqa: ARG002 - reads a file
+        path = self._directory / f"{job.job_id}.sh"
         try:
             return path.read_text("utf-8", "surrogateescape")
         except OSError as error:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from ckptd.core.model import Job, QueueSnapshot, Unknown
-from ckptd.slurm import failure_reasons, mail_user, queue_json
+from ckptd.slurm import failure_reasons, queue_json
 from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.program_queries import ProgramSource
 from ckptd.slurm.programs import Programs
@@ -55,7 +55,7 @@ class SlurmrestdSource(ProgramSource):
     def read_mail_user(self, job: Job) -> str | Unknown | None:
         if job.mail_user is not None or (self._path is not None and not _V38.match(self._path)):
             return job.mail_user
-        return mail_user.read_mail_user(self._programs, job.job_id)
+        return super().read_mail_user(job)
 
     def _read_remembered(self, job_ids: Collection[int], now: datetime) -> tuple[Job, ...] | Unknown:
         wanted = frozenset(job_ids)

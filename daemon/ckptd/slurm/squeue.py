@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ckptd.core.model import Job, Unknown
-from ckptd.slurm import failure_reasons, mail_user, queue_text
+from ckptd.slurm import failure_reasons, queue_text
 from ckptd.slurm.cluster_facts import ClusterFacts
 from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.program_queries import ProgramSource
@@ -38,9 +38,6 @@ class SqueueSource(ProgramSource):
     ) -> None:
         super().__init__(cluster=cluster, programs=programs, only_user=only_user)
         self._known: queue_text.KnownJobs | None = None
-
-    def read_mail_user(self, job: Job) -> str | Unknown | None:
-        return mail_user.read_mail_user(self._programs, job.job_id)
 
     def _read_all(self, now: datetime, cluster: str) -> tuple[Job, ...] | Unknown:
         before = self._known

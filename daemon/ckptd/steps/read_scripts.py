@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from ckptd.core.health.at_risk import AtRisk
 from ckptd.core.job_actions import sbatch_options
 from ckptd.core.model import Flag, LimitSignal, Unknown
+from ckptd.slurm.failure_reasons import is_deferred
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.state import State
@@ -52,9 +53,16 @@ def list_unread(parts: Parts, state: State, flags: Iterable[Flag]) -> list[int]:
 
 
 def read_signals(parts: Parts, state: State, job_ids: Collection[int]) -> None:
-    """Read these jobs' scripts; a script that Slurm does not return counts as one that requests no signal."""
-    for job_id in job_ids:
-        script = parts.source.read_batch_script(job_id)
+    """Read these jobs' scripts; a script that Slurm does not return counts as one that requests no signal.
+
+    Their requests are urgent, because a flag without the signal would be wrong.
+    """
+    tracked = state.latest(PolledQueue).tracked
+    jobs = [known.job for job_id in job_ids if (known := tracked.get(job_id)) is not None]
+    for job in jobs:
+        script = parts.source.read_batch_script(job, is_urgent=True)
+        if is_deferred(script):
+            return
         options = () if isinstance(script, Unknown) else sbatch_options.read_directives(script)
         with state.record_lock:
-            state.own(_Signals, _Signals).by_job[job_id] = sbatch_options.find_signal(options)
+            state.own(_Signals, _Signals).by_job[job.job_id] = sbatch_options.find_signal(options)

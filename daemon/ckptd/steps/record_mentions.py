@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from ckptd.core.discovery import path_mentions
 from ckptd.core.discovery.path_mentions import JobMentions
 from ckptd.core.model import ENDED_STATES, Job, QueueSnapshot, Unknown
+from ckptd.slurm.failure_reasons import is_deferred
 from ckptd.steps.parts import Parts
 from ckptd.steps.snapshots import QueuedMentions
 from ckptd.steps.state import State
@@ -73,7 +74,9 @@ def read_scripts(parts: Parts, state: State, owners: Collection[int], limit: int
         if known.is_script_awaited and known.uid in owners and job is not None:
             awaited.setdefault(job.array_job_id or job_id, []).append(job)
     for jobs in list(awaited.values())[:limit]:
-        script = parts.source.read_batch_script(jobs[0].job_id)
+        script = parts.source.read_batch_script(jobs[0])
+        if is_deferred(script):
+            return
         if isinstance(script, Unknown):
             unread.counts.update(job.job_id for job in jobs)
             jobs = [job for job in jobs if unread.counts[job.job_id] >= MAX_TRIES]  # noqa: PLW2901

@@ -18,6 +18,7 @@ from ckptd.core.model import JobKey, Role, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.model.records import LocationRecord
 from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.user_settings import parse_user_settings, select_user_settings
+from ckptd.slurm.failure_reasons import is_deferred
 from ckptd.steps import declared_locations
 from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.parts import Parts
@@ -151,7 +152,10 @@ def _find_directories(
     with state.record_lock:
         around = _collect_nearby_jobs(parts, state, due, now)
     planned = [(each, around.plan_search(each.key)) for each in due]
-    planned = [(each, sought and _with_script(parts, state, each, sought)) for each, sought in planned]
+    prepared = [(each, sought and _with_script(parts, state, each, sought)) for each, sought in planned]
+    # Without the script, a search could settle for another directory.
+    state.watchlist.postpone([each.key for each, sought in prepared if isinstance(sought, Unknown)], now)
+    planned = [(each, sought) for each, sought in prepared if not isinstance(sought, Unknown)]
     searches = [sought for _, sought in planned if sought is not None]
     found = locate_jobs(parts.agent, searches, parts.site_rules, parts.limits)
     if any(isinstance(each, CheckpointLocation) and each.found for each in found):
@@ -226,8 +230,11 @@ def _collect_nearby_jobs(parts: Parts, state: State, due: Collection[WatchedRun]
 
 def _with_script(
     parts: Parts, state: State, watched: WatchedRun, sought: nearby_candidates.DirectorySearch
-) -> nearby_candidates.DirectorySearch:
-    """Add what the job's batch script names, read once a job where the site allows it and its id is still its own."""
+) -> nearby_candidates.DirectorySearch | Unknown:
+    """Add what the job's batch script names, read once a job where the site allows it and its id is still its own.
+
+    Unknown if Slurm must be asked later.
+    """
     sought = declared_locations.with_values(parts, sought)
     owner = state.latest(PolledQueue).tracked.get(sought.job.job_id)
     if not parts.reads_batch_scripts or (owner is not None and owner.run != watched.key):
@@ -235,7 +242,9 @@ def _with_script(
     known = state.own(ScanSlice, ScanSlice).script_places
     found = known.get(watched.key)
     if found is None:
-        script = parts.source.read_batch_script(sought.job.job_id)
+        script = parts.source.read_batch_script(sought.job)
+        if isinstance(script, Unknown) and is_deferred(script):
+            return script
         found = batch_script.Places()
         if not isinstance(script, Unknown):
             found = batch_script.read_places(script, sought.job, sought.values)

@@ -22,7 +22,7 @@ def shop():
     with workshop() as shop:
         scripts = {}
         shop.scripts = scripts
-        shop.queue.read_batch_script = lambda job_id: scripts.get(job_id, Unknown(what="script", reason="none"))
+        shop.queue.read_batch_script = lambda job: scripts.get(job.job_id, Unknown(what="script", reason="none"))
         shop.start_job()
         shop.train(range(1, 7), saves_per_look=6)
         shop.end_jobs()

@@ -1,0 +1,68 @@
+"""Limits how often Slurm is asked about single jobs, and asks once for all tasks of an array.
+
+Batch scripts and MailUser are no part of the queue: each is a request of its own to slurmctld. Slurm's own rate limiter
+(`rl_enable`), where a site has it on, allows an account 30 requests at once and two a second by default; this one stays
+within that. A request beyond it is deferred: the caller asks again later, and must not take that for an answer.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TypeVar
+
+from ckptd.core.model import Job, Unknown
+from ckptd.slurm import failure_reasons
+from ckptd.slurm.failure_reasons import FailureReason
+
+Answer = TypeVar("Answer")
+AT_ONCE = 30
+PER_SECOND = 2.0
+MAX_DEBT = 120  # urgent requests that may precede their time
+KEPT_SECONDS = 3600.0  # a script of a job does not change, but job ids are used again
+KEPT_SCRIPTS = 500
+KEPT_LETTERS = 64 * 1024  # of one script; longer ones are read again
+
+
+class JobRequests:
+    """The requests about single jobs of one source. Used by several threads."""
+
+    def __init__(self, read_seconds: Callable[[], float] = time.monotonic) -> None:
+        self._read_seconds = read_seconds
+        self._lock = threading.Lock()
+        self._available = float(AT_ONCE)
+        self._filled_at = read_seconds()
+        self._scripts: OrderedDict[tuple[int, int], tuple[str, float]] = OrderedDict()
+
+    def read_script(self, job: Job, read: Callable[[], str | Unknown], *, is_urgent: bool) -> str | Unknown:
+        """Return the script of a job or of its array, read within the last hour or now."""
+        key = (job.uid, job.array_job_id or job.job_id)
+        with self._lock:
+            script, read_at = self._scripts.get(key, ("", float("-inf")))
+        if self._read_seconds() - read_at < KEPT_SECONDS:
+            return script
+        answer = self.ask("batch script", read, is_urgent=is_urgent)
+        if isinstance(answer, str) and len(answer) <= KEPT_LETTERS:
+            with self._lock:
+                self._scripts[key] = (answer, self._read_seconds())
+                self._scripts.move_to_end(key)
+                while len(self._scripts) > KEPT_SCRIPTS:
+                    self._scripts.popitem(last=False)
+        return answer
+
+    def ask(self, what: str, read: Callable[[], Answer], *, is_urgent: bool = False) -> Answer | Unknown:
+        """Send one request, unless too many were sent; urgent ones may be sent ahead of time, and delay the others."""
+        if not self._take(is_urgent=is_urgent):
+            detail = f"ckptd asks Slurm about at most {PER_SECOND:g} single jobs a second"
+            return failure_reasons.make_unknown(what, FailureReason.DEFERRED, detail)
+        return read()
+
+    def _take(self, *, is_urgent: bool) -> bool:
+        with self._lock:
+            now = self._read_seconds()
+            self._available = min(AT_ONCE, self._available + (now - self._filled_at) * PER_SECOND)
+            self._filled_at = now
+            if self._available < (1 - MAX_DEBT if is_urgent else 1):
+                return False
+            self._available -= 1
+            return True
