@@ -83,7 +83,7 @@ def test_a_server_without_a_list_of_jobs_is_unknown(document):
         (http('{"errors": [{"error": "Unable to contact slurm controller"}], "jobs": []}'), "does not answer"),
         (http("Authentication failure", "401 UNAUTHORIZED"), "not permitted: unix:"),
         (http('{"errors": []}', "500 INTERNAL ERROR"), "HTTP status 500"),
-        (http("slow down", "429 TOO MANY REQUESTS"), "HTTP status 429: slow down"),
+        (http("slow down", "429 TOO MANY REQUESTS"), "rate limited: unix:"),
         (http("", "302 FOUND\r\nLocation: http://elsewhere/"), "HTTP status 302"),
         (http(UNSPECIFIED, "500 INTERNAL ERROR"), "HTTP status 500: Unspecified error Failed while looking"),
         (

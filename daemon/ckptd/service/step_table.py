@@ -103,4 +103,4 @@ def run_once(
 
 
 def _poll(parts: Parts, state: State) -> None:
-    poll.run(parts, state, parts.runner.read_time())
+    poll.poll_now(parts, state, parts.runner.read_time())

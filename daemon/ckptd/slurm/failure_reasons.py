@@ -13,6 +13,7 @@ class FailureReason(StrEnum):
 
     DOWN = "slurmctld does not answer"
     TIMED_OUT = "timed out"
+    RATE_LIMITED = "rate limited"
     NOT_PERMITTED = "not permitted"
     GARBLED = "garbled output"
     MISSING = "program missing"
@@ -22,6 +23,7 @@ class FailureReason(StrEnum):
 
 # The first match counts: errors of munge also contain the words of a failed connection.
 _SIGNS = (
+    (FailureReason.RATE_LIMITED, ("rate limit",)),
     (
         FailureReason.NOT_PERMITTED,
         ("munge", "authentication", "access/permission denied", "not authorized", "credential"),
@@ -48,6 +50,13 @@ def classify(what: str, returncode: int, stderr: str) -> Unknown:
 def is_deferred(answer: object) -> bool:
     """Whether Slurm was not asked yet."""
     return isinstance(answer, Unknown) and answer.reason.startswith(FailureReason.DEFERRED)
+
+
+def asks_for_rest(answer: object) -> bool:
+    """Whether slurmctld was too slow, or refused because it is asked too much."""
+    return isinstance(answer, Unknown) and answer.reason.startswith(
+        (FailureReason.TIMED_OUT, FailureReason.RATE_LIMITED)
+    )
 
 
 def find_reason(text: str) -> FailureReason:

@@ -29,7 +29,12 @@ _TOKEN_BYTES = 64 * 1024
 _TOKEN = re.compile(r"[A-Za-z0-9_.=-]+", re.ASCII)
 _USER_NAME = re.compile(r"[A-Za-z0-9_.@-]+", re.ASCII)
 _DETAIL_LETTERS = 200
-_REASONS = {401: FailureReason.NOT_PERMITTED, 403: FailureReason.NOT_PERMITTED, 404: FailureReason.GARBLED}
+_REASONS = {
+    401: FailureReason.NOT_PERMITTED,
+    403: FailureReason.NOT_PERMITTED,
+    404: FailureReason.GARBLED,
+    429: FailureReason.RATE_LIMITED,
+}
 
 
 class _RequestError(Exception):

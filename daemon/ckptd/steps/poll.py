@@ -30,14 +30,16 @@ from ckptd.core.queue import (
     heterogeneous,
     maintenance,
     poll_gaps,
+    poll_pace,
 )
+from ckptd.slurm.failure_reasons import asks_for_rest
 from ckptd.steps import record_mentions
 from ckptd.steps.end_recheck import UnconfirmedEnds
 from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.requeue_counts import RequeueStarts
-from ckptd.steps.results import StepResult, warning
+from ckptd.steps.results import IDLE, LogLine, StepResult, info, warning
 from ckptd.steps.run_facts import EndTallies, JobHolds
 from ckptd.steps.state import State
 
@@ -54,6 +56,9 @@ class PollSlice:
     lock: threading.Lock = field(default_factory=threading.Lock)  # so that polls are recorded in their order
     suspect_count: int = 0  # polls in a row that showed most running jobs vanished
     maintenance_asked_at: datetime | None = None
+    took: timedelta = timedelta(0)  # until Slurm answered the last poll
+    refusal_count: int = 0  # polls in a row that timed out or exceeded Slurm's rate limit
+    resting_until: datetime | None = None
     warning: str | None = None  # of the last snapshot, about what it cost
     has_warned: bool = False
     compared: "_Comparison | None" = (
@@ -79,6 +84,28 @@ def _compare(state: State, tracked: Mapping[int, TrackedJob], snapshot: QueueSna
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
+    """Poll Slurm once, unless its last answer was so slow that it must be left alone for longer."""
+    memory = state.own(PollSlice, PollSlice)
+    until = memory.resting_until
+    if until is not None and now < until <= now + max(poll_pace.LONGEST, parts.poll_interval):
+        return IDLE
+    result = poll_now(parts, state, now)
+    wait = poll_pace.plan_wait(memory.took, memory.refusal_count, parts.poll_interval)
+    memory.resting_until = now + wait if wait > parts.poll_interval else None
+    if (until is None) == (memory.resting_until is None):
+        return result
+    return replace(result, lines=(*result.lines, _describe_pace(memory, wait)))
+
+
+def _describe_pace(memory: PollSlice, wait: timedelta) -> LogLine:
+    seconds = wait.total_seconds()
+    if memory.resting_until is None:
+        return info(f"Slurm answers in time again: polling every {seconds:.0f} s")
+    took = memory.took.total_seconds()
+    return warning(f"Slurm took {took:.0f} s for a poll: the next one is in {seconds:.0f} s, to spare slurmctld")
+
+
+def poll_now(parts: Parts, state: State, now: datetime) -> StepResult:
     """Poll Slurm once, and make a decision due."""
     before = state.latest(PolledQueue).slurm_trouble
     poll(parts, state, now)
@@ -127,11 +154,14 @@ def poll_unrecorded(parts: Parts, state: State, now: datetime, uid: int | None =
 
 def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnapshot | Unknown, Ended]:
     """Read all jobs with one query, and from accounting the ends that the queue does not show."""
+    memory, began_at = state.own(PollSlice, PollSlice), parts.runner.read_time()
     snapshot = parts.source.read_queue(now)
+    memory.took = parts.runner.read_time() - began_at
+    memory.refusal_count = memory.refusal_count + 1 if asks_for_rest(snapshot) else 0
     nothing: Ended = ()
     if isinstance(snapshot, Unknown):
         return snapshot, nothing
-    state.own(PollSlice, PollSlice).warning = snapshot.warning
+    memory.warning = snapshot.warning
     jobs = heterogeneous.join_parts(federation.without_guesses(snapshot.jobs))
     snapshot = replace(snapshot, jobs=jobs)
     changes = _compare(state, state.latest(PolledQueue).tracked, snapshot)

@@ -1,0 +1,21 @@
+"""How long to leave Slurm alone after a poll that it answered slowly or refused."""
+
+from datetime import timedelta
+
+LONGEST = timedelta(minutes=5)  # unless the poll interval is longer
+PAUSES_PER_POLL = 4  # a poll that takes a second is followed by at least four without one
+
+
+def plan_wait(took: timedelta, refusal_count: int, interval: timedelta) -> timedelta:
+    """Return the time from the begin of a poll to the next: the poll interval, or longer.
+
+    Args:
+        took: how long Slurm took to answer.
+        refusal_count: how many polls in a row timed out or exceeded Slurm's rate limit.
+        interval: the configured poll interval.
+
+    """
+    longest = max(LONGEST, interval)
+    if refusal_count:
+        return min(interval * (1 << min(refusal_count, 10)), longest)
+    return max(interval, min(took * (1 + PAUSES_PER_POLL), longest))
