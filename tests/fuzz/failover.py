@@ -1,6 +1,6 @@
 """Kill, stop or cut off the acting one of two daemons on one PostgreSQL at random moments, and see who acts.
 
-    python tests/fuzz/failover.py [--rounds 50] [--seed N]
+    python tests/fuzz/failover.py [--rounds 50] [--seed N] [--pgbouncer]
 
 Each round does one of three things to the daemon that acts: kill -9; SIGSTOP until the other one has taken over, then
 SIGCONT; or cut its connections until the other one has taken over. The other one must act within 30 s, at no moment two
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -26,6 +26,7 @@ import psycopg  # noqa: E402
 
 from ckptd.store.store import Store  # noqa: E402
 from conftest import PostgreSQL  # noqa: E402
+from support.pgbouncer import PgBouncer  # noqa: E402
 from support.real_daemon import RealDaemon  # noqa: E402
 
 TAKEOVER_SECONDS = 30.0
@@ -84,13 +85,13 @@ def forward(source, target):
 class Cluster:
     """Two daemons on one database."""
 
-    def __init__(self, folder, server):
-        self.server = server
+    def __init__(self, folder, server, port):
+        """`port` is where the daemons reach the server: its own one, or that of a PgBouncer."""
         self.database = server.create_database()
         Store.open(self.database, upgrade=True).close()
         self.links = {}
         for name in ("a", "b"):
-            link = Link(server.port)
+            link = Link(port)
             daemon = RealDaemon(folder / name, self.database.replace(f":{server.port}/", f":{link.port}/"))
             self.links[daemon] = link
         self.daemons = list(self.links)
@@ -148,14 +149,20 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     arguments.add_argument("--rounds", type=int, default=50)
     arguments.add_argument("--seed", type=int, default=int(time.time()))
+    arguments.add_argument("--pgbouncer", action="store_true", help="let the daemons reach the database through it")
     options = arguments.parse_args()
     dice, took = random.Random(options.seed), []
     server = PostgreSQL()
     print(f"seed {options.seed}", flush=True)
     try:
         server.start()
-        with tempfile.TemporaryDirectory() as folder:
-            cluster = Cluster(Path(folder), server)
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as held:
+            port = server.port
+            if options.pgbouncer:
+                pgbouncer = PgBouncer(server)
+                held.callback(pgbouncer.stop)
+                port = pgbouncer.start().port
+            cluster = Cluster(Path(folder), server, port)
             try:
                 for number in range(options.rounds):
                     kind = dice.choice(("kill", "stop", "cut"))

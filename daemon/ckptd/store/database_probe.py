@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from ckptd.store.database_errors import StoreError
-from ckptd.store.light_reader import open_postgresql, split_sqlite
+from ckptd.store.light_reader import begin_postgresql, open_postgresql, split_sqlite
 
 
 class DatabaseProbe(NamedTuple):
@@ -51,7 +51,7 @@ def _probe_sqlite(path: str) -> DatabaseProbe | None:
 
 
 def _probe_postgresql(address: str, password: str | None) -> DatabaseProbe:
-    with closing(open_postgresql(address, password)) as connection:
+    with closing(open_postgresql(address, password)) as connection, begin_postgresql(connection):
         (version, user, is_standby, is_read_only) = connection.execute(
             "SELECT current_setting('server_version'), current_user, pg_is_in_recovery(),"
             " current_setting('default_transaction_read_only') = 'on'"

@@ -13,10 +13,9 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from ckptd.store.database_errors import DatabaseAwayError, StoreError
 from ckptd.store.plain_reads import Select, encode_sqlite
+from ckptd.store.transaction_limits import CONNECT_ARGUMENTS, SET_LIMITS
 
 BUSY_TIMEOUT_MS = 10_000
-LOCK_TIMEOUT_MS = 10_000
-STATEMENT_TIMEOUT_MS = 120_000
 
 
 def create_engine(address: str | URL) -> sa.Engine:
@@ -42,14 +41,16 @@ def create_engine(address: str | URL) -> sa.Engine:
 
 
 def _create_postgresql(url: URL) -> sa.Engine:
-    options = (
-        f"-c timezone=UTC -c lock_timeout={LOCK_TIMEOUT_MS} -c statement_timeout={STATEMENT_TIMEOUT_MS}"
-        f" -c idle_in_transaction_session_timeout={STATEMENT_TIMEOUT_MS}"
-    )
     # a server that is cut off must not keep a step, or the renewal of a lease, waiting for a quarter of an hour
     alive = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
-    arguments = {"application_name": "ckptd", "connect_timeout": 10, "options": options, **alive}
-    return sa.create_engine(url, connect_args=arguments, pool_pre_ping=True, isolation_level="REPEATABLE READ")
+    arguments = {**CONNECT_ARGUMENTS, **alive}
+    engine = sa.create_engine(url, connect_args=arguments, pool_pre_ping=True, isolation_level="REPEATABLE READ")
+    sa.event.listen(engine, "begin", _set_limits)
+    return engine
+
+
+def _set_limits(connection: sa.Connection) -> None:
+    connection.exec_driver_sql(SET_LIMITS)
 
 
 def _create_sqlite(url: URL) -> sa.Engine:

@@ -14,9 +14,9 @@ from urllib.parse import quote
 from ckptd.store import revisions
 from ckptd.store.database_errors import StoreError
 from ckptd.store.plain_reads import Select, encode_sqlite
+from ckptd.store.transaction_limits import CONNECT_ARGUMENTS, SET_LIMITS
 
 BUSY_TIMEOUT_SECONDS = 10
-STATEMENT_TIMEOUT_MS = 120_000
 _SQLITE = re.compile(r"sqlite(?:\+pysqlite)?:///(?!file:)([^?]+)", re.DOTALL)
 _POSTGRESQL = re.compile(r"postgres(?:ql)?(?:\+psycopg)?://")
 _PASSWORD = re.compile(r"(://[^:/@?]*):[^/?]*@")
@@ -96,21 +96,21 @@ def open_postgresql(address: str, password: str | None) -> Any:
         raise StoreError(f"the database driver is not installed: {error}; install ckptd[postgres]") from error
     name = _name(address)
     address = _POSTGRESQL.sub("postgresql://", address, count=1)
-    options = (
-        f"-c timezone=UTC -c statement_timeout={STATEMENT_TIMEOUT_MS}"
-        f" -c idle_in_transaction_session_timeout={STATEMENT_TIMEOUT_MS}"
-    )
     try:
-        connection = psycopg.connect(
-            psycopg.conninfo.make_conninfo(
-                address, password=password, application_name="ckptd", connect_timeout=10, options=options
-            )
-        )
+        connection = psycopg.connect(psycopg.conninfo.make_conninfo(address, password=password), **CONNECT_ARGUMENTS)
     except psycopg.Error as error:
         raise StoreError(f"{name} did not answer as it should: {' '.join(str(error).split())}") from error
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     connection.read_only = True
     return connection
+
+
+@contextmanager
+def begin_postgresql(connection: Any) -> Iterator[None]:
+    """Run a transaction, with limits on its waits, on a connection of `open_postgresql`."""
+    with connection.transaction():
+        connection.execute(SET_LIMITS)
+        yield
 
 
 def _open_postgresql(address: str, password: str | None) -> LightReader:
@@ -125,7 +125,7 @@ def _open_postgresql(address: str, password: str | None) -> LightReader:
     @contextmanager
     def begin() -> Iterator[Select]:
         try:
-            with connection.transaction():
+            with begin_postgresql(connection):
                 yield Select(select, is_sqlite=False)
         except psycopg.Error as error:
             raise StoreError(f"{name} did not answer as it should: {' '.join(str(error).split())}") from error
