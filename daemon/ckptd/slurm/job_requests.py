@@ -31,7 +31,7 @@ class JobRequests:
         self._read_seconds = read_seconds
         self._lock = threading.Lock()
         self._available = float(AT_ONCE)
-        self._filled_at = read_seconds()
+        self._filled_at: float | None = None  # the first request
         self._scripts: OrderedDict[tuple[int, int], tuple[str, float]] = OrderedDict()
 
     def read_script(self, job: Job, read: Callable[[], str | Unknown], *, is_urgent: bool) -> str | Unknown:
@@ -60,7 +60,8 @@ class JobRequests:
     def _take(self, *, is_urgent: bool) -> bool:
         with self._lock:
             now = self._read_seconds()
-            self._available = min(AT_ONCE, self._available + (now - self._filled_at) * PER_SECOND)
+            passed = 0.0 if self._filled_at is None else now - self._filled_at
+            self._available = min(AT_ONCE, self._available + passed * PER_SECOND)
             self._filled_at = now
             if self._available < (1 - MAX_DEBT if is_urgent else 1):
                 return False
