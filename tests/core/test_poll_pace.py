@@ -19,6 +19,7 @@ SECOND = timedelta(seconds=1)
         (100, 0, 60, 300),
         (100, 0, 600, 600),  # never more often than configured
         (3, 0, 5, 15),
+        (2, 0, 1, 1),
         (30, 1, 60, 120),
         (30, 2, 60, 240),
         (30, 3, 60, 300),

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+SOON = timedelta(seconds=2)  # an answer within this time is never slow, however short the poll interval
 LONGEST = timedelta(minutes=5)  # unless the poll interval is longer
 PAUSES_PER_POLL = 4  # a poll that takes a second is followed by at least four without one
 
@@ -18,4 +19,6 @@ def plan_wait(took: timedelta, refusal_count: int, interval: timedelta) -> timed
     longest = max(LONGEST, interval)
     if refusal_count:
         return min(interval * (1 << min(refusal_count, 10)), longest)
+    if took <= SOON:
+        return interval
     return max(interval, min(took * (1 + PAUSES_PER_POLL), longest))
