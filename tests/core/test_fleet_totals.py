@@ -107,6 +107,11 @@ def test_each_file_system_counts_with_the_least_free_space_that_a_scan_found():
     }
 
 
+def test_users_with_several_runs_count_once():
+    runs = [history(key=RUN._replace(uid=uid, directory=f"/{n}")) for n, uid in enumerate((1000, 1000, 1001))]
+    assert fleet_totals.sum_up(runs, at(0)).user_count == 2
+
+
 def test_a_counter_names_the_new_mount_of_a_run_that_did_not_change():
     scan = Scan(
         directory=PurePosixPath("/work/x"),

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ckptd.core.fleet.fleet_totals import FileSystem, FleetTotals, FreeSpace, ResourceShare
 from ckptd.core.fleet.prune_totals import FailureCause
+from ckptd.core.fleet.service_memory import ServiceMemory
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.model import EndCause, Finding, Flag, RunKey, Severity
 from ckptd.core.runs.lost_work_totals import LossKey, LossTotal
@@ -163,6 +164,25 @@ def test_accounts_have_counters_by_cause_and_the_rest_of_them_is_one():
     text = scrape(replace(make_report(NOW), losses=losses))
     assert value(text, "ckptd_account_lost_node_seconds_total", account="lab8", cause="failure") == 8
     assert value(text, "ckptd_account_lost_node_seconds_total", account="other", cause="failure") == 1 + 2
+
+
+def test_users_the_gap_and_the_mail_limit_are_those_of_the_report():
+    report = replace(make_report(NOW), backfill_gap=timedelta(hours=2), is_mail_limit_reached=True)
+    text = scrape(replace(report, fleet=replace(report.fleet, user_count=17)))
+    assert value(text, "ckptd_users") == 17
+    assert value(text, "ckptd_backfill_gap_seconds") == 7200
+    assert value(text, "ckptd_mail_limit_reached") == 1
+    assert value(scrape(make_report(NOW)), "ckptd_mail_limit_reached") == 0
+
+
+def test_memory_has_series_where_the_service_has_a_limit():
+    collector = ReportCollector("1", started_at=NOW)
+    collector.publish(make_report(NOW))
+    assert "ckptd_memory" not in read(collector)
+    collector.record_memory(ServiceMemory(used_bytes=5, limit_bytes=9))
+    collector.publish(make_report(NOW))
+    text = read(collector)
+    assert (value(text, "ckptd_memory_bytes"), value(text, "ckptd_memory_limit_bytes")) == (5, 9)
 
 
 def test_of_many_file_systems_the_fullest_are_named():

@@ -9,6 +9,7 @@ from prometheus_client.core import InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ckptd.core.fleet.histogram import Distribution
+from ckptd.core.fleet.service_memory import ServiceMemory
 from ckptd.core.fleet.snapshot import Report
 from ckptd.metrics.bounded_names import BoundedNames
 from ckptd.metrics.event_metrics import collect_totals
@@ -40,6 +41,7 @@ class ReportCollector(Collector):
         self._leadership: tuple[str, bool] | None = None  # the cluster, and whether this daemon acts for it
         self._unrecorded: set[str] = set()  # steps to which the database gave no answer
         self._config_read_at = started_at
+        self._memory: ServiceMemory | None = None
         self._loss_places = BoundedNames(NAMED_PARTITIONS)
         self._loss_accounts = BoundedNames(NAMED_ACCOUNTS)
         self.exposition = Exposition(self, _OperatorMetrics(self), lambda: self._cluster)
@@ -81,6 +83,10 @@ class ReportCollector(Collector):
             self._leadership = (cluster, is_leader)
             self.exposition.write()
 
+    def record_memory(self, memory: ServiceMemory | None) -> None:
+        """Record the memory of the service; visible with the next report."""
+        self._memory = memory
+
     def record_reload(self, flagged_limit: int | None, now: datetime) -> None:
         """Record a reload: the new limit of flagged jobs, or None if the configuration is invalid."""
         self._is_config_good = flagged_limit is not None
@@ -121,6 +127,17 @@ class ReportCollector(Collector):
                 "ckptd_leader",
                 "Whether this daemon acts for the cluster (1), or waits as a standby or for its lease (0).",
                 int(self._leadership[1]),
+            )
+        if self._memory is not None:
+            yield gauge(
+                "ckptd_memory_bytes",
+                "Memory that the processes of the service need, without caches that the kernel can drop.",
+                self._memory.used_bytes,
+            )
+            yield gauge(
+                "ckptd_memory_limit_bytes",
+                "Limit of the service's memory: MemoryMax of the unit, or of a slice above it.",
+                self._memory.limit_bytes,
             )
         yield gauge(
             "ckptd_config_last_reload_successful",
@@ -186,6 +203,16 @@ def _collect_sources(report: Report) -> Iterator[Metric]:
             "Time of the last scan of a checkpoint directory, as a Unix timestamp.",
             report.scanned_at.timestamp(),
         )
+    yield gauge(
+        "ckptd_backfill_gap_seconds",
+        "Length of the time without polls that is still to be backfilled from accounting; 0 if there is none.",
+        report.backfill_gap.total_seconds(),
+    )
+    yield gauge(
+        "ckptd_mail_limit_reached",
+        "Whether mail.max_per_hour is reached (1), so that further mail to users waits.",
+        int(report.is_mail_limit_reached),
+    )
     yield gauge(
         "ckptd_scan_delay_seconds",
         "How long the most overdue directory scan is overdue; 0 if none is.",

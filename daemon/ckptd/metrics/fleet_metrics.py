@@ -62,6 +62,7 @@ def collect_fleet(report: Report) -> Iterator[Metric]:
         ("rule",),
         {(rule,): count for rule, count in report.flagged_users_by_rule.items()},
     )
+    yield gauge("ckptd_users", "Number of users with a run in the queue.", fleet.user_count)
     yield gauge(
         "ckptd_recent_requeues",
         "Requeued jobs that restarted within the last 30 minutes; at most 20 per user are counted.",

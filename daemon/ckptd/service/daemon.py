@@ -23,7 +23,7 @@ from ckptd.core.model.records import DaemonIdentity
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
 from ckptd.present.formatting import format_count
-from ckptd.service import gc_tuning
+from ckptd.service import control_group, gc_tuning
 from ckptd.service.agent_watch import AgentWatch
 from ckptd.service.build import Helpers, OpenCluster, build, build_access_rules, open_cluster, start_helpers
 from ckptd.service.build_retention import build_retention
@@ -302,6 +302,7 @@ class Daemon:
                 raise
 
     def _show(self, report: Report) -> None:
+        self._collector.record_memory(control_group.read_memory())
         self._collector.publish(report)
         self._systemd.status(describe(report))
 

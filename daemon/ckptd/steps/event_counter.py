@@ -5,13 +5,17 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
+from itertools import product
 from typing import TypeVar
 
 from ckptd.core.fleet.event_counts import EventTotals
 from ckptd.core.health.flag_changes import FlagChanges
-from ckptd.core.model import CheckpointState, EndCause, RecordedCheckpoint
+from ckptd.core.model import CheckpointState, EndCause, RecordedCheckpoint, Severity
 from ckptd.core.queue import JobChanges
 from ckptd.core.runs.progress import CheckpointChanges
+
+# rules of which the first flags are an alert: counters that are absent before them would show no increase
+FROM_THE_START = ("restarted-without-checkpoint", "restart-loop")
 
 
 class EventCounter:
@@ -22,7 +26,7 @@ class EventCounter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._totals = EventTotals()
+        self._totals = EventTotals(opened_flags=dict.fromkeys(product(FROM_THE_START, Severity), 0))
 
     def read(self) -> EventTotals:
         """Return the current counts."""

@@ -13,6 +13,7 @@ from ckptd.core.notices.delivery import Outbox
 from ckptd.core.runs import lost_work_totals
 from ckptd.core.runs.lost_work_totals import LossKey, LossTotal
 from ckptd.steps.end_recheck import UnconfirmedEnds
+from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.requeue_counts import RequeueStarts
@@ -63,6 +64,7 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
         report(parts, state, now),
         outbox=state.latest(Outbox),
         messages_by_result=state.latest(MessageCounts).by_result,
+        is_mail_limit_reached=state.latest(MessageCounts).is_limit_reached,
         pruned=state.latest(PruneTotals),
         job_actions=actions.done,
         deferred_job_actions=actions.deferred,
@@ -85,6 +87,7 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
     ended = state.latest(PurgeFacts).ended
     in_queue = [history for history in histories.values() if history.jobs or history.key not in ended]
     located_by = {key: history.located_by for key, history in histories.items()} | dict(scanned.located_by)
+    missed = state.latest(MissedJobs)
     mounts = state.own(MountPoints, MountPoints)
     mounts.refresh()
     return Report(
@@ -97,6 +100,7 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
         open_flags=open_flags,
         totals=state.events.read(),
         losses=losses.totals,
+        backfill_gap=missed.gap.until - missed.gap.since if missed.gap and not missed.is_hopeless else timedelta(0),
         recent_requeues=state.latest(RequeueStarts).count(now),
         runs_by_locator=Counter(
             located_by.get(each.key) or "unknown" if each.key.is_located else "none"

@@ -73,6 +73,7 @@ class Sender:
     _pauses: dict[str, _Pause] = field(default_factory=dict)
     _sent_at: deque[datetime] = field(default_factory=deque)
     _is_stopping: threading.Event = field(default_factory=threading.Event)
+    _is_limit_reached: bool = False
     _is_busy: threading.Lock = field(default_factory=threading.Lock)
 
     def close(self, timeout_seconds: float) -> None:
@@ -108,9 +109,19 @@ class Sender:
         """Return the recipients that may get mail while the rate limit is reached; None: all."""
         post = self.post
         if not self._rate_limit.is_on(post.store, post.cluster, post.policy.admins, post.max_per_hour, now):
+            self._publish_limit(is_reached=False)
             return None
+        self._publish_limit(is_reached=True)
         self._rate_limit.record_summary(post.store, post.cluster, post.policy.admins, post.max_per_hour, now)
         return post.policy.admins
+
+    def _publish_limit(self, *, is_reached: bool) -> None:
+        if is_reached is not self._is_limit_reached:
+            self._is_limit_reached = is_reached
+            self._publish_counts()
+
+    def _publish_counts(self) -> None:
+        self.publish(MessageCounts(dict(self.results), self._is_limit_reached))
 
     def _open_channels(self, now: datetime) -> list[str]:
         return [name for name in self.post.channels if name not in self._pauses or self._pauses[name].until <= now]
@@ -189,7 +200,7 @@ class Sender:
     def _handle_outcome(self, claim: MessageClaim, outcome: SendOutcome) -> None:
         name = claim.recipient.channel
         self.results[name, outcome.result.value] += 1
-        self.publish(MessageCounts(dict(self.results)))
+        self._publish_counts()
         if outcome.result in {SendResult.SENT, SendResult.UNCERTAIN}:
             self._rate_limit.count_sent(claim.recipient, self.post.policy.admins, self.clock())
         if outcome.result is SendResult.UNREACHABLE:

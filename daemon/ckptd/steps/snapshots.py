@@ -73,6 +73,7 @@ class ActionCounts:
 
 @dataclass(frozen=True, slots=True)
 class MessageCounts:
-    """The messages since the start, by channel and result."""
+    """The messages since the start, by channel and result, and whether mail to users waits for its limit per hour."""
 
     by_result: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    is_limit_reached: bool = False

@@ -49,6 +49,7 @@ class FreeSpace:
 class FleetTotals:
     """Counts over the runs in the queue. `runs_by_newest`: what the newest checkpoint of a running run is."""
 
+    user_count: int = 0  # of users with a run in the queue
     runs_by_newest: Mapping[str, int] = field(default_factory=dict)
     shares_by_partition: Mapping[str, ResourceShare] = field(default_factory=dict)
     age_seconds: Distribution = field(default_factory=lambda: Distribution.empty(AGE_BOUNDS))
@@ -66,6 +67,7 @@ NEWEST = ("complete", "damaged", "writing", "none", "unknown")
 class RunShare:
     """What one run adds to the totals, whatever the time."""
 
+    uid: int
     checkpoints: Mapping[tuple[str, str], int]
     sizes: Mapping[str, int]
     space: tuple[FileSystem, FreeSpace] | None
@@ -140,6 +142,7 @@ def measure(history: RunRecord, find_mount: FindMount = _name_no_mount) -> RunSh
     jobs = running_jobs(history)
     saved_at = max((_saved_at(record) for record in complete_now(history)), default=None) if jobs else None
     return RunShare(
+        uid=history.key.uid,
         checkpoints=checkpoints,
         sizes=sizes,
         space=_space_of(history, find_mount),
@@ -159,7 +162,9 @@ def add_up(shares: Iterable[RunShare], now: datetime) -> FleetTotals:
     ages: list[float] = []
     left: list[float] = []
     unlimited = 0
+    uids: set[int] = set()
     for share in shares:
+        uids.add(share.uid)
         for kind, count in share.checkpoints.items():
             checkpoints[kind] += count
         for kind_of_file, size_bytes in share.sizes.items():
@@ -178,6 +183,7 @@ def add_up(shares: Iterable[RunShare], now: datetime) -> FleetTotals:
             else:
                 left.append(max((job.ends_at - now).total_seconds(), 0.0))
     return FleetTotals(
+        user_count=len(uids),
         runs_by_newest=newest,
         shares_by_partition=by_partition,
         age_seconds=Distribution.empty(AGE_BOUNDS).plus(ages),

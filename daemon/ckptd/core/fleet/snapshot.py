@@ -28,6 +28,8 @@ class Report:
     unreadable_directory_users: int = 0  # users of whom a directory could not be read
     recent_requeues: int = 0  # that began within the last half hour, of each user some at most
     unwatched_directories: int = 0
+    backfill_gap: timedelta = timedelta(0)  # time of which accounting has still to tell
+    is_mail_limit_reached: bool = False  # mail to users waits for mail.max_per_hour
     scan_delay: timedelta = timedelta(0)  # how long ago the look that is most overdue was due
     open_flags: tuple[Flag, ...] = ()
     fleet: FleetTotals = field(default_factory=FleetTotals)
