@@ -154,7 +154,7 @@ def test_waiting_tasks_are_read_from_one_record_and_a_requeued_one_from_its_own(
     assert described == [(3, None, 4, 2), (4, 0, 1, None), (8, 9, 1, 1)]
     assert [job.restart_count for job in snapshot.jobs] == [0, 1, 0]
     _, _, environment = next(call for call in stand_in.read_calls(directory) if call[0] == "squeue")
-    assert int(environment["SLURM_BITSTR_LEN"]) > 64
+    assert environment["SLURM_BITSTR_LEN"] == "0"
     assert environment["SQUEUE_ARRAY_UNIQUE"] == "1"
 
 

@@ -22,7 +22,7 @@ _PINNED = {
     "LANG": "C",
     "TZ": "UTC",
     "SLURM_TIME_FORMAT": "%s",
-    "SLURM_BITSTR_LEN": "65536",  # letters of an expression for an array's tasks; 64 by default
+    "SLURM_BITSTR_LEN": "0",  # the whole expression for an array's tasks, not only 64 letters
     "SQUEUE_ARRAY_UNIQUE": "1",
 }
 CHUNK_BYTES = 256 * 1024
