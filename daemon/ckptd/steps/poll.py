@@ -58,12 +58,17 @@ class PollSlice:
     maintenance_asked_at: datetime | None = None
     took: timedelta = timedelta(0)  # until Slurm answered the last poll
     refusal_count: int = 0  # polls in a row that timed out or exceeded Slurm's rate limit
-    resting_until: datetime | None = None
+    rest: "_Rest | None" = None  # during which Slurm is not polled
     warning: str | None = None  # of the last snapshot, about what it cost
     has_warned: bool = False
     compared: "_Comparison | None" = (
         None  # of the last snapshot: what is asked of accounting and recorded follows from it
     )
+
+
+class _Rest(NamedTuple):
+    since: datetime
+    duration: timedelta
 
 
 class _Comparison(NamedTuple):
@@ -86,20 +91,20 @@ def _compare(state: State, tracked: Mapping[int, TrackedJob], snapshot: QueueSna
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
     """Poll Slurm once, unless its last answer was so slow that it must be left alone for longer."""
     memory = state.own(PollSlice, PollSlice)
-    until = memory.resting_until
-    if until is not None and now < until <= now + max(poll_pace.LONGEST, parts.poll_interval):
+    if memory.rest is not None and timedelta(0) <= now - memory.rest.since < memory.rest.duration:
         return IDLE
+    was_resting = memory.rest is not None
     result = poll_now(parts, state, now)
     wait = poll_pace.plan_wait(memory.took, memory.refusal_count, parts.poll_interval)
-    memory.resting_until = now + wait if wait > parts.poll_interval else None
-    if (until is None) == (memory.resting_until is None):
+    memory.rest = _Rest(now, wait) if wait > parts.poll_interval else None
+    if was_resting == (memory.rest is not None):
         return result
     return replace(result, lines=(*result.lines, _describe_pace(memory, wait)))
 
 
 def _describe_pace(memory: PollSlice, wait: timedelta) -> LogLine:
     seconds = wait.total_seconds()
-    if memory.resting_until is None:
+    if memory.rest is None:
         return info(f"Slurm answers in time again: polling every {seconds:.0f} s")
     took = memory.took.total_seconds()
     return warning(f"Slurm took {took:.0f} s for a poll: the next one is in {seconds:.0f} s, to spare slurmctld")
