@@ -3,6 +3,7 @@
 import contextlib
 import json
 import socket
+import ssl
 import threading
 from dataclasses import dataclass, field
 
@@ -28,19 +29,30 @@ def offer(*versions, slash=""):
 
 
 @contextlib.contextmanager
-def serve(answers, directory=None):
-    """Answer each request from `answers` until the block ends; the connection stays open where it is `None`."""
+def serve(answers, directory=None, certificate=None):
+    """Answer each request from `answers` until the block ends; the connection stays open where it is `None`.
+
+    `certificate` has a certificate for localhost and its key: the server then speaks TLS.
+    """
     stand_in = StandIn(answers)
     listener = socket.socket(socket.AF_UNIX if directory else socket.AF_INET)
     listener.bind(str(directory / "socket") if directory else ("127.0.0.1", 0))
     listener.listen()
     stand_in.url = f"unix:{directory}/socket" if directory else f"http://127.0.0.1:{listener.getsockname()[1]}"
+    if certificate:
+        stand_in.url = f"https://localhost:{listener.getsockname()[1]}"
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(certificate)
     held = []
 
     def answer_all():
         while True:
             try:
                 connection, _ = listener.accept()
+                if certificate:
+                    connection = tls.wrap_socket(connection, server_side=True)
+            except ssl.SSLError:
+                continue
             except OSError:
                 return
             request = connection.recv(65536)

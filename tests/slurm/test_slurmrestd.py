@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from ckptd.slurm import open_source, queue_json
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.rest_client import RestClient, list_token_headers
 from ckptd.slurm.slurmrestd import DESCRIPTION, LARGE_QUEUE, SlurmrestdSource, choose_path
+from demo.patience import allow
 from slurm import stand_in, stand_in_slurmrestd
 from slurm.stand_in_slurmrestd import http, offer
 
@@ -181,6 +183,26 @@ def test_what_is_no_token_is_not_sent(ask, tmp_path, text):
     refused, server = ask(http(PAYLOAD), token_file=token)
     assert server.requests == []
     assert f"token_file {token} holds no token" in refused.reason
+
+
+def test_a_token_goes_only_to_a_server_whose_certificate_is_trusted_and_names_it(tmp_path, monkeypatch):
+    certificate, token = tmp_path / "cert.pem", tmp_path / "token"
+    token.touch(0o600)
+    token.write_text("a.b.c")
+    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=DNS:localhost", "-keyout", certificate, "-out", tmp_path / "public.pem"]
+    subprocess.run([*request, *names], check=True, capture_output=True, timeout=allow(60))
+    certificate.write_text(certificate.read_text() + (tmp_path / "public.pem").read_text())
+    with stand_in_slurmrestd.serve({JOBS: http("{}")}, certificate=certificate) as server:
+        refused = RestClient(url=server.url, token_file=token).get("queue", JOBS)
+        assert refused.reason.startswith("not permitted: https://localhost:")
+        assert "CERTIFICATE_VERIFY_FAILED" in refused.reason
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "public.pem"))
+        misnamed = RestClient(url=server.url.replace("localhost", "127.0.0.1"), token_file=token).get("queue", JOBS)
+        assert "CERTIFICATE_VERIFY_FAILED" in misnamed.reason
+        assert server.requests == []
+        assert RestClient(url=server.url, token_file=token).get("queue", JOBS) == "{}"
+        assert b"X-SLURM-USER-TOKEN: a.b.c" in server.requests[0]
 
 
 def test_one_user_s_jobs_are_not_the_queue_where_slurm_hides_others(ask):
