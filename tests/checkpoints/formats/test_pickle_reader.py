@@ -102,6 +102,32 @@ def test_names_are_judged_wherever_they_stand(data, unsafe):
     assert read_pickle(data).unsafe == unsafe
 
 
+GETATTR = b"c__builtin__\ngetattr\n"
+MEMBER = b"(ctransformers.trainer_utils\nIntervalStrategy\nX\x05\x00\x00\x00STEPSt"
+
+
+def test_a_member_of_an_enumeration_as_python_311_pickles_it_is_harmless():
+    found = read_pickle(GETATTR + b"q\x00" + MEMBER + b"R0h\x00" + MEMBER + b"R.")
+    assert found.unsafe == ()
+    assert "transformers.trainer_utils.IntervalStrategy.STEPS" in found.globals
+
+
+@pytest.mark.parametrize(
+    ("data", "unsafe"),
+    [
+        (GETATTR + b"(cos\nX\nX\x06\x00\x00\x00systemtR.", ("os.X", "os.X.system")),
+        (GETATTR + b"(ctorch\nNet\nX\x04\x00\x00\x00loadtR.", ("torch.Net.load",)),
+        (GETATTR + b"(ctorch\nNet\nX\x0b\x00\x00\x00__globals__tR.", ("torch.Net.__globals__",)),
+        (GETATTR + b"(X\x01\x00\x00\x00aX\x04\x00\x00\x00jointR.", ("__builtin__.getattr",)),
+        (b"cmyproject\nNet\n(" + GETATTR + b"tR.", ("__builtin__.getattr",)),
+        (GETATTR + b"q\x00" + MEMBER + b"R0cmyproject\nNet\n(h\x00tR.", ("__builtin__.getattr",)),
+        (GETATTR + b"2" + MEMBER + b"R.", ("__builtin__.getattr",)),
+    ],
+)
+def test_any_other_attribute_is_unsafe(data, unsafe):
+    assert read_pickle(data).unsafe == unsafe
+
+
 def test_user_objects_keep_their_attributes():
     found = read_pickle(b"cmyproject\nState\n)\x81}X\x05\x00\x00\x00epochK\x07sb.").value
     assert (found.full_name, found.attributes) == ("myproject.State", {"epoch": 7})

@@ -1,12 +1,13 @@
 """The stack machine of pickles, which creates placeholders instead of importing and calling."""
 
 import codecs
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ckptd.checkpoints.formats.encodings.byte_source import ByteSource
-from ckptd.checkpoints.formats.encodings.pickle_names import CLASS_MAKERS, NESTED_LOADER, is_harmless
+from ckptd.checkpoints.formats.encodings.pickle_names import CLASS_MAKERS, LOOKUPS, NESTED_LOADER, is_harmless
 from ckptd.checkpoints.formats.encodings.pickle_values import Elided, Global, Opaque, Persistent, construct, key_of
 from ckptd.checkpoints.formats.interface import DamagedError, TooLargeError
 
@@ -36,6 +37,7 @@ class PickleMachine:
         self.unsafe: set[str] = set()
         self.persistent_ids: list[Any] = []
         self.nested: list[Any] = []  # what NESTED_LOADER would be given
+        self._lookups: Counter[str] = Counter()  # names of LOOKUPS that were pushed and not called to name an attribute
         self.protocol = 0
 
     @property
@@ -51,6 +53,7 @@ class PickleMachine:
             if handler is None:
                 raise DamagedError(f"not a pickle: no opcode {code!r} at byte {self.position - 1}")
             handler(self)
+        self.unsafe.update(name for name, count in self._lookups.items() if count)
         return self.stack.pop()
 
     def run_nested(self) -> None:
@@ -184,7 +187,7 @@ class PickleMachine:
     def get(self, index: int) -> None:
         if index not in self.memo:
             raise DamagedError(f"not a pickle: memo {index} was never set, at byte {self.position}")
-        self.stack.append(self.memo[index])
+        self.push(self.memo[index])
 
     def put(self, index: int) -> None:
         self.memo[index] = self.stack[-1]
@@ -194,11 +197,14 @@ class PickleMachine:
     def _name(self, module: Any, name: Any) -> None:
         if not isinstance(module, str) or not isinstance(name, str):
             raise DamagedError(f"not a pickle: a name that is no text at byte {self.position}")
+        self.push(self._import(module, name))
+
+    def _import(self, module: str, name: str) -> Global:
         found = Global(module, name)
         self.globals.add(found.full_name)
-        if not is_harmless(module, name):
+        if found.full_name not in LOOKUPS and not is_harmless(module, name):
             self.unsafe.add(found.full_name)
-        self.stack.append(found)
+        return found
 
     def name_lines(self) -> None:
         module = self.line()
@@ -216,6 +222,11 @@ class PickleMachine:
         if isinstance(called, Global):
             if called.full_name == NESTED_LOADER and isinstance(args, tuple) and args:
                 self.nested.append(args[0])
+            if called.full_name in LOOKUPS and isinstance(args, tuple):
+                match args:
+                    case (Global(module=module, name=name), str(attribute)):
+                        self._lookups[called.full_name] -= 1
+                        return self._import(module, f"{name}.{attribute}")
             return construct(called, args, self.spend)
         name = called.full_name if isinstance(called, Opaque) else type(called).__name__
         if name not in CLASS_MAKERS:
@@ -268,6 +279,8 @@ class PickleMachine:
 
     def push(self, value: Any) -> None:
         self.stack.append(value)
+        if isinstance(value, Global) and value.full_name in LOOKUPS:
+            self._lookups[value.full_name] += 1
 
 
 Handlers = Mapping[bytes, Callable[[PickleMachine], None]]

@@ -91,6 +91,10 @@ _FRAMEWORK = re.compile(
 # torch.storage._load_from_bytes runs torch.load on bytes inside the pickle: a pickle within, which the name hides
 NESTED_LOADER = "torch.storage._load_from_bytes"
 
+# How protocols before 4 name a member of an enumeration (Python 3.11) or a class inside a class, as an attribute of its
+# class. Harmless where the whole name is; any other use is unsafe.
+LOOKUPS = frozenset({"builtins.getattr", "__builtin__.getattr"})
+
 CLASS_MAKERS = frozenset({"deap.creator.meta_create"})  # what they return is a class, and calling it makes an instance
 
 _CLASS_LIKE = re.compile(r"^_{0,2}[A-Z][A-Za-z0-9_]*$")
