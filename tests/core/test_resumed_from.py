@@ -103,6 +103,32 @@ def test_in_an_odd_phase_what_lies_between_the_interval_and_the_time_is_a_candid
     assert not found.may_be_fresh
 
 
+# a job that saves each minute, on a node that others slow down
+UNEVEN = [
+    saved(minute, name=f"step_{step}.pt", step=step, **STATE)
+    for minute, step in enumerate([631, 1085, 1789, 2755, 3104, 3478, 4618, 5466], 1)
+]
+
+
+@pytest.mark.parametrize("step", [5466 + 396, 5466 + 850, 5466 + 1130])
+def test_uneven_progress_leaves_what_it_reached_at_some_time_among_the_candidates(step):
+    found = resume(*UNEVEN, saved(12, name=f"step_{step}.pt", step=step, **STATE))
+    assert "step_5466.pt" in {each.path.rpartition("/")[2] for each in found.candidates}
+    assert found.reason in {ResumeReason.PROGRESS, ResumeReason.AMBIGUOUS}
+    assert name_of(found) in {None, "step_5466.pt"}
+    assert not found.may_be_fresh
+
+
+def test_the_job_is_believed_where_uneven_progress_can_be_what_it_says():
+    own = saved(12, name="step_5862.pt", step=5862, **STATE)
+    found = resume(*UNEVEN, own, declared=f"{RUN.directory}/step_5466.pt")
+    assert said(found) == (Certainty.DECLARED, ResumeReason.JOB, "step_5466.pt")
+
+
+def test_uneven_progress_still_tells_a_start_from_nothing():
+    assert said(resume(*UNEVEN, saved(12, name="step_400.pt", step=400, **STATE))) == (*PROGRESS, None)
+
+
 def test_lammps_that_starts_over_and_writes_the_same_step_again_did_not_resume():
     """One restart file per attempt, at step 20000 each time."""
     first = saved(8, name="poly.restart", step=20_000, gone=19, **STATE)

@@ -23,6 +23,7 @@ class ProgressPace(NamedTuple):
 
     interval: float  # progress between two checkpoints
     seconds_per_unit: float
+    range_per_unit: tuple[float, float]  # the fewest and the most seconds per unit, where it gets on unevenly
     is_regular: bool  # the interval is the same each time
     startup_seconds: float  # before the first progress
     first: tuple[float, float] | None  # the first checkpoint of a start from nothing: progress, seconds after the start
@@ -61,11 +62,12 @@ def measure_pace(
     others = [pair for _, points in saved for pair in _list_pairs(points)]
     mine = _list_pairs(_list_points(attempt, own, unit))
     gaps = [gap for gap, _ in [*others, *mine]][-RECENT_COUNT:]
-    rates = [seconds / gap for gap, seconds in (mine or others)[-RECENT_COUNT:]]
+    rates = _list_rates(mine or others)
     first = next((points[0] for each, points in saved if began_fresh(each)), None)
     if not gaps and first is not None:
         interval = first[0] if first[0] > 0 else 1.0
-        return ProgressPace(interval, max(first[1], 1.0) / interval, False, 0.0, first)
+        per_unit = max(first[1], 1.0) / interval
+        return ProgressPace(interval, per_unit, (per_unit, per_unit), False, 0.0, first)
     if not gaps:
         return None
     interval, seconds_per_unit = median(gaps), max(median(rates), 1e-9)
@@ -76,10 +78,23 @@ def measure_pace(
     return ProgressPace(
         interval=interval,
         seconds_per_unit=seconds_per_unit,
+        range_per_unit=_find_range(_list_rates([*others, *mine]), seconds_per_unit),
         is_regular=len(gaps) > 1 and all(abs(gap - interval) <= REGULAR * interval for gap in gaps),
         startup_seconds=max(min(startups, default=0.0), 0.0),
         first=first,
     )
+
+
+def _list_rates(pairs: Sequence[tuple[float, float]]) -> list[float]:
+    return [seconds / gap for gap, seconds in pairs[-RECENT_COUNT:]]
+
+
+def _find_range(rates: Sequence[float], usual: float) -> tuple[float, float]:
+    """Return the lowest and the highest rate where most differ from the usual one by more than it tolerates."""
+    middle = median(rates)
+    if median(abs(each - middle) for each in rates) <= TOLERANCE * middle:
+        return usual, usual
+    return max(min(*rates, usual), 1e-9), max(*rates, usual)
 
 
 def _list_points(attempt: Attempt, own: Iterable[SavedState], unit: Unit) -> list[tuple[float, float]]:

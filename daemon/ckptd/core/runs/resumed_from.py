@@ -342,11 +342,12 @@ class _Reach(NamedTuple):
 
 
 def _reach_of(pace: ProgressPace, elapsed: float) -> _Reach:
+    fewest, most_seconds = pace.range_per_unit
     slow, usual = (
-        max(elapsed - share * pace.startup_seconds, 0.0) / pace.seconds_per_unit
-        for share in (1 + TOLERANCE, 1 - TOLERANCE)
+        max(elapsed - share * pace.startup_seconds, 0.0) / seconds
+        for share, seconds in ((1 + TOLERANCE, most_seconds), (1 - TOLERANCE, pace.seconds_per_unit))
     )
-    possible = elapsed / pace.seconds_per_unit  # startup may take no time: what the first one read is in caches now
+    possible = elapsed / fewest  # startup may take no time: what the first one read is in caches now
     least = max((1 - TOLERANCE) * min(pace.interval, slow), TOLERANCE * pace.interval)
     most = (1 + TOLERANCE) * max(pace.interval, possible)
     may_save_at_once = usual < SHORTEST * pace.interval and not pace.saves_after_an_interval
