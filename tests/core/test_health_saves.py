@@ -1,6 +1,7 @@
 """Rules about what is on disk: damage, leftovers, room, owners, places."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -12,6 +13,7 @@ from ckptd.core.health.no_room import NoRoom
 from ckptd.core.health.unsafe_pickle import UnsafePickle
 from ckptd.core.health.volatile_path import VolatilePath
 from ckptd.core.model import CheckpointState, FreeSpaceSample, JobState, RunKey, Severity, Suspension, Totals, Unknown
+from ckptd.core.runs.cadence import measure_rhythm
 from core.histories import at, attempt, history, job, look, saved, text_of
 
 DAMAGED, WRITING = CheckpointState.DAMAGED, CheckpointState.WRITING
@@ -69,6 +71,16 @@ OVERDUE = {
         71,
         False,
     ),
+    "it has saved less often before, since its interval was changed": (
+        history(now=200, checkpoints=[*EVERY_TEN, saved(100, step=100), saved(160, step=160)]),
+        230,
+        False,
+    ),
+    "not even as often as since its interval was changed": (
+        history(now=240, checkpoints=[*EVERY_TEN, saved(100, step=100), saved(160, step=160)]),
+        240,
+        True,
+    ),
     "it is suspended": (history(now=71, jobs=[job(state=JobState.SUSPENDED)], checkpoints=EVERY_TEN), 71, False),
 }
 
@@ -76,6 +88,14 @@ OVERDUE = {
 @pytest.mark.parametrize(("given", "minute", "holds"), OVERDUE.values(), ids=OVERDUE)
 def test_a_job_that_stops_saving_is_overdue(given, minute, holds):
     assert bool(only(CheckpointOverdue(), given, minute)) == holds
+
+
+def test_the_interval_follows_a_change_for_good():
+    often = [saved(5 * n, step=5 * n) for n in range(1, 20)]
+    rarely = [saved(95 + 60 * n, step=95 + 60 * n) for n in range(1, 5)]
+    for count, minutes in ((0, 5), (3, 5), (4, 60)):
+        given = history(now=400, checkpoints=[*often, *rarely[:count]])
+        assert measure_rhythm(given).interval == timedelta(minutes=minutes)
 
 
 def test_a_directory_that_was_not_read_whole_leaves_absence_undecided():

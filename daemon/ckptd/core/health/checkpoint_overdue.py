@@ -17,8 +17,9 @@ class CheckpointOverdue:
     """Flag a job whose newest checkpoint is older than `factor` intervals and than `min_age`.
 
     At least `min_intervals` must be known, and their spread must be at most `max_spread` of the interval: a job that
-    saves only its best model so far saves ever later, and nobody can tell when. An attempt without a checkpoint gets
-    extra time: as long as attempts of its run needed for their first one.
+    saves only its best model so far saves ever later, and nobody can tell when. One that has lately come back after a
+    longer interval has that much time again. An attempt without a checkpoint gets extra time: as long as attempts of
+    its run needed for their first one.
     """
 
     name: ClassVar[str] = "checkpoint-overdue"
@@ -42,7 +43,8 @@ class CheckpointOverdue:
             if attempt is None:
                 continue
             newest_at = max(projection.saved_until(history, attempt), _newest_damaged(history, attempt))
-            bound = max(rhythm.interval * self.factor, self.min_age)
+            longest = (rhythm.longest_recent or timedelta(0)) * (1 + self.max_spread)
+            bound = max(rhythm.interval * self.factor, self.min_age, longest)
             if newest_at == attempt.started_at:
                 bound += rhythm.time_to_first or timedelta(0)
             age = now - facts.idle_since(history, attempt, newest_at)

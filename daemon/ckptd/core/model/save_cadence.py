@@ -10,9 +10,10 @@ ASSUMED_SPREAD = 0.15  # of the interval, where only one is known
 class SaveCadence:
     """How a run saves, as measured. None: not known yet."""
 
-    interval: timedelta | None  # median time between completions within one attempt
+    interval: timedelta | None  # median time between completions within one attempt, since it changed last
     interval_count: int
     save_time: timedelta | None  # from the first byte until complete, of saves that scans saw being written
+    longest_recent: timedelta | None = None  # the longest of the newest intervals
     least_save_time: timedelta | None = None  # median over all saves; one that no scan saw being written counts as 0
     unseen_time: timedelta | None = None  # usual upper bound from the start of a save until a scan sees it
     interval_spread: timedelta | None = None  # standard deviation, estimated from the median absolute deviation

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from statistics import median
 from typing import NamedTuple, TypeVar
 
@@ -15,6 +15,9 @@ from ckptd.core.runs.resumable import list_resumable
 BURST = timedelta(seconds=10)  # copies such as `last` and `best` follow the save that they copy within this time
 RunT = TypeVar("RunT", bound=RunRecord)
 RECENT_COUNT = 24  # newest intervals that are measured, so that a change of habit is followed
+CHANGE_COUNT = 4  # newest intervals that agree and are longer or shorter than before: the run saves in another rhythm
+CHANGE_FACTOR = 2  # by which they are longer or shorter
+CHANGE_SPREAD = 0.25  # by which each may differ from their median
 SPREAD_PER_MAD = 1.4826  # a normal distribution's standard deviation, in median absolute deviations
 
 
@@ -48,7 +51,8 @@ def with_rhythm(history: RunT) -> RunT:
 def _measure(history: RunRecord) -> SaveCadence:
     by_attempt = [(attempt, saves_of(history, attempt)) for attempt in history.attempts]
     pairs = [pair for _, saves in by_attempt for pair in pairwise(saves)]
-    gaps = [later.completed_at - earlier.completed_at for earlier, later in pairs][-RECENT_COUNT:]
+    recent = [later.completed_at - earlier.completed_at for earlier, later in pairs][-RECENT_COUNT:]
+    gaps = _list_since_change(recent)
     firsts = [saves[0].completed_at - attempt.started_at for attempt, saves in by_attempt if saves]
     if history.is_truncated:
         firsts = firsts[1:]  # what is left of a long attempt does not tell when it saved first
@@ -62,6 +66,7 @@ def _measure(history: RunRecord) -> SaveCadence:
     return SaveCadence(
         interval=middle,
         interval_count=len(gaps),
+        longest_recent=max(recent[-CHANGE_COUNT:], default=None),
         save_time=_upper_half(durations),
         least_save_time=median_duration(least),
         unseen_time=None if lag is None else max(lag * 2, timedelta(0)),  # looks come at any moment between
@@ -74,6 +79,15 @@ def _measure(history: RunRecord) -> SaveCadence:
         time_per_epoch=_time_per("epoch", pairs),
         time_per_step=_time_per("step", pairs),
     )
+
+
+def _list_since_change(gaps: list[timedelta]) -> list[timedelta]:
+    """Return the intervals since a run changed how often it saves; all of them where it did not."""
+    now, before = median_duration(gaps[-CHANGE_COUNT:]), median_duration(gaps[:-CHANGE_COUNT])
+    if now is None or before is None or before / CHANGE_FACTOR < now < before * CHANGE_FACTOR:
+        return gaps
+    since = [*takewhile(lambda gap: abs(gap - now) <= CHANGE_SPREAD * now, reversed(gaps))][::-1]
+    return since if len(since) >= CHANGE_COUNT else gaps
 
 
 def saves_of(history: RunRecord, attempt: Attempt) -> list[SaveEvent]:
