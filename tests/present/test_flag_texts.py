@@ -187,7 +187,7 @@ PURGED = {
     "purged_path": "/scratch",
     "purged_by": "atime",
     "purged_after_days": 56,
-    "counted_from": "2026-03-01T12:00:00+00:00",
+    "counted_from_at": "2026-03-01T12:00:00+00:00",
     "is_earliest": True,
     "slurm_job": "1",
 }

@@ -39,7 +39,7 @@ LABELS = {
     "checkpoint_bytes": "size of a checkpoint",
     "checkpoint_count": "number of checkpoints",
     "checkpoints": "checkpoints in the directory",
-    "counted_from": "its age counts from",
+    "counted_from_at": "its age counts from",
     "damaged_since_good": "damaged checkpoints since the newest complete one",
     "earlier_run_time_seconds": "run time before this restart",
     "ended_job": "continues job",
@@ -162,6 +162,7 @@ UNSHOWN = frozenset(
         "job_id",
         "located_by",
         "name_count",
+        "other_tasks",
         "signal_seconds",
         "slurm_job",
     }

@@ -100,7 +100,7 @@ def _describe(newest: Checkpoint, date: PurgeDate, user: str, now: datetime) -> 
             "purged_path": reason.path,
             "purged_by": reason.by.value,
             "purged_after_days": reason.age.days,
-            "counted_from": None if date.counted_from is None else date.counted_from.isoformat(),
+            "counted_from_at": None if date.counted_from is None else date.counted_from.isoformat(),
             "is_earliest": date.is_earliest,
         }
     prefix = f"{user}-"

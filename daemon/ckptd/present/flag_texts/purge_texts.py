@@ -18,7 +18,7 @@ def will_be_purged(evidence: EvidenceReader, context: FlagContext) -> FlagText:
         return _in_a_workspace(evidence, context)
     done = _DONE[evidence.text("purged_by")]
     days = format_count(evidence.count("purged_after_days"), "day")
-    since = evidence.instant("counted_from")
+    since = evidence.instant("counted_from_at")
     bound = ""
     if evidence.is_true("is_earliest"):
         bound = " It stays longer if the site counts from a later time: ckptd does not record when files were accessed"
