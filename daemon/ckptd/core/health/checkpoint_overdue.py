@@ -58,6 +58,8 @@ class CheckpointOverdue:
                 "intervals_known": rhythm.interval_count,
                 "newest_checkpoint_at": newest_at.isoformat() if newest_at != attempt.started_at else None,
                 "job_id": job.job_id,
+                "directory": history.key.directory,
+                "located_by": history.located_by,
             }
             findings.append(builder.make_finding(job, Severity.WARNING, evidence))
         return findings

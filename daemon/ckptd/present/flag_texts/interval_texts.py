@@ -44,15 +44,22 @@ def no_checkpoint_yet(evidence: EvidenceReader, context: FlagContext) -> FlagTex
 
 
 def checkpoint_overdue(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    """Word the flag; a job whose directory was found by a search may save elsewhere since it restarted."""
+    age, usual = evidence.duration("age_seconds"), evidence.duration("interval_seconds")
+    read = "Read"
+    is_searched = evidence.has("located_by") and evidence.text("located_by") == "discovery"
+    if is_searched and not evidence.has("newest_checkpoint_at"):
+        read = f"If the job saves elsewhere now, name that directory for later jobs: {_IN_LATER_JOBS}. Otherwise, read"
     return FlagText(
         title=context.title,
         statement=(
-            f"The job has not saved a checkpoint for {evidence.duration('age_seconds')}; it usually saves one every "
-            f"{evidence.duration('interval_seconds')}."
+            f"No checkpoint has been saved in {evidence.text('directory')} for {age}; the job usually saves one every "
+            f"{usual}."
         ),
         advice=(
-            "Read the job's output, and check whether the disk or quota is full. If the job hangs, cancel it (scancel "
-            f"{evidence.text('slurm_job')}) and resume from the newest checkpoint. To check whether it still computes:"
+            f"{read} the job's output, and check whether the disk or quota is full. If the job hangs, cancel it "
+            f"(scancel {evidence.text('slurm_job')}) and resume from the newest checkpoint. To check whether it still "
+            "computes:"
         ),
         command=f"srun --jobid={evidence.count('job_id')} --overlap --pty top",
     )
