@@ -165,3 +165,13 @@ def test_the_watched_directories_are_the_same_object_until_a_run_comes_or_goes()
     watchlist.keep([], START)
     watchlist.record_scan(moved, EMPTY, START)
     assert watchlist.directories == frozenset()
+
+
+def test_a_scan_that_was_under_way_when_the_jobs_ended_is_not_the_last_one():
+    watchlist = watching()
+    watchlist.keep([], START + timedelta(seconds=5))  # a poll sees the end while the scan still runs
+    watchlist.record_scan(RUN, EMPTY, START + timedelta(seconds=4))
+    later = START + timedelta(seconds=6)
+    assert [each.is_last_look for each in watchlist.due(later, 10)[RUN.uid]] == [True]
+    watchlist.record_scan(RUN, EMPTY, later)
+    assert RUN not in watchlist

@@ -96,7 +96,7 @@ class Watchlist:
             for key in self._watched.keys() - wanted:
                 watched = self._watched[key]
                 if not watched.is_last_look:
-                    self._watched[key] = replace(watched, is_last_look=True, due_at=now)
+                    self._watched[key] = replace(watched, is_last_look=True, ended_at=now, due_at=now)
             for key in wanted:
                 if self._watched[key].is_last_look:
                     self._watched[key] = replace(self._watched[key], is_last_look=False, due_at=now)

@@ -21,6 +21,7 @@ class WatchedRun:
     trouble_count: int = 0
     last: Scan | Unknown | None = None  # without its checkpoints: the record has them
     is_last_look: bool = False  # its jobs have ended: one more look, then it is dropped
+    ended_at: datetime | None = None  # when a poll no longer found its jobs
 
     @property
     def is_unknown(self) -> bool:
@@ -48,7 +49,13 @@ def is_due(watched: WatchedRun, interval: timedelta, now: datetime) -> bool:
 
 
 def after_scan(watched: WatchedRun, found: Scan | Unknown, interval: timedelta, now: datetime) -> WatchedRun | None:
-    """Return the run with its next scan, from the result of one; None if that was the last."""
+    """Return the run with its next scan, from the result of one that began at `now`; None if that was the last.
+
+    A scan that was under way when the jobs ended may have missed what they saved in the end: one more follows.
+    """
+    began_before = timedelta(0) if watched.ended_at is None else watched.ended_at - now
+    if watched.is_last_look and timedelta(0) < began_before <= MAX_TROUBLE_GAP:  # more: the clock was set back
+        return watched
     is_in_vain = isinstance(found, Unknown) and watched.trouble_count + 1 < LAST_TRIES
     if watched.is_last_look and not is_in_vain:
         return None
