@@ -7,6 +7,7 @@ import pytest
 
 from ckptd.core.model import Finding, JobState, Severity, Unknown
 from ckptd.core.notices import NoticeMode, NoticePolicy
+from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.steps import decide, poll, remind
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.state import begin
@@ -333,3 +334,23 @@ def test_a_user_who_gave_an_address_that_nobody_has_hears_all_of_it_at_the_site_
     assert [mail["To"] for mail in server.inbox.mails] == [ALICE] * 3
     subjects = [mail["Subject"].partition(": ")[0] for mail in server.inbox.mails]
     assert subjects == ["[ckptd alpha] critical"] * 2 + ["[ckptd alpha] resolved"]
+
+
+def test_an_address_that_may_not_be_asked_for_yet_is_asked_for_later(fleet):
+    class Limited(Asked):
+        available = 30
+
+        def read_mail_user(self, job):
+            if not self.available:
+                return Unknown(what="mail user", reason=f"{FailureReason.DEFERRED}: too many")
+            self.available -= 1
+            return super().read_mail_user(job)
+
+    parts, state = fleet
+    parts = replace(parts, source=Limited())
+    jobs = [make_job(number, name="fails", uid=number) for number in range(1, 81)]
+    for minute, calls in [(0, 30), (0.4, 30), (0.6, 60), (1.2, 80)]:
+        judge((parts, state), minute, *jobs)
+        assert len(parts.source.calls) == len(set(parts.source.calls)) == calls
+        parts.source.available = 30
+    assert parts.store.outbox.list_unaddressed(CLUSTER) == ()
