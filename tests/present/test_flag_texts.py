@@ -439,6 +439,12 @@ CASES = {
         "After the restart, the job saved step 250, although step 4000 had been saved before it. So it has probably not resumed from that checkpoint.",
         "/scratch/alice/run/step-4000.pt has since been replaced or deleted. Make the program load its newest checkpoint when it starts, and save each checkpoint under a name of its own.",
     ),
+    "a new job is not resuming, and the checkpoints were deleted": Case(
+        "not-resuming",
+        NOT_RESUMING | {"is_still_there": False, "restart_count": 0},
+        "After the restart, the job saved step 250, although step 4000 had been saved before it. So it has probably not resumed from that checkpoint.",
+        "/scratch/alice/run/step-4000.pt has since been replaced or deleted. Make the program load its newest checkpoint when it starts, and save each checkpoint under a name of its own. If you deleted the earlier checkpoints to start over, you need not do anything.",
+    ),
     "loop of requeues": Case(
         "restart-loop",
         LOOP,
@@ -511,13 +517,13 @@ CASES = {
         "concurrent-writers",
         WRITERS,
         "This job and 1 other running job share one checkpoint directory and may overwrite each other's checkpoints.",
-        "Cancel all but one of these jobs, or give each job a directory of its own, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path.",
+        "If these jobs write files of the same names, cancel all but one. Give each later job a directory of its own, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path: ckptd cannot tell whose checkpoint is whose in a shared one.",
     ),
     "writers of other users": Case(
         "concurrent-writers",
         WRITERS | {"other_job_count": 2, "other_users": ["alice", "bob", "eve"]},
         "This job and 2 other running jobs share one checkpoint directory and may overwrite each other's checkpoints.",
-        "Cancel all but one of these jobs, or give each job a directory of its own, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path. Other users involved: bob, eve; they are notified as well.",
+        "If these jobs write files of the same names, cancel all but one. Give each later job a directory of its own, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path: ckptd cannot tell whose checkpoint is whose in a shared one. Other users involved: bob, eve; they are notified as well.",
     ),
     "too frequent": Case(
         "too-frequent",

@@ -110,6 +110,8 @@ def not_resuming(evidence: EvidenceReader, context: FlagContext) -> FlagText:
             f"{source} has since been replaced or deleted. Make the program load its newest checkpoint when it starts, "
             "and save each checkpoint under a name of its own."
         )
+        if evidence.count("restart_count") == 0:
+            advice += " If you deleted the earlier checkpoints to start over, you need not do anything."
     statement = f"After the restart, the job does not continue {source}, as the program's own record shows."
     if evidence.has("unit"):
         unit = evidence.text("unit")

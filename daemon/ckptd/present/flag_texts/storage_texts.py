@@ -50,8 +50,9 @@ def interrupted_save(evidence: EvidenceReader, context: FlagContext) -> FlagText
 
 def concurrent_writers(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     advice = (
-        "Cancel all but one of these jobs, or give each job a directory of its own, for example with $SLURM_JOB_ID or "
-        "$SLURM_ARRAY_TASK_ID in the path."
+        "If these jobs write files of the same names, cancel all but one. Give each later job a directory of its own, "
+        "for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path: ckptd cannot tell whose checkpoint is "
+        "whose in a shared one."
     )
     strangers = [user for user in evidence.texts("other_users") if user != clean(context.user)]
     if strangers:
