@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from ckptd.present.evidence import format_evidence
-from ckptd.present.formatting import format_duration, format_size
+from ckptd.present.formatting import format_duration, format_size, safe
 
 
 def test_evidence_is_told_in_people_s_units():
@@ -34,6 +34,13 @@ def test_evidence_is_told_in_people_s_units():
 )
 def test_durations_are_told_by_their_two_greatest_units(seconds, shown):
     assert format_duration(timedelta(seconds=seconds)) == shown
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(4 / 3, "1.33333"), (2.0, "2"), (0.1, "0.1"), (12_345_678.0, "12345678"), (7, "7")]
+)
+def test_fractions_such_as_epochs_are_short(number, shown):
+    assert safe(number) == shown
 
 
 def test_sizes_are_told_in_binary_units():

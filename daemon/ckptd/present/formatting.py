@@ -6,12 +6,15 @@ Also sanitises text written by users, so that it cannot start a new line, a head
 from datetime import UTC, datetime, timedelta, tzinfo
 
 MAX_TEXT = 300
+EXACT_FROM = 1e6  # numbers from here on are shown without an exponent
 
 
 def safe(value: object) -> str:
-    """Escape invisible characters and invalid UTF-8 bytes in text written by users."""
+    """Escape invisible characters and invalid UTF-8 bytes in text written by users; shorten fractions."""
     if value is None:
         return "-"
+    if isinstance(value, float):
+        return f"{value:.6g}" if abs(value) < EXACT_FROM else f"{value:.12g}"
     text = str(value)
     return text if text.isprintable() else "".join(map(_escape, text))
 

@@ -34,7 +34,7 @@ def render(template: str, **values: Any) -> bytes:
 def _print(value: object) -> object:
     if value is None:
         return "-"
-    return value if isinstance(value, (Markup, int, float)) else formatting.safe(value)
+    return value if isinstance(value, (Markup, int)) else formatting.safe(value)
 
 
 def show_time(at: datetime | None) -> Markup:
