@@ -352,14 +352,14 @@ CASES = {
             "newest_checkpoint_at": "2026-03-01T12:40:00+00:00",
             "job_id": 12,
             "directory": "/scratch/alice/run",
-            "located_by": "discovery",
+            "located_by": "comment",
             "slurm_job": "7_3",
         },
         "No checkpoint has been saved in /scratch/alice/run for 1 h 30 min; the job usually saves one every 10 min.",
         "Read the job's output, and check whether the disk or quota is full. If the job hangs, cancel it (scancel 7_3) and resume from the newest checkpoint. To check whether it still computes:",
         "srun --jobid=12 --overlap --pty top",
     ),
-    "overdue since a restart, where a search found checkpoints": Case(
+    "overdue where a search found checkpoints": Case(
         "checkpoint-overdue",
         {
             "age_seconds": 5400,

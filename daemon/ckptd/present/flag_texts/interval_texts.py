@@ -44,11 +44,10 @@ def no_checkpoint_yet(evidence: EvidenceReader, context: FlagContext) -> FlagTex
 
 
 def checkpoint_overdue(evidence: EvidenceReader, context: FlagContext) -> FlagText:
-    """Word the flag; a job whose directory was found by a search may save elsewhere since it restarted."""
+    """Word the flag; a job whose directory was found by a search may save elsewhere now."""
     age, usual = evidence.duration("age_seconds"), evidence.duration("interval_seconds")
     read = "Read"
-    is_searched = evidence.has("located_by") and evidence.text("located_by") == "discovery"
-    if is_searched and not evidence.has("newest_checkpoint_at"):
+    if evidence.has("located_by") and evidence.text("located_by") == "discovery":
         read = f"If the job saves elsewhere now, name that directory for later jobs: {_IN_LATER_JOBS}. Otherwise, read"
     return FlagText(
         title=context.title,
