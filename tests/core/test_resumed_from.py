@@ -125,6 +125,18 @@ def test_the_job_is_believed_where_uneven_progress_can_be_what_it_says():
     assert said(found) == (Certainty.DECLARED, ResumeReason.JOB, "step_5466.pt")
 
 
+def test_the_job_is_believed_where_it_gets_on_at_one_of_two_speeds():
+    """Its steps take 0.04 s or 0.05 s, and 0.2 s or 0.3 s while another job uses the same disk."""
+    steps = [1200, 2700, 3900, 4200, 5400, 6900, 7100, 8300]
+    before = [saved(minute, name=f"step_{step}.pt", step=step, **STATE) for minute, step in enumerate(steps, 1)]
+    found = resume(
+        *before,
+        saved(12, name="step_8600.pt", step=8600, **STATE),
+        declared=f"{RUN.directory}/step_8300.pt",
+    )
+    assert said(found) == (Certainty.DECLARED, ResumeReason.JOB, "step_8300.pt")
+
+
 def test_uneven_progress_still_tells_a_start_from_nothing():
     assert said(resume(*UNEVEN, saved(12, name="step_400.pt", step=400, **STATE))) == (*PROGRESS, None)
 

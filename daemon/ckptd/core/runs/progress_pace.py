@@ -12,6 +12,8 @@ from ckptd.core.runs.saved_state import SavedState
 
 TOLERANCE = 0.25  # of the expected progress: nodes differ, and startup takes longer at times
 REGULAR = 0.1  # of an interval, by which intervals of regular progress differ
+UNEVEN_COUNT = 2  # odd rates at least, so that one pause is none
+UNEVEN_SHARE = 0.25  # of the rates
 RECENT_COUNT = 24  # newest intervals that are measured
 
 Unit = Literal["step", "epoch"]
@@ -90,9 +92,10 @@ def _list_rates(pairs: Sequence[tuple[float, float]]) -> list[float]:
 
 
 def _find_range(rates: Sequence[float], usual: float) -> tuple[float, float]:
-    """Return the lowest and the highest rate where most differ from the usual one by more than it tolerates."""
+    """Return the lowest and the highest rate where several differ from the middle one by more than it tolerates."""
     middle = median(rates)
-    if median(abs(each - middle) for each in rates) <= TOLERANCE * middle:
+    odd_count = sum(abs(each - middle) > TOLERANCE * middle for each in rates)
+    if odd_count < max(UNEVEN_COUNT, UNEVEN_SHARE * len(rates)):
         return usual, usual
     return max(min(*rates, usual), 1e-9), max(*rates, usual)
 
