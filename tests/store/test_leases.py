@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 
 from ckptd.core.leadership.lease import Lease, LeaseHolder
 from ckptd.core.model.records import AuditEntry
@@ -118,6 +119,21 @@ def server(postgresql_record):
     opened = Store.open(postgresql_record)
     yield opened
     opened.close()
+
+
+def test_a_renewal_that_is_stopped_before_its_end_is_given_up_before_the_lease_runs_out(server):
+    take(server)
+    limits = []
+
+    def read_limit(connection):
+        limits.append(connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar())
+
+    sa.event.listen(sa.Engine, "commit", read_limit)
+    try:
+        assert server.leases.renew("c1", 1, at(1))
+    finally:
+        sa.event.remove(sa.Engine, "commit", read_limit)
+    assert limits == ["5s"]
 
 
 def test_a_holder_that_stops_in_the_middle_of_a_transaction_delays_a_takeover_by_no_more_than_its_limit(server):

@@ -12,6 +12,7 @@ from ckptd.store.lease_tables import LeaseTable, StandbyTable
 from ckptd.store.transactions import StorePart, reading, writing
 
 FREE = Lease(epoch=0, renewal=0, holder=None)  # of a cluster for which no process has acted yet
+RENEWAL_IDLE_SECONDS = 5.0  # of a renewal that was stopped before its end
 FORGOTTEN_AFTER = timedelta(days=1)  # since a standby was last seen
 
 
@@ -65,7 +66,12 @@ class LeaseStore(StorePart):
 
     @writing
     def renew(self, connection: sa.Connection, cluster: str, epoch: int, now: datetime) -> bool:
-        """Renew the lease; return whether this epoch is still the current one."""
+        """Renew the lease; return whether this epoch is still the current one.
+
+        Like other transactions of a holder, one that stops before its end must not keep the next holder waiting.
+        """
+        if connection.dialect.name == "postgresql":
+            connection.execute(sa.select(_limit_idle(RENEWAL_IDLE_SECONDS)))
         done = connection.execute(
             sa.update(LeaseTable)
             .where(LeaseTable.cluster == cluster, LeaseTable.epoch == epoch, LeaseTable.instance.is_not(None))
@@ -121,8 +127,7 @@ def check_epoch(connection: sa.Connection, cluster: str, epoch: int, idle_second
     """
     columns: list[Any] = [LeaseTable.epoch]
     if connection.dialect.name == "postgresql":
-        setting = "idle_in_transaction_session_timeout"
-        columns.append(sa.func.set_config(setting, f"{round(idle_seconds * 1000)}ms", True))
+        columns.append(_limit_idle(idle_seconds))
     found = connection.execute(
         sa.select(*columns)
         .where(LeaseTable.cluster == cluster, LeaseTable.epoch == epoch, LeaseTable.instance.is_not(None))
@@ -130,6 +135,11 @@ def check_epoch(connection: sa.Connection, cluster: str, epoch: int, idle_second
     ).first()
     if found is None:
         raise LeaseLostError(_describe_loss(connection, cluster))
+
+
+def _limit_idle(seconds: float) -> sa.Function[Any]:
+    """Return the expression that makes PostgreSQL end this transaction after so long without a statement."""
+    return sa.func.set_config("idle_in_transaction_session_timeout", f"{round(seconds * 1000)}ms", True)
 
 
 def _describe_loss(connection: sa.Connection, cluster: str) -> str:
