@@ -144,6 +144,7 @@ CHANGED = {
     "mail.timeout": "7s",
     "mail.max_per_minute": 7,
     "mail.max_per_hour": 7,
+    "mail.max_per_user": 7,
     "mail.max_bytes": 70_000,
     "mail.max_entries": 7,
     "mail.critical_window": "7m",

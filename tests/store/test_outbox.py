@@ -6,7 +6,7 @@ import pytest
 from ckptd.core import notices
 from ckptd.core.model import RunKey, Severity
 from ckptd.core.notices import Recipient
-from ckptd.core.notices.delivery import NoticeState, SendOutcome, SendResult
+from ckptd.core.notices.delivery import MailRestriction, NoticeState, SendOutcome, SendResult
 from ckptd.store.engine import StoreError
 from core.histories import at
 from core.notice_facts import POLICY, facts_of, flag, opened, run_of
@@ -210,7 +210,8 @@ def test_the_jobs_of_a_topic_are_counted_as_they_are_now(cluster_store):
 def test_while_mail_is_held_back_it_goes_to_the_named_only_and_other_channels_go_on(cluster_store):
     record(cluster_store, critical(1), critical(2, user="root"))
     record(cluster_store, critical(3), channel="apprise")
-    asked = ("c1", ["mail", "apprise"], at(10), LEASE, ["root@example.org"])
+    restriction = MailRestriction(exempt=["root@example.org"], is_full=True)
+    asked = ("c1", ["mail", "apprise"], at(10), LEASE, restriction)
     claimed = [cluster_store.claims.take(*asked) for _ in range(3)]
     assert {each.recipient for each in claimed if each} == {
         Recipient("mail", "root@example.org"),

@@ -10,7 +10,7 @@ from ckptd.cli.run_names import find_runs
 from ckptd.core.model import RunKey
 from ckptd.core.runs.observations import TALLY_AGE
 from ckptd.errors import CkptdError
-from ckptd.present import models
+from ckptd.present import models, summaries
 from ckptd.store.store_reader import StoreReader, read_snapshot
 
 if TYPE_CHECKING:
@@ -44,10 +44,14 @@ def _read_view(store: StoreReader, key: RunKey, now: datetime) -> "list[ShownRun
     losses, ends = store.lost_work.list_lines(key), store.restart_state.read_ends(key.cluster, now - TALLY_AGE)
     actions = models.action_rows(store.audit.list_newest(key.cluster, run=key))
     histories = store.histories.read(key.cluster, [key])
-    return [
+    refused = [summaries.describe_refused_address(*each) for each in store.notices.list_refused_addresses(key)]
+    views: list[ShownRunDocument] = [
         {**models.run_view(history, flags, now, losses, ends), "actions": actions, "is_truncated": history.is_truncated}
         for history in histories
     ]
+    for view in views:
+        view["setting_warnings"] += refused
+    return views
 
 
 def _read_refused(context: click.Context, store: StoreReader, key: RunKey) -> tuple[str, ...]:

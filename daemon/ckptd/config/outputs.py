@@ -22,7 +22,7 @@ class MailSection(Section):
     recipient: str | None = None
     """A user's address if the job names no valid one with --mail-user, such as "{user}@example.org"."""
     allowed_domains: tuple[str, ...] = ()
-    """Mail domains that jobs may name; empty allows all."""
+    """Mail domains that jobs may name with --mail-user; empty: that of `recipient`; ["*"] allows all."""
     admins: tuple[str, ...] = ()
     """Addresses of the administrators."""
     relays: tuple[str, ...] = ("localhost:25",)
@@ -40,8 +40,11 @@ class MailSection(Section):
     max_per_minute: int = Field(default=60, ge=1)
     """Maximum number of messages per minute; further ones are delayed."""
     max_per_hour: int = Field(default=500, ge=1)
-    """Maximum number of mails to users per hour for the whole site. Further ones are delayed, and administrators are
-    notified of their number and cause."""
+    """Maximum number of mails to users per hour for the whole site. A fifth of them is for critical flags only. Further
+    ones are delayed, and administrators are notified of their number and cause."""
+    max_per_user: int = Field(default=20, ge=1)
+    """Maximum number of mails per hour because of one user's jobs, whatever addresses they name. Further ones are
+    delayed."""
     max_bytes: int = Field(default=100_000, ge=10_000)
     """Maximum size of a message; a larger one shows fewer flags and only counts the others."""
     max_entries: int = Field(default=20, ge=1)

@@ -210,7 +210,7 @@ def _collect_sources(report: Report) -> Iterator[Metric]:
     )
     yield gauge(
         "ckptd_mail_limit_reached",
-        "Whether mail.max_per_hour is reached (1), so that further mail to users waits.",
+        "Whether mail to users that is not critical waits because of mail.max_per_hour (1).",
         int(report.is_mail_limit_reached),
     )
     yield gauge(

@@ -30,6 +30,11 @@ def describe_loss(row: Mapping[str, Any]) -> str:
     return f"{_duration(row['lost_seconds'])} unsaved{work}{'' if row['is_loss_final'] else ', not final'}{rest}"
 
 
+def describe_refused_address(named: str, used: str) -> str:
+    """Describe where mail goes because the site does not allow the address that a job names."""
+    return f"mail about this run goes to {used}: [mail] allowed_domains does not contain the domain of {named}"
+
+
 def describe_losses(lost: Mapping[str, Any]) -> str:
     """Describe the work that all ended attempts of a run lost."""
     work = _describe_work({unit: lost[f"{unit.lower()}_seconds"] for unit in ("node", "CPU", "GPU")})

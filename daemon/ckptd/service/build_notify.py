@@ -12,6 +12,8 @@ from ckptd.notify.rendering import Renderer
 from ckptd.notify.smtp_channel import MailChannel
 from ckptd.service.mail_settings import build_mail_settings
 
+ANY_DOMAIN = "*"
+
 
 def build_policy(config: Config) -> NoticePolicy:
     """Return who is notified of what, and how often.
@@ -25,7 +27,7 @@ def build_policy(config: Config) -> NoticePolicy:
     return NoticePolicy(
         mode=NoticeMode(mail.mode),
         user_rule=mail.recipient or "",
-        allowed_domains=mail.allowed_domains,
+        allowed_domains=_list_allowed_domains(mail),
         admins=mail.admins,
         rooms=tuple(
             ChatRoom(recipient=Recipient("apprise", name), audience=frozenset(config.apprise.audience))
@@ -40,6 +42,13 @@ def build_policy(config: Config) -> NoticePolicy:
         max_repeats=mail.max_repeats,
         is_resolution_notified=mail.notify_resolved,
     )
+
+
+def _list_allowed_domains(mail: MailSection) -> tuple[str, ...]:
+    """Return the mail domains that jobs may name, by default the site's own; empty: any."""
+    if ANY_DOMAIN in mail.allowed_domains:
+        return ()
+    return mail.allowed_domains or ((mail.recipient or "").rpartition("@")[2],)
 
 
 def _build_mail(config: Config) -> Channel | None:

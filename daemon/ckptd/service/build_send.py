@@ -32,6 +32,7 @@ def build_post(config: Config, parts: Parts) -> SendParts:
         policy=parts.notice_policy,
         max_per_minute=config.mail.max_per_minute,
         max_per_hour=config.mail.max_per_hour,
+        max_per_user=config.mail.max_per_user,
         max_entries=config.mail.max_entries,
         lease=max(LEASE, find_deadline(config.mail) * (len(config.mail.relays) + 1)),
     )

@@ -44,6 +44,7 @@ class SendParts:
     policy: notices.NoticePolicy = field(default_factory=notices.NoticePolicy)
     max_per_minute: int = 60
     max_per_hour: int = 500
+    max_per_user: int = 20
     max_entries: int = 20
     lease: timedelta = LEASE
 

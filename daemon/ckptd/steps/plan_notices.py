@@ -4,6 +4,7 @@ If Slurm does not return a job's MailUser in time, the notice is recorded withou
 for a few minutes; after that, it gets the one of the site's rule.
 """
 
+import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -17,6 +18,8 @@ from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.snapshots import MailAddresses
 from ckptd.steps.state import State
+
+log = logging.getLogger("ckptd")
 
 MAX_ASKED = 200  # jobs whose MailUser slurmctld is asked for at once
 MAX_UNANSWERED = 3  # of them, after which no more are asked
@@ -32,6 +35,7 @@ def plan_notices(
         return ()
     facts = gather(parts, state, edges, open_flags)
     planned = notices.plan(changes, facts, parts.notice_policy, now)
+    _log_refused(planned)
     waiting = {each.recipient.address for each in planned if each.recipient.channel == notices.UNADDRESSED}
     state.change(MailAddresses, lambda known: replace(known, unaddressed=known.unaddressed | waiting))
     return planned
@@ -89,9 +93,20 @@ def address_waiting(parts: Parts, state: State, now: datetime) -> None:
             continue
         notified = parts.store.outbox.read_notified({notice.topic for notice in some})
         mail_user = known.by_job.get(number)
-        parts.store.outbox.replace(some, notices.readdress(some, mail_user, notified, parts.notice_policy, now))
+        addressed = notices.readdress(some, mail_user, notified, parts.notice_policy, now)
+        parts.store.outbox.replace(some, addressed)
+        _log_refused(addressed)
         del waiting[number]
     state.publish(replace(known, unaddressed=frozenset(str(number) for number in waiting)))
+
+
+def _log_refused(planned: Iterable[notices.Notice]) -> None:
+    """Log where mail goes instead of to an address that the site does not allow."""
+    found = {(each.refused_address, each.user, each.recipient.address) for each in planned if each.refused_address}
+    for named, user, used in sorted(found):
+        log.warning(
+            "mail for %s goes to %s: [mail] allowed_domains does not contain the domain of %s", ascii(user), used, named
+        )
 
 
 def _unanswered(state: State, flags: Iterable[Flag]) -> dict[int, Job]:

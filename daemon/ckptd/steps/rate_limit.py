@@ -1,54 +1,74 @@
-"""Delays mail to users above the site's limit per hour, and notifies the administrators."""
+"""Delays mail to users above the limits per hour, of the site and of each user, and notifies the administrators."""
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ckptd.core import notices
-from ckptd.core.notices import Recipient
-from ckptd.store.store import Store
+from ckptd.core.notices.delivery import MailRestriction, MessageClaim
+from ckptd.steps.parts import SendParts
+from ckptd.store.outbox import SentMail
 
 log = logging.getLogger("ckptd")
 
 HOUR = timedelta(hours=1)
+FOR_ALL = 0.8  # of the site's limit; the rest is for critical flags
 
 
 @dataclass(kw_only=True)
 class MailRateLimit:
     """Counts sent mail, including mail sent before a restart, which is read from the database."""
 
-    _mailed_at: deque[datetime] | None = None
+    _mailed: deque[SentMail] | None = None
     _reported_at: datetime | None = field(default=None)
+    _reported_owners: dict[int, datetime] = field(default_factory=dict)
 
-    def is_on(self, store: Store, cluster: str, admins: Collection[str], max_per_hour: int, now: datetime) -> bool:
-        """Whether no more mail to users may be sent now."""
-        if self._mailed_at is None:
-            mailed = store.outbox.list_mailed(cluster, now - HOUR)
-            self._mailed_at = deque(mailed_at for address, mailed_at in mailed if address not in admins)
-        while self._mailed_at and self._mailed_at[0] <= now - HOUR:
-            self._mailed_at.popleft()
-        return len(self._mailed_at) >= max_per_hour
+    def restrict(self, post: SendParts, now: datetime) -> MailRestriction | None:
+        """Return which mail may still be sent now; None: all."""
+        if self._mailed is None:
+            mailed = post.store.outbox.list_mailed(post.cluster, now - HOUR)
+            self._mailed = deque(each for each in mailed if each.recipient not in post.policy.admins)
+        while self._mailed and self._mailed[0].sent_at <= now - HOUR:
+            self._mailed.popleft()
+        counts = Counter(owner for each in self._mailed for owner in each.owners)
+        found = MailRestriction(
+            exempt=post.policy.admins,
+            is_full=len(self._mailed) >= post.max_per_hour,
+            is_for_critical=len(self._mailed) >= post.max_per_hour * FOR_ALL,
+            full_owners=frozenset(owner for owner, count in counts.items() if count >= post.max_per_user),
+        )
+        self._report_owners(found.full_owners, post.max_per_user, now)
+        return found if found.is_for_critical or found.full_owners else None
 
-    def count_sent(self, recipient: Recipient, admins: Collection[str], now: datetime) -> None:
+    def count_sent(self, claim: MessageClaim, admins: Collection[str], now: datetime) -> None:
         """Count a sent message."""
-        if recipient.channel == "mail" and recipient.address not in admins and self._mailed_at is not None:
-            self._mailed_at.append(now)
+        address = claim.recipient.address
+        if claim.recipient.channel == "mail" and address not in admins and self._mailed is not None:
+            self._mailed.append(SentMail(address, now, frozenset(each.run.uid for each in claim.notices)))
 
-    def record_summary(
-        self, store: Store, cluster: str, admins: Collection[str], max_per_hour: int, now: datetime
-    ) -> None:
+    def _report_owners(self, full_owners: Collection[int], max_per_user: int, now: datetime) -> None:
+        """Log each user at the limit, once an hour."""
+        self._reported_owners = {uid: at for uid, at in self._reported_owners.items() if now - at < HOUR}
+        for uid in sorted(full_owners - self._reported_owners.keys()):
+            log.warning("mail limit of uid %d reached: %d mails within an hour; delaying its others", uid, max_per_user)
+            self._reported_owners[uid] = now
+
+    def record_summary(self, post: SendParts, now: datetime) -> bool:
         """Record a summary of the delayed mail for the administrators, unless they got one recently."""
         if self._reported_at is not None and now - self._reported_at < notices.REPORT_INTERVAL:
-            return
-        held = store.outbox.read_held(cluster, admins, now)
+            return False
+        admins = post.policy.admins
+        held = post.store.outbox.read_held(post.cluster, admins, now)
         if not held.people_count:
-            return
+            return False
         log.warning(
             "mail rate limit reached: %d mails sent within an hour; delaying mail to %d people",
-            max_per_hour,
+            len(self._mailed or ()),
             held.people_count,
         )
-        store.outbox.record(notices.plan_rate_limit_notices(cluster, sorted(admins), held, max_per_hour, now))
+        found = notices.plan_rate_limit_notices(post.cluster, sorted(admins), held, post.max_per_hour, now)
+        post.store.outbox.record(found)
         self._reported_at = now
+        return True

@@ -96,24 +96,16 @@ class Sender:
             with self._is_busy:
                 if self._is_stopping.is_set():
                     break
-                claim = self.post.store.claims.take(
-                    self.post.cluster, channels, now, self.post.lease, self._mail_only_to(now)
-                )
+                limits = self._rate_limit.restrict(self.post, now)
+                self._publish_limit(is_reached=limits is not None and limits.is_for_critical)
+                claim = self.post.store.claims.take(self.post.cluster, channels, now, self.post.lease, limits)
                 if claim is None:
+                    if limits and limits.is_for_critical and self._rate_limit.record_summary(self.post, now):
+                        continue
                     break
                 sent_count += self._send(claim)
             now = self.clock()
         return sent_count
-
-    def _mail_only_to(self, now: datetime) -> Collection[str] | None:
-        """Return the recipients that may get mail while the rate limit is reached; None: all."""
-        post = self.post
-        if not self._rate_limit.is_on(post.store, post.cluster, post.policy.admins, post.max_per_hour, now):
-            self._publish_limit(is_reached=False)
-            return None
-        self._publish_limit(is_reached=True)
-        self._rate_limit.record_summary(post.store, post.cluster, post.policy.admins, post.max_per_hour, now)
-        return post.policy.admins
 
     def _publish_limit(self, *, is_reached: bool) -> None:
         if is_reached is not self._is_limit_reached:
@@ -202,7 +194,7 @@ class Sender:
         self.results[name, outcome.result.value] += 1
         self._publish_counts()
         if outcome.result in {SendResult.SENT, SendResult.UNCERTAIN}:
-            self._rate_limit.count_sent(claim.recipient, self.post.policy.admins, self.clock())
+            self._rate_limit.count_sent(claim, self.post.policy.admins, self.clock())
         if outcome.result is SendResult.UNREACHABLE:
             length = min(self._pauses[name].length * 2, LONGEST_PAUSE) if name in self._pauses else FIRST_PAUSE
             self._pauses[name] = _Pause(until=self.clock() + length, length=length)

@@ -9,8 +9,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ckptd.core.model import Severity
 from ckptd.core.notices import UNADDRESSED, Notice, digest_key
-from ckptd.core.notices.delivery import MessageClaim, NoticeState, SendOutcome, SendResult, next_try_at
+from ckptd.core.notices.delivery import MailRestriction, MessageClaim, NoticeState, SendOutcome, SendResult, next_try_at
 from ckptd.store import outbox
 from ckptd.store.row_values import hash_path
 from ckptd.store.rows import RUN_KEY_COLUMNS, split
@@ -32,24 +33,29 @@ class ClaimStore(StorePart):
         channels: Collection[str],
         now: datetime,
         lease: timedelta,
-        mail_only_to: Collection[str] | None = None,
+        restriction: MailRestriction | None = None,
     ) -> MessageClaim | None:
-        """Claim the notices of the message that has been due for longest; a claim older than `lease` is void.
+        """Claim the notices of the message that is due next; a claim older than `lease` is void.
 
-        A message that was interrupted or uncertain comes before a new one. With `mail_only_to`, claim mail for these
-        recipients only.
+        A message that was interrupted or uncertain comes first, then one about a critical flag, then the one that has
+        been due for longest.
         """
         ours = [NoticeTable.cluster == cluster, NoticeTable.channel.in_(channels)]
-        if mail_only_to is not None:
-            ours.append((NoticeTable.channel != "mail") | NoticeTable.recipient_hash.in_(map(hash_path, mail_only_to)))
+        allowed = [] if restriction is None else [_allow(restriction)]
         is_cut_off = (NoticeTable.state == NoticeState.CLAIMED.value) & (NoticeTable.claimed_at <= now - lease)
         is_due = (NoticeTable.state == NoticeState.WAITING.value) & (NoticeTable.next_try_at <= now)
         first = connection.execute(
             sa.select(NoticeTable.message_id, NoticeTable.channel, NoticeTable.recipient_hash)
-            .where(*ours, is_cut_off | is_due)
-            .order_by(NoticeTable.message_id.is_(None), NoticeTable.next_try_at, NoticeTable.id)
+            .outerjoin(RunTable, NoticeTable.run_id == RunTable.id)
+            .where(*ours, *allowed, is_cut_off | is_due)
+            .order_by(
+                NoticeTable.message_id.is_(None),
+                sa.case((NoticeTable.severity == Severity.CRITICAL, 0), else_=1),
+                NoticeTable.next_try_at,
+                NoticeTable.id,
+            )
             .limit(1)
-            .with_for_update(skip_locked=True)
+            .with_for_update(skip_locked=True, of=NoticeTable)
         ).first()
         if first is None:
             return None
@@ -134,6 +140,19 @@ class ClaimStore(StorePart):
             .values(state=NoticeState.GIVEN_UP.value)
         )
         return int(done.rowcount)
+
+
+def _allow(restriction: MailRestriction) -> sa.ColumnElement[bool]:
+    """Return the condition on notices that may be sent."""
+    is_exempt = (NoticeTable.channel != "mail") | NoticeTable.recipient_hash.in_(map(hash_path, restriction.exempt))
+    if restriction.is_full:
+        return is_exempt
+    is_within: sa.ColumnElement[bool] = sa.true()
+    if restriction.is_for_critical:
+        is_within &= NoticeTable.severity == Severity.CRITICAL
+    if restriction.full_owners:
+        is_within &= RunTable.uid.is_(None) | RunTable.uid.not_in(restriction.full_owners)
+    return is_exempt | is_within
 
 
 def _take(connection: sa.Connection, rows: Sequence[Any], message_id: str | None, now: datetime) -> MessageClaim:

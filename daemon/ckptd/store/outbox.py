@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -18,6 +18,14 @@ from ckptd.store.transactions import StorePart, reading, writing, writing_if_any
 
 _TOLD_STATES = [NoticeState.WAITING.value, NoticeState.CLAIMED.value, NoticeState.SENT.value]
 _IN_PAYLOAD = ("rule", "thread", "user", "meant_for", "work_dir", "job_name", "array_job_id", "job_count")
+
+
+class SentMail(NamedTuple):
+    """A mail that was sent, and the users whose jobs it was about."""
+
+    recipient: str
+    sent_at: datetime
+    owners: frozenset[int]
 
 
 class OutboxStore(StorePart):
@@ -71,10 +79,11 @@ class OutboxStore(StorePart):
         return Outbox(waiting={row[0]: row[1] for row in counts}, due_count=due_count, oldest_due_at=oldest)
 
     @reading
-    def list_mailed(self, connection: sa.Connection, cluster: str, since: datetime) -> list[tuple[str, datetime]]:
-        """Return the recipient and time of each mail sent since then, oldest first."""
+    def list_mailed(self, connection: sa.Connection, cluster: str, since: datetime) -> list[SentMail]:
+        """Return the mails sent since then, oldest first."""
         rows = connection.execute(
-            sa.select(NoticeTable.recipient, NoticeTable.sent_at)
+            sa.select(NoticeTable.recipient, NoticeTable.sent_at, RunTable.uid)
+            .outerjoin(RunTable, NoticeTable.run_id == RunTable.id)
             .where(
                 NoticeTable.cluster == cluster,
                 NoticeTable.channel == "mail",
@@ -83,7 +92,11 @@ class OutboxStore(StorePart):
             .distinct()
             .order_by(NoticeTable.sent_at)
         )
-        return [(recipient, sent_at) for recipient, sent_at in rows if sent_at is not None]
+        owners: dict[tuple[str, datetime], set[int]] = {}
+        for recipient, sent_at, uid in rows:
+            if sent_at is not None:
+                owners.setdefault((recipient, sent_at), set()).update([] if uid is None else [uid])
+        return [SentMail(recipient, sent_at, frozenset(uids)) for (recipient, sent_at), uids in owners.items()]
 
     @reading
     def read_last_sent_at(self, connection: sa.Connection, cluster: str) -> datetime | None:
@@ -168,6 +181,7 @@ def _to_row(notice: Notice) -> dict[str, Any]:
         "evidence": dict(notice.evidence),
         "advice": notice.recorded_advice,
         "is_silent": notice.is_silent,
+        "refused_address": notice.refused_address,
         "uid": notice.run.uid,
         "directory": notice.run.directory,
     }
@@ -207,5 +221,6 @@ def notice_from_row(row: Any) -> Notice:
         evidence=payload["evidence"],
         recorded_advice=payload["advice"],
         is_silent=payload["is_silent"],
+        refused_address=payload.get("refused_address"),  # earlier versions recorded none
         **{name: payload[name] for name in _IN_PAYLOAD},
     )

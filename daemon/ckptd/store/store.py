@@ -23,6 +23,7 @@ from ckptd.store.located_runs import LocatedRunStore
 from ckptd.store.lost_work import LostWorkStore
 from ckptd.store.lost_work_sums import LostWorkSumReader
 from ckptd.store.mentions import MentionStore
+from ckptd.store.notice_rows import NoticeReader
 from ckptd.store.outbox import OutboxStore
 from ckptd.store.prune_records import PruneRecordStore
 from ckptd.store.restart_state import RestartStateStore
@@ -52,6 +53,7 @@ class Store(StoreReader):
         self.lost_work: LostWorkStore = LostWorkStore(database)
         self.lost_work_sums = LostWorkSumReader(database)
         self.mentions: MentionStore = MentionStore(database)
+        self.notices = NoticeReader(database)
         self.outbox = OutboxStore(database)
         self.prune_records: PruneRecordStore = PruneRecordStore(database)
         self.restart_state: RestartStateStore = RestartStateStore(database)

@@ -11,6 +11,7 @@ from ckptd.store.listing_readers import ClusterReader, FlagReader, JobReader
 from ckptd.store.loss_rows import LossReader
 from ckptd.store.lost_work_sums import LostWorkSumReader
 from ckptd.store.mention_rows import MentionReader
+from ckptd.store.notice_rows import NoticeReader
 from ckptd.store.prunable_runs import PrunableRunReader
 from ckptd.store.read_parts import Readable, Snapshot
 from ckptd.store.run_rows import RunReader
@@ -28,6 +29,7 @@ class StoreReader:
         self.lost_work = LossReader(database)
         self.lost_work_sums = LostWorkSumReader(database)
         self.mentions = MentionReader(database)
+        self.notices = NoticeReader(database)
         self.prune_records = PrunableRunReader(database)
         self.restart_state = EndReader(database)
         self.runs = RunReader(database)

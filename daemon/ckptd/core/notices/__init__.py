@@ -4,7 +4,7 @@ Nothing here is sent. `plan` is asked beside the flags and its notices are recor
 a recipient's window has passed and makes one digest of everything that waits for them.
 """
 
-from ckptd.core.notices.address import find_address, parse_address
+from ckptd.core.notices.address import find_address, find_refused, parse_address
 from ckptd.core.notices.address_changes import readdress, readdress_refused, waits_until
 from ckptd.core.notices.digest import (
     SAMPLE,
@@ -57,6 +57,7 @@ __all__ = [
     "compose",
     "digest_key",
     "find_address",
+    "find_refused",
     "list_topics",
     "number_of",
     "parse_address",

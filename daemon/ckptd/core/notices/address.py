@@ -18,8 +18,17 @@ def parse_address(text: str | None) -> str | None:
 def find_address(user: str, mail_user: str | None, policy: NoticePolicy) -> str | None:
     """Return a user's address: the one that the job names, if valid and allowed, otherwise that of the site's rule."""
     named = parse_address(mail_user)
-    if named is not None and (
-        not policy.allowed_domains or named.rpartition("@")[2].lower() in map(str.lower, policy.allowed_domains)
-    ):
+    if named is not None and _is_allowed(named, policy):
         return named
     return parse_address(policy.user_rule.replace("{user}", user)) if policy.user_rule else None
+
+
+def find_refused(mail_user: str | None, policy: NoticePolicy) -> str | None:
+    """Return the address that a job names if it is valid, but in a domain that the site does not allow."""
+    named = parse_address(mail_user)
+    return None if named is None or _is_allowed(named, policy) else named
+
+
+def _is_allowed(address: str, policy: NoticePolicy) -> bool:
+    domains = {domain.lower() for domain in policy.allowed_domains}
+    return not domains or address.rpartition("@")[2].lower() in domains

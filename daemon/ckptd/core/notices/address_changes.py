@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from ckptd.core.notices.address import find_refused
 from ckptd.core.notices.notice import Notice, NoticePolicy, Recipient, TopicNotification
 from ckptd.core.notices.notice_planning import patience_of, want
 from ckptd.core.notices.recipients import list_of_user
@@ -40,7 +41,14 @@ def readdress(
             if wanted is None or recipient == notice.recipient:
                 continue
             is_silent = notice.is_silent or wanted.is_silent
-            moved = replace(notice, notice_id=None, recipient=recipient, meant_for=meant_for, is_silent=is_silent)
+            moved = replace(
+                notice,
+                notice_id=None,
+                recipient=recipient,
+                meant_for=meant_for,
+                is_silent=is_silent,
+                refused_address=find_refused(mail_user, policy) or notice.refused_address,
+            )
             result.append(moved)
             after = TopicNotification.after(known, notice.kind, notice.severity, notice.created_at)
             if after is not None:

@@ -1,6 +1,6 @@
 """The values of the outbox: claims, results of sending, and the times of retries."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -51,6 +51,16 @@ class MessageClaim:
     claimed_at: datetime
     try_count: int  # this one included
     notices: tuple[Notice, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MailRestriction:
+    """The mail that may be sent now, because a limit per hour is reached. Other channels are not restricted."""
+
+    exempt: Collection[str] = ()  # addresses that may get mail in any case: the administrators'
+    is_full: bool = False  # nobody else may
+    is_for_critical: bool = False  # others only about critical flags
+    full_owners: frozenset[int] = frozenset()  # and none because of these users' jobs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -85,6 +85,7 @@ class Notice:
     run: RunKey
     user: str
     meant_for: str | None = None  # whose notice an administrator gets in their place
+    refused_address: str | None = None  # that the job names, and the site does not allow
     work_dir: str | None = None
     job_name: str = ""
     array_job_id: int | None = None

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import Flag, Severity
+from ckptd.core.notices.address import find_refused
 from ckptd.core.notices.notice import (
     NAMED_JOBS,
     Notice,
@@ -51,9 +52,15 @@ def plan(changes: FlagChanges, facts: NoticeFacts, policy: NoticePolicy, now: da
     for (kind, wanted, recipient, meant_for), flags in groups.items():
         notice = fold(kind, wanted, flags, facts, now)
         due_at = now + min(policy.windows[notice.severity], patience_of(notice))
-        notice = replace(notice, recipient=recipient, meant_for=meant_for, due_at=due_at)
+        refused = next(filter(None, (_find_refused(flag, facts, policy) for flag in flags)), None)
+        notice = replace(notice, recipient=recipient, meant_for=meant_for, due_at=due_at, refused_address=refused)
         notices.setdefault((recipient, notice.edge), notice)
     return tuple(notices.values())
+
+
+def _find_refused(flag: Flag, facts: NoticeFacts, policy: NoticePolicy) -> str | None:
+    job = facts.job_of(flag)
+    return find_refused(job.mail_user if job else None, policy)
 
 
 def patience_of(notice: Notice) -> timedelta:
