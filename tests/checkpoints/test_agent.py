@@ -14,6 +14,7 @@ from ckptd.checkpoints.agent.watcher_client import WatcherClient
 from ckptd.core.model import Unknown
 from ckptd.service.agent_start import start_agent
 from demo.patience import allow
+from support import hanging_file_system
 
 SOMEONE = 54321  # a uid that no user has
 
@@ -177,3 +178,19 @@ def test_any_number_of_unreadable_files_is_told_in_a_few_words(agent, owned):
     assert problems[-1].reason == "10 more entries could not be read"
     for number in range(30):
         (directory / f"closed-{number}").chmod(0o700)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has children of several users")
+def test_eight_users_whose_children_hang_delay_another_by_seconds_only(agent, owned, tmp_path):
+    """Each of them has a request that takes as long as its deadline, and two more that wait."""
+    uid, directory = owned
+    with hanging_file_system.mounted(tmp_path / "hangs") as is_mounted:
+        assert is_mounted
+        for number in range(8):
+            item = scan_item(tmp_path / "hangs")
+            for _ in range(3):
+                agent._submit(Batch(uid=60_000 + number, operation="scan", items=(item,), deadline_seconds=120))
+        began = time.monotonic()
+        ((answer,),) = agent.run([Batch(uid=uid, operation="scan", items=(scan_item(directory),), deadline_seconds=60)])
+        assert answer["checkpoints"]
+        assert time.monotonic() - began < allow(15)

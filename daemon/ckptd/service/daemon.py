@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent import futures
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -31,6 +30,7 @@ from ckptd.service.lease_keeper import LeaseHeldError, LeaseKeeper
 from ckptd.service.lease_term import LeaseTerm
 from ckptd.service.open_database import open_store
 from ckptd.service.reload import REMEDY, list_waiting, pin
+from ckptd.service.scan_pool import ScanPool
 from ckptd.service.schedule import Schedule
 from ckptd.service.step_runner import StepRunner, write_lines
 from ckptd.service.step_table import TABLE, Step, make_runner
@@ -47,6 +47,7 @@ from ckptd.web.web_config import WebConfig
 
 SECONDS_TO_STOP = 3.0
 MAX_LOOKERS = 8  # owners whose directories are scanned at the same time
+MAX_SLOW_LOOKERS = 32  # and those whose scans take long, for example because they stopped them
 SECONDS_TO_RETRY = 1.0  # the first time that the database or Slurm does not answer at the start
 MAX_SECONDS_TO_RETRY = 15.0
 WAIT_SECONDS = 0.5  # between two looks at signals, clock, lease and agent
@@ -68,7 +69,7 @@ class Daemon:
         self._systemd = Systemd(environment)
         self._stop = threading.Event()
         self._reload = threading.Event()
-        self._lookers = futures.ThreadPoolExecutor(MAX_LOOKERS, thread_name_prefix="scan")
+        self._lookers = ScanPool(MAX_LOOKERS, MAX_LOOKERS + MAX_SLOW_LOOKERS)
         self._identity = DaemonIdentity(
             host=socket.gethostname(), pid=os.getpid(), version=version("ckptd"), started_at=_now()
         )
@@ -115,7 +116,7 @@ class Daemon:
             self._stop.set()
             self._systemd.stopping()
             self._schedule.stop()
-            self._lookers.shutdown(wait=False, cancel_futures=True)
+            self._lookers.shutdown()
             if web:
                 web.close()
         for step in reversed(TABLE):  # `send` first
@@ -296,7 +297,7 @@ class Daemon:
             return StepResult()
 
         try:
-            self._lookers.submit(self._stepper.run, SCAN, scan)
+            self._lookers.submit(partial(self._stepper.run, SCAN, scan))
         except RuntimeError:
             if not self._stop.is_set():  # else there is nobody left to scan
                 raise

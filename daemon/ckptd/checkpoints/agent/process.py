@@ -34,7 +34,10 @@ from ckptd.errors import CkptdError
 
 Operation = Callable[[dict[str, Any]], dict[str, Any]]  # takes and returns JSON types
 
-MAX_CHILDREN = 8
+MAX_CHILDREN = 8  # at work at the same time
+MAX_SILENT_CHILDREN = 32  # more that have not answered for a while: stopped by their owner, or on a disk that hangs
+MAX_SILENT_OF_OWNER = 2
+SILENT_SECONDS = 3.0  # after which a child no longer takes the place of another owner's
 MAX_LINE_BYTES = 64 * 2**20
 MAX_REQUEST_BYTES = 2**30  # the known checkpoints of fifty large directories
 MAX_WAITING = 20_000
@@ -55,6 +58,7 @@ class _BatchChild:
     pipe: int
     deadline: float
     unanswered: int
+    heard_at: float  # when it last answered, or began
     buffer: bytearray = field(default_factory=bytearray)
 
 
@@ -95,8 +99,24 @@ class Agent:
                     self._read_child(child)
             self._end_late_children()
             self._reap()
-            while self._waiting and len(self._children) < MAX_CHILDREN:
-                self._start(self._waiting.popleft())
+            while (request := self._choose_next()) is not None:
+                self._start(request)
+
+    def _choose_next(self) -> dict[str, Any] | None:
+        """Remove and return the request to start now; None if all places are taken.
+
+        A silent child leaves its place to a request of another owner, so that nobody who stops children delays others.
+        """
+        silent_since = time.monotonic() - SILENT_SECONDS
+        silent = [child.uid for child in self._children.values() if child.heard_at <= silent_since]
+        if len(self._children) - min(len(silent), MAX_SILENT_CHILDREN) >= MAX_CHILDREN:
+            return None
+        full = {uid for uid in silent if silent.count(uid) >= MAX_SILENT_OF_OWNER}
+        for place, request in enumerate(self._waiting):
+            if request["uid"] not in full:
+                del self._waiting[place]
+                return request
+        return None
 
     def _receive(self) -> None:
         data = self._connection.recv(1 << 16)
@@ -186,8 +206,9 @@ class Agent:
             self._run_child(request, writing)
         os.close(writing)
         _lead_group(process_id)
-        deadline = time.monotonic() + request["deadline_seconds"]
-        child = _BatchChild(request["id"], request["uid"], process_id, reading, deadline, len(request["items"]))
+        now = time.monotonic()
+        deadline, count = now + request["deadline_seconds"], len(request["items"])
+        child = _BatchChild(request["id"], request["uid"], process_id, reading, deadline, count, now)
         self._children[reading] = child
         self._selector.register(reading, selectors.EVENT_READ)
 
@@ -218,6 +239,7 @@ class Agent:
     def _read_child(self, child: _BatchChild) -> None:
         data = os.read(child.pipe, 1 << 16)
         child.buffer += data
+        child.heard_at = time.monotonic()
         *lines, rest = child.buffer.split(b"\n")
         child.buffer = bytearray(rest)
         try:
@@ -264,7 +286,11 @@ class Agent:
             return 0.2
         if not self._children:
             return None
-        return max(0.0, min(child.deadline for child in self._children.values()) - time.monotonic())
+        now = time.monotonic()
+        times = [child.deadline for child in self._children.values()]
+        if self._waiting:  # a place becomes free when a child is silent for too long
+            times += [at for child in self._children.values() if (at := child.heard_at + SILENT_SECONDS) > now]
+        return max(0.0, min(times) - now)
 
     def _send(self, message: dict[str, Any]) -> None:
         if self._is_open:
