@@ -24,7 +24,7 @@ from ckptd.slurm import failure_reasons
 from ckptd.slurm.failure_reasons import FailureReason
 
 DEFAULT_PORT = 6820
-LIMIT_BYTES = 256 * 1024 * 1024  # about 80,000 jobs; a larger queue is read more cheaply with squeue
+LIMIT_BYTES = 256 * 1024 * 1024  # about 80,000 jobs of Slurm 22.05, 30,000 of later releases
 _TOKEN_BYTES = 64 * 1024
 _TOKEN = re.compile(r"[A-Za-z0-9_.=-]+", re.ASCII)
 _USER_NAME = re.compile(r"[A-Za-z0-9_.@-]+", re.ASCII)
