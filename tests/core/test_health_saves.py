@@ -174,6 +174,24 @@ def test_what_an_interrupted_save_left_is_told_once_nobody_writes_it(checkpoints
     assert bool(only(InterruptedSave(), given, 40)) == holds
 
 
+def test_the_first_save_after_a_restart_may_have_fewer_ranks_and_the_next_one_tells():
+    """Four ranks, then two: the first checkpoint of two is as good as the next of two shows it to be."""
+    short = {"state": DAMAGED, "reason": "rank_2.pt is missing, which the checkpoints before it have"}
+    restarted = [attempt(0, 60), attempt(62, restart_count=1)]
+    before = [saved(10, step=10), saved(50, step=50)]
+
+    def judge(*own, attempts=restarted):
+        return DamagedCheckpoint().evaluate(history(now=100, attempts=attempts, checkpoints=[*before, *own]), at(100))
+
+    assert isinstance(judge(saved(70, step=60, **short)), Unknown)
+    (found,) = judge(saved(70, step=60), saved(80, step=70, **short))  # it had four ranks since the restart
+    assert found.severity is Severity.CRITICAL
+    (found,) = judge(saved(70, step=60, **{**short, "reason": "rank_1.pt is cut off"}))
+    assert found.severity is Severity.CRITICAL
+    (found,) = judge(saved(55, step=60, **short), attempts=[attempt(0)])
+    assert found.severity is Severity.CRITICAL
+
+
 def test_a_leftover_is_not_taken_for_a_damaged_checkpoint():
     checkpoints = [saved(10), saved(20, name="x.tmp", state=DAMAGED)]
     given = history(now=40, checkpoints=checkpoints, scan=look(40, leftovers=("x.tmp",)))

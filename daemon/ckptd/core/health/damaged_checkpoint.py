@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, NamedTuple
 
+from ckptd.core.checkpoint_sets.membership import is_short_of_others
 from ckptd.core.health.interface import FindingBuilder, not_whole, seconds
 from ckptd.core.model import (
     Checkpoint,
@@ -33,7 +34,8 @@ class DamagedCheckpoint:
     Only a complete checkpoint of at least the same role is better than a damaged one: parameters beside which the
     optimizer is missing are no state to resume from. An open flag resolves only when such a one was written later, so
     that it stays open while the next save, which may be damaged too, is under way. A checkpoint written since the last
-    poll is not judged: its job may have ended and interrupted the save.
+    poll is not judged: its job may have ended and interrupted the save. Nor is the first one after a restart if nothing
+    but members that those before it have is missing.
     """
 
     name: ClassVar[str] = "damaged-checkpoint"
@@ -52,6 +54,8 @@ class DamagedCheckpoint:
         damaged = newest.checkpoint
         if history.polled_at is not None and _written_at(newest, history.scan) > history.polled_at:
             return Unknown(what=self.name, reason="the queue was not polled since it was written")
+        if is_short_of_others(damaged) and _is_first_of_restart(history, job, newest):
+            return Unknown(what=self.name, reason="the job may have fewer ranks since its restart; its next save tells")
         good = _newest_anywhere(history, _needed_for(damaged))
         evidence: dict[str, Evidence] = {
             "path": str(damaged.path),
@@ -79,6 +83,15 @@ class DamagedCheckpoint:
         if better and better.checkpoint.modified_at > datetime.fromisoformat(written_at):
             return ()
         return Unknown(what=self.name, reason="no complete checkpoint was saved since the damaged one")
+
+
+def _is_first_of_restart(history: RunHistory, job: Job, save: RecordedCheckpoint) -> bool:
+    """Whether a checkpoint is the first that an attempt after a restart has written."""
+    attempt = facts.attempt_of(history, job)
+    if attempt is None or not facts.is_restart(attempt) or save.checkpoint.modified_at <= attempt.started_at:
+        return False
+    own = [each for each in facts.finished_saves(history) if each.checkpoint.modified_at > attempt.started_at]
+    return {each.checkpoint.path for each in own} == {save.checkpoint.path}
 
 
 def _newest_damaged(saves: Sequence[RecordedCheckpoint]) -> RecordedCheckpoint | None:
