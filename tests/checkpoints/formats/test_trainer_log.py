@@ -65,6 +65,13 @@ def test_without_evaluations_the_log_proves_nothing(read_state, before):
     assert program_trace.read(own, before) is None
 
 
+def test_checkpoints_from_before_the_first_evaluation_are_not_what_a_log_with_one_continues(read_state, before):
+    early = SavedState(path="early/5", completed_at=at(5), step=5)
+    trace = program_trace.read(read_state("from-20", 30), [early, *before])
+    assert [each.path for each in trace.possible] == ["first-20/20"]
+    assert program_trace.read(read_state("anew", 10), [early, *before]) is None
+
+
 def test_what_users_write_into_a_log_is_bounded(read_state):
     def write(state):
         state["log_history"] = [

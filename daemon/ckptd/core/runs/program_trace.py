@@ -42,10 +42,12 @@ def _read_count(first: SavedState, there: Sequence[SavedState]) -> Trace | None:
 
 def _read_ids(first: SavedState, there: Sequence[SavedState]) -> Trace | None:
     """Read ids that a program keeps when it is continued."""
-    if first.computation is None or not there or any(each.computation is None for each in there):
+    if first.computation is None or not there:
         return None
     ids = first.computation.split()
     possible = [each for each in there if not set(ids).isdisjoint((each.computation or "").split())]
+    if not possible and any(each.computation is None for each in there):
+        return None  # one of these may have been loaded: nothing was logged yet
     is_fresh = not possible
     if ids[0].startswith(_LOGGED):
         possible = _list_last_logged(ids, possible)
