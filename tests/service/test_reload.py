@@ -134,7 +134,7 @@ CHANGED = {
     "mail.mode": "admin",
     "mail.sender": "another@example.org",
     "mail.recipient": "{{user}}@another.example.org",
-    "mail.allowed_domains": ["example.org"],
+    "mail.allowed_domains": ["another.example.org"],
     "mail.admins": ["admin@example.org"],
     "mail.relays": ["relay.example.org:587"],
     "mail.security": "tls",
