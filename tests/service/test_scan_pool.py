@@ -73,3 +73,23 @@ def test_a_task_that_fails_frees_its_place(pool):
     done = threading.Event()
     pool.submit(done.set)
     assert done.wait(30)
+
+
+def test_after_a_shutdown_nothing_that_waits_for_a_place_is_begun(stuck):
+    pool = ScanPool(AT_WORK, MOST, patience_seconds=3600)
+    started = []
+
+    def work():
+        started.append(1)
+        stuck.wait()
+
+    for _ in range(MOST):
+        pool.submit(work)
+    wait_until(lambda: len(started) == AT_WORK)
+    pool.shutdown()
+    stuck.set()
+    threads = list(pool._threads._threads)
+    for each in threads:
+        each.join(30)
+    assert not any(each.is_alive() for each in threads)
+    assert len(started) == AT_WORK

@@ -13,6 +13,8 @@ class ScanPool:
     def __init__(self, at_work: int, most: int, patience_seconds: float = PATIENCE_SECONDS) -> None:
         """Let `at_work` tasks run, beside those that have run for `patience_seconds`; all together at most `most`."""
         self._places = threading.Semaphore(at_work)
+        self._most = most
+        self._is_shut_down = False
         self._patience_seconds = patience_seconds
         self._threads = futures.ThreadPoolExecutor(most, thread_name_prefix="scan")
 
@@ -27,10 +29,14 @@ class ScanPool:
 
     def shutdown(self) -> None:
         """Start no further task, and do not wait for running ones."""
+        self._is_shut_down = True
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._places.release(self._most)  # whoever waits for a place sees that there is nothing left to do
 
     def _run(self, work: Callable[[], None]) -> None:
         self._places.acquire()
+        if self._is_shut_down:
+            return
         leave = _Once(self._places.release)
         timer = threading.Timer(self._patience_seconds, leave)
         timer.daemon = True

@@ -58,7 +58,7 @@ class _BatchChild:
     pipe: int
     deadline: float
     unanswered: int
-    heard_at: float  # when it last answered, or began
+    answered_at: float  # when it last answered, or began
     buffer: bytearray = field(default_factory=bytearray)
 
 
@@ -108,7 +108,7 @@ class Agent:
         A silent child leaves its place to a request of another owner, so that nobody who stops children delays others.
         """
         silent_since = time.monotonic() - SILENT_SECONDS
-        silent = [child.uid for child in self._children.values() if child.heard_at <= silent_since]
+        silent = [child.uid for child in self._children.values() if child.answered_at <= silent_since]
         if len(self._children) - min(len(silent), MAX_SILENT_CHILDREN) >= MAX_CHILDREN:
             return None
         full = {uid for uid in silent if silent.count(uid) >= MAX_SILENT_OF_OWNER}
@@ -239,7 +239,7 @@ class Agent:
     def _read_child(self, child: _BatchChild) -> None:
         data = os.read(child.pipe, 1 << 16)
         child.buffer += data
-        child.heard_at = time.monotonic()
+        child.answered_at = time.monotonic()
         *lines, rest = child.buffer.split(b"\n")
         child.buffer = bytearray(rest)
         try:
@@ -289,7 +289,7 @@ class Agent:
         now = time.monotonic()
         times = [child.deadline for child in self._children.values()]
         if self._waiting:  # a place becomes free when a child is silent for too long
-            times += [at for child in self._children.values() if (at := child.heard_at + SILENT_SECONDS) > now]
+            times += [at for child in self._children.values() if (at := child.answered_at + SILENT_SECONDS) > now]
         return max(0.0, min(times) - now)
 
     def _send(self, message: dict[str, Any]) -> None:
