@@ -181,6 +181,7 @@ CHANGED = {
     "service.state_directory": "{root}/state",
     "service.log_level": "error",
     "service.standby": "refuse",
+    "service.heartbeat_url": "https://alive.example.org/another",
 }
 
 # With which other settings these have an effect.
@@ -304,6 +305,7 @@ def observe(started):
         "access": describe(started._web.rules),
         "log level": logging.getLogger().level,
         "flagged": started._collector._flagged_limit,
+        "heartbeat": started._heartbeat.url,
     }
 
 

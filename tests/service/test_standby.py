@@ -11,6 +11,7 @@ import pytest
 
 from ckptd.store.store import Store
 from demo.patience import allow
+from support.heartbeat_receiver import receive_heartbeats
 from support.mail_server import wait_until
 from support.real_daemon import RealDaemon
 
@@ -61,6 +62,25 @@ def test_a_standby_shows_the_page_and_its_own_metrics_and_takes_over_from_a_kill
     assert took < allow(TAKEOVER_SECONDS), took
     wait_until(lambda: second.read_metric("ckptd_last_poll_timestamp_seconds"), 30)
     assert read_epoch(database) == 2
+
+
+def test_only_the_daemon_that_acts_sends_heartbeats(tmp_path, database):
+    with receive_heartbeats() as receiver, ExitStack() as held:
+        pair = [
+            RealDaemon(tmp_path / name, database, f'heartbeat_url = "{receiver.url}/{name}"\n')
+            for name in ("first", "second")
+        ]
+        for each in pair:
+            each.start()
+            held.callback(each.kill)
+            wait_until(lambda each=each: each.is_leader is not None, 60)
+        first, second = pair if pair[0].is_leader else pair[::-1]
+        wait_until(lambda: receiver.paths, 60)
+        assert set(receiver.paths) == {f"/secret-token/{first.folder.name}"}
+        assert second.is_leader is False
+        first.kill()
+        wait_until(lambda: f"/secret-token/{second.folder.name}" in receiver.paths, 2 * TAKEOVER_SECONDS)
+        assert "heartbeat" not in first.read_log() + second.read_log()
 
 
 def test_a_daemon_that_is_stopped_in_order_hands_over_at_once(pair):

@@ -30,7 +30,7 @@ KEYS = {
             "signal_margin", "summary",
         }
     ),
-    "service": frozenset({"log_level", "standby", "state_directory", "user"}),
+    "service": frozenset({"heartbeat_url", "log_level", "standby", "state_directory", "user"}),
     "slurm": frozenset(
         {
             "backfill", "backfill_after", "backfill_max_age", "cluster", "poll_interval", "read_batch_scripts",

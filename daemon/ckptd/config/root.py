@@ -2,8 +2,9 @@
 
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from ckptd.config.agent import AgentSection
 from ckptd.config.base import Section
@@ -25,6 +26,26 @@ class ServiceSection(Section):
     standby: Literal["auto", "refuse"] = "auto"
     """What a second daemon for the same cluster does: `auto` waits on PostgreSQL, to take over within 30 s when the
     first one fails, and refuses to start on SQLite; `refuse` always refuses to start."""
+    heartbeat_url: str | None = None
+    """An http or https address that the acting daemon requests after each round of its steps, of a service that alerts
+    when the requests stop. Whoever can read the address can send them."""
+
+    @field_validator("heartbeat_url")
+    @classmethod
+    def _heartbeat_url_is_an_address(cls, url: str | None) -> str | None:
+        if url is not None and not _is_web_address(url):
+            raise ValueError('must be an address such as "https://host/path"')
+        return url
+
+
+def _is_web_address(url: str) -> bool:
+    if not url.isascii() or not url.isprintable() or " " in url:
+        return False
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of the port
+        return False
 
 
 class Config(Section):

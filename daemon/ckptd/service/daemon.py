@@ -29,6 +29,7 @@ from ckptd.service.build_retention import build_retention
 from ckptd.service.lease_keeper import LeaseHeldError, LeaseKeeper
 from ckptd.service.lease_term import LeaseTerm
 from ckptd.service.open_database import open_store
+from ckptd.service.outgoing_heartbeat import OutgoingHeartbeat
 from ckptd.service.reload import REMEDY, list_waiting, pin
 from ckptd.service.scan_pool import ScanPool
 from ckptd.service.schedule import Schedule
@@ -77,7 +78,8 @@ class Daemon:
         self._collector = ReportCollector(
             version("ckptd"), started_at=self._identity.started_at, flagged_limit=config.metrics.flagged_jobs
         )
-        self._stepper = StepRunner(self._collector, self._systemd)
+        self._heartbeat = OutgoingHeartbeat(config.service.heartbeat_url)
+        self._stepper = StepRunner(self._collector, self._systemd, self._heartbeat.record)
 
     def run(self) -> int:
         """Work until SIGTERM or SIGINT; return the exit status."""
@@ -286,6 +288,7 @@ class Daemon:
     def _poll_early(self, _parts: Parts, state: State) -> None:
         """Poll Slurm now instead of when it is due next."""
         write_lines(poll.run(self._parts, state, _now()).lines)
+        self._heartbeat.record("poll")
         if not self._stop.is_set():  # else the scheduler has ended
             self._schedule.begin_interval("poll")
 
@@ -332,6 +335,7 @@ class Daemon:
             self._record_failed_reload()
             return
         self._config = config
+        self._heartbeat.url = config.service.heartbeat_url
         if self._is_acting:
             self._change_parts(parts)
         logging.getLogger().setLevel(config.service.log_level.upper())

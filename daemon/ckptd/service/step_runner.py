@@ -18,9 +18,12 @@ log = logging.getLogger("ckptd")
 class StepRunner:
     """Runs steps, called from several threads at once."""
 
-    def __init__(self, collector: ReportCollector, systemd: Systemd) -> None:
+    def __init__(
+        self, collector: ReportCollector, systemd: Systemd, record_success: Callable[[str], None] = lambda _name: None
+    ) -> None:
         self._collector = collector
         self._systemd = systemd
+        self._record_success = record_success
         self._troubles: dict[str, str] = {}  # error of each failing step, by its name
 
     def run(self, name: str, step: Callable[[datetime], StepResult]) -> None:
@@ -35,6 +38,7 @@ class StepRunner:
             log.exception("step %s failed", name)
             self._collector.count_failure(name)
             return
+        self._record_success(name)
         write_lines(result.lines)
         if result.has_failed:
             self._collector.count_failure(name)
