@@ -3,12 +3,18 @@ from datetime import UTC, datetime
 
 import pytest
 
+from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
 from ckptd.service.daemon import SCAN
 from ckptd.service.step_runner import StepRunner
 from ckptd.service.systemd import Systemd
 from ckptd.steps.results import IDLE, StepResult, error, warning
 from ckptd.store.database_errors import StoreError
+
+
+class SlurmError(CkptdError):
+    """Slurm does not answer."""
+
 
 STARTED = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -32,21 +38,25 @@ def fail(_now):
     raise StoreError("the database is away")
 
 
+def fail_otherwise(_now):
+    raise SlurmError("Slurm is away")
+
+
 def test_a_failure_is_reported_once_and_again_when_the_step_works(stepper, caplog):
-    for step in (fail, fail, lambda _now: StepResult(), lambda _now: StepResult(), fail):
+    for step in (fail_otherwise, fail_otherwise, lambda _now: StepResult(), lambda _now: StepResult(), fail_otherwise):
         stepper.run("poll", step)
     assert [record.getMessage() for record in caplog.records] == [
-        "step poll failed: the database is away",
+        "step poll failed: Slurm is away",
         "step poll succeeded again",
-        "step poll failed: the database is away",
+        "step poll failed: Slurm is away",
     ]
 
 
 def test_scans_that_fail_are_reported_once_though_the_step_that_starts_them_goes_well(stepper, caplog):
     for _ in range(3):
         stepper.run("scan", lambda _now: IDLE)
-        stepper.run(SCAN, fail)
-    assert [record.getMessage() for record in caplog.records] == [f"step {SCAN} failed: the database is away"]
+        stepper.run(SCAN, fail_otherwise)
+    assert [record.getMessage() for record in caplog.records] == [f"step {SCAN} failed: Slurm is away"]
 
 
 def test_what_a_step_says_is_in_the_log_and_a_part_that_failed_is_counted(stepper, collector, caplog):

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -12,7 +11,6 @@ import click
 from ckptd.checkpoints.agent.client import AgentGoneError, AgentRefusedError
 from ckptd.cli.output import EXIT_FINE, EXIT_TROUBLE, print_json
 from ckptd.cli.whole_config import load_config
-from ckptd.config import Config
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.model import Unknown
 from ckptd.core.notices.delivery import SendResult
@@ -22,6 +20,7 @@ from ckptd.service import build, daily_expiry
 from ckptd.service.command_lease import take_lease
 from ckptd.service.daemon import Daemon, describe
 from ckptd.service.lease_keeper import LeaseKeeper
+from ckptd.service.log_output import start_logging
 from ckptd.service.open_database import open_store
 from ckptd.service.step_runner import write_lines
 from ckptd.service.step_table import make_runner, run_once
@@ -31,10 +30,10 @@ from ckptd.store.database_errors import SchemaError, StoreError
 NOT_POLLED = "Slurm could not be polled, so no rule was evaluated"
 
 
-def run_daemon(context: click.Context) -> None:
+def run_daemon(context: click.Context, log_format: str) -> None:
     """Run the daemon until it is stopped."""
     config = load_config(context)
-    _start_logging(config)
+    start_logging(config.service.log_level, log_format, os.environ)
     try:
         status = Daemon(config, context.find_root().params["config"], os.environ).run()
     except (SchemaError, AgentRefusedError):
@@ -45,10 +44,10 @@ def run_daemon(context: click.Context) -> None:
     raise SystemExit(status)
 
 
-def run_steps_once(context: click.Context, *, is_json: bool) -> None:
+def run_steps_once(context: click.Context, log_format: str, *, is_json: bool) -> None:
     """Run every step once, and print what was found and sent."""
     config = load_config(context)
-    _start_logging(config)
+    start_logging(config.service.log_level, log_format, os.environ)
     helpers = build.start_helpers(config, context.find_root().params["config"])
     try:
         now = datetime.now(UTC)
@@ -84,16 +83,6 @@ def run_steps_once(context: click.Context, *, is_json: bool) -> None:
             click.echo(f"{format_count(sent_count, 'message')} sent, {waiting}")
     has_unsent = any(result != SendResult.SENT for _, result in report.messages_by_result)
     raise SystemExit(EXIT_TROUBLE if report.slurm_trouble or report.flags_by_rule or has_unsent else EXIT_FINE)
-
-
-def _start_logging(config: Config) -> None:
-    is_journal = "JOURNAL_STREAM" in os.environ
-    logging.basicConfig(
-        level=config.service.log_level.upper(),
-        stream=sys.stderr,
-        format="%(levelname)s %(message)s" if is_journal else "%(asctime)s %(levelname)s %(message)s",
-    )
-    logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 def _report_document(report: Report) -> ReportDocument:

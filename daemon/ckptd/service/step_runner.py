@@ -1,33 +1,60 @@
 """Runs the daemon's steps: logs their results, measures their durations, and reports each failure once."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
+from ckptd.service.log_output import current_step
 from ckptd.service.step_table import STEPS
 from ckptd.service.systemd import Systemd
 from ckptd.steps.results import LogLine, StepResult
-from ckptd.store.database_errors import StoreError
+from ckptd.store.database_errors import DatabaseAwayError, StoreError
 
 log = logging.getLogger("ckptd")
+
+CALM_SECONDS = 30.0  # without a failure, after which the database counts as back: until then it may fail again
+
+
+class _Outage(NamedTuple):
+    """When steps failed because of the database, by the monotonic clock."""
+
+    began_at: float
+    failed_at: float
 
 
 class StepRunner:
     """Runs steps, called from several threads at once."""
 
     def __init__(
-        self, collector: ReportCollector, systemd: Systemd, record_success: Callable[[str], None] = lambda _name: None
+        self,
+        collector: ReportCollector,
+        systemd: Systemd,
+        record_success: Callable[[str], None] = lambda _name: None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._collector = collector
         self._systemd = systemd
         self._record_success = record_success
+        self._clock = clock
+        self._lock = threading.Lock()
         self._troubles: dict[str, str] = {}  # error of each failing step, by its name
+        self._outage: _Outage | None = None
 
     def run(self, name: str, step: Callable[[datetime], StepResult]) -> None:
         """Run one step; an error is logged and does not stop the others."""
+        token = current_step.set(name)
+        try:
+            self._run(name, step)
+        finally:
+            current_step.reset(token)
+
+    def _run(self, name: str, step: Callable[[datetime], StepResult]) -> None:
         began = time.monotonic()
         try:
             result = step(datetime.now(UTC))
@@ -42,10 +69,12 @@ class StepRunner:
         write_lines(result.lines)
         if result.has_failed:
             self._collector.count_failure(name)
-        if self._troubles.pop(name, None):
-            log.warning("step %s succeeded again", name)
+        with self._lock:
+            if self._troubles.pop(name, None):
+                log.warning("step %s succeeded again", name)
         if result.found_work:
             if _is_recording(name):
+                self._note_answer()
                 self._collector.record_database_step(name, is_up=True)
             self._collector.observe_step(name, timedelta(seconds=time.monotonic() - began))
 
@@ -56,9 +85,38 @@ class StepRunner:
             if _is_recording(name):
                 self._collector.record_database_step(name, is_up=False)
         self._collector.count_failure(name)
-        if self._troubles.get(name) != str(error):
-            log.error("step %s failed: %s", name, error)
-        self._troubles[name] = str(error)
+        if isinstance(error, DatabaseAwayError):
+            self._note_outage(error)
+            return
+        with self._lock:
+            if self._troubles.get(name) != str(error):
+                log.error("step %s failed: %s", name, error)
+            self._troubles[name] = str(error)
+
+    @property
+    def is_database_away(self) -> bool:
+        """Whether the database failed recently."""
+        return self._outage is not None
+
+    def _note_outage(self, error: CkptdError) -> None:
+        """Log that the database fails, once for all steps and reasons until it has worked for a while."""
+        with self._lock:
+            now = self._clock()
+            if self._outage is None:
+                log.error("%s; nothing is recorded until it answers", error)
+                self._outage = _Outage(now, now)
+            self._outage = self._outage._replace(failed_at=now)
+
+    def _note_answer(self) -> None:
+        with self._lock:
+            now = self._clock()
+            if self._outage is not None and now - self._outage.failed_at >= CALM_SECONDS:
+                log.warning(
+                    "the database has answered for %.0f s again, after %.0f s",
+                    CALM_SECONDS,
+                    self._outage.failed_at - self._outage.began_at,
+                )
+                self._outage = None
 
 
 def _is_recording(name: str) -> bool:
@@ -68,4 +126,4 @@ def _is_recording(name: str) -> bool:
 def write_lines(lines: Iterable[LogLine]) -> None:
     """Write the log lines of a step."""
     for line in lines:
-        log.log(line.level, "%s", line.text, exc_info=line.error)
+        log.log(line.level, "%s", line.text, exc_info=line.error, extra={"fields": line.fields})

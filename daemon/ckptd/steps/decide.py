@@ -27,10 +27,11 @@ from ckptd.steps import job_action_history, plan_notices, read_scripts
 from ckptd.steps.evaluated_runs import EvaluatedRun, EvaluatedRuns, has_damaged
 from ckptd.steps.job_action_history import RunActions
 from ckptd.steps.open_flags import OpenFlags
+from ckptd.steps.opened_flag_lines import list_opened
 from ckptd.steps.packed_checkpoints import is_packed, pack, unpack
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
-from ckptd.steps.results import IDLE, StepResult, error, warning
+from ckptd.steps.results import IDLE, StepResult, error
 from ckptd.steps.run_facts import EndTallies, FreeSpaceSamples, JobHolds
 from ckptd.steps.snapshots import CurrentFlags, PurgeFacts, RunHistories, ScanProgress
 from ckptd.steps.state import State
@@ -93,9 +94,9 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     opened = [flag.finding for flag in decide(parts, state, now).opened]
     if memory.postponed:
         state.decision_due.set()
-    lines = [warning(f"flag {finding.rule} opened: job {finding.job_id} of {finding.user!a}") for finding in opened]
+    lines = list_opened(opened)
     lines += [
-        error(f"the rule {rule} failed on the run in {run.directory!a}", cause)
+        error(f"the rule {rule} failed on the run in {run.directory!a}", cause, run=run.directory, rule=rule)
         for (run, rule), cause in memory.failed_rules.items()
         if (run, rule) not in failed_before
     ]

@@ -36,7 +36,8 @@ class JobActionLog:
         """Count the actions of one step; return log lines for them, and for kinds whose deferral starts or ends."""
         lines: list[LogLine] = []
         for act, outcome in acted.done:
-            lines.append(warning(f"{act.kind.value}: job {act.job.job_id} of {act.job.user!a}: {outcome!a}"))
+            text = f"{act.kind.value}: job {act.job.job_id} of {act.job.user!a}: {outcome!a}"
+            lines.append(warning(text, run=act.run.directory, job=act.job.job_id, user=act.job.user))
             self.counts[act.kind, _result(outcome)] += 1
         users: dict[Waiting, set[str]] = defaultdict(set)
         waiting: Counter[Waiting] = Counter()

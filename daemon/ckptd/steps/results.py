@@ -1,8 +1,13 @@
 """The result of a step: the caller writes its log lines and counts it."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
+
+Fields = Mapping[str, object]  # what a line is about: run, job, user, rule
+NO_FIELDS: Fields = MappingProxyType({})
 
 
 class LogLine(NamedTuple):
@@ -11,6 +16,7 @@ class LogLine(NamedTuple):
     level: int
     text: str
     error: Exception | None = None
+    fields: Fields = NO_FIELDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +36,9 @@ def info(text: str) -> LogLine:
     return LogLine(logging.INFO, text)
 
 
-def warning(text: str) -> LogLine:
-    return LogLine(logging.WARNING, text)
+def warning(text: str, **fields: object) -> LogLine:
+    return LogLine(logging.WARNING, text, fields=fields)
 
 
-def error(text: str, cause: Exception | None = None) -> LogLine:
-    return LogLine(logging.ERROR, text, cause)
+def error(text: str, cause: Exception | None = None, **fields: object) -> LogLine:
+    return LogLine(logging.ERROR, text, cause, fields)
