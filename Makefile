@@ -9,7 +9,7 @@ PROGRAMS_PYTHON := /usr/bin/python3
 # Commands start often in tests: keep their compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv check test test-long test-programs demo constraints
+.PHONY: venv check test test-long test-programs demo constraints packages
 
 venv: $(VENV)/.ready
 
@@ -63,3 +63,7 @@ constraints:
 	{ echo "# The exact versions that CI runs. \`make constraints\` updates them within pyproject.toml's ranges."; \
 		$(VENV)/resolve/bin/pip freeze --exclude-editable; } > constraints.txt
 	rm -rf $(VENV)/resolve
+
+# A wheel and a package for Debian 12, in dist/.
+packages: venv
+	deploy/packages/build-deb
