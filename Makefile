@@ -9,7 +9,7 @@ PROGRAMS_PYTHON := /usr/bin/python3
 # Commands start often in tests: keep their compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv check test test-long test-programs demo constraints packages
+.PHONY: venv check test test-long test-programs test-packages demo constraints packages
 
 venv: $(VENV)/.ready
 
@@ -67,3 +67,8 @@ constraints:
 # A wheel and a package for Debian 12, in dist/.
 packages: venv
 	deploy/packages/build-deb
+
+# Installs, upgrades, rolls back and purges that package in a container with systemd; two to four minutes.
+test-packages: venv
+	deploy/demo/install demo test
+	$(BIN)/pytest tests/integration/packages/check_package_life.py

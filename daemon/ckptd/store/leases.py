@@ -9,6 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from ckptd.core.leadership.lease import Lease, LeaseHolder
 from ckptd.store.database_errors import LeaseLostError
 from ckptd.store.lease_tables import LeaseTable, StandbyTable
+from ckptd.store.runs import ensure_cluster
 from ckptd.store.transactions import StorePart, reading, writing
 
 FREE = Lease(epoch=0, renewal=0, holder=None)  # of a cluster for which no process has acted yet
@@ -39,6 +40,7 @@ class LeaseStore(StorePart):
         This waits until the transactions of the previous holder have ended, because each of them locks the lease's key.
         """
         _ensure(connection, cluster)
+        ensure_cluster(connection, cluster)  # before the steps, of which several at once would insert it
         of_cluster = LeaseTable.cluster == cluster
         found = connection.execute(
             sa.select(LeaseTable.epoch, LeaseTable.renewal).where(of_cluster).with_for_update()

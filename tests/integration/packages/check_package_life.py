@@ -12,8 +12,8 @@ from ckptd.store.revisions import list_revisions
 from demo.patience import allow
 from integration.systemd import debian_tree
 
-ROOT = Path(__file__).parents[2]
-HERE = Path(__file__).parent / "packages"
+ROOT = Path(__file__).parents[3]
+HERE = Path(__file__).parent
 NEWEST = list_revisions()[-1]
 MIGRATION = f"""
 import sqlalchemy as sa
