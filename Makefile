@@ -39,6 +39,7 @@ test-long: venv
 		tests/checkpoints/test_trash_crash.py tests/checkpoints/test_trash_attack.py
 	$(BIN)/python tests/fuzz/kill_sets.py --kills 600
 	$(BIN)/python tests/fuzz/failover.py --rounds 50
+	$(BIN)/python tests/fuzz/failover.py --rounds 50 --pgbouncer
 
 # GROMACS, LAMMPS, torch, Keras and TensorFlow on a private Slurm, and whether what ckptd says of them is true: see tests/programs.
 test-programs: venv $(PROGRAMS)/.ready

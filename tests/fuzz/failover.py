@@ -4,14 +4,20 @@
 
 Each round does one of three things to the daemon that acts: kill -9; SIGSTOP until the other one has taken over, then
 SIGCONT; or cut its connections until the other one has taken over. The other one must act within 30 s, at no moment two
-say that they act, the epoch rises by one, and a daemon that was replaced ends. It ends with 1 otherwise. Only the lease
-is tried: the daemons poll recorded snapshots, and have no job to act on.
+say that they act, the epoch rises by one, and a daemon that was replaced ends.
+
+All the time, jobs on a simulated Slurm reach their limits, restart without progress and save, so that ckptd resubmits,
+holds, prunes and sends mail. In the end, no job was resubmitted or held twice, each was once, or its action is recorded
+as cut off; no message is lost, and none came twice that was not interrupted; each checkpoint that is not there was
+moved once, and the newest two are there. It ends with 1 otherwise.
 """
 
 import argparse
 import random
+import shutil
 import signal
 import socket
+import statistics
 import sys
 import tempfile
 import threading
@@ -26,9 +32,11 @@ import psycopg  # noqa: E402
 
 from ckptd.store.store import Store  # noqa: E402
 from conftest import PostgreSQL  # noqa: E402
+from fuzz import failover_load  # noqa: E402
 from support.pgbouncer import PgBouncer  # noqa: E402
 from support.real_daemon import RealDaemon  # noqa: E402
 
+KINDS = ("kill", "cut", "stop")
 TAKEOVER_SECONDS = 30.0
 START_SECONDS = 120.0
 
@@ -85,14 +93,20 @@ def forward(source, target):
 class Cluster:
     """Two daemons on one database."""
 
-    def __init__(self, folder, server, port):
+    def __init__(self, folder, server, port, load):
         """`port` is where the daemons reach the server: its own one, or that of a PgBouncer."""
         self.database = server.create_database()
         Store.open(self.database, upgrade=True).close()
         self.links = {}
         for name in ("a", "b"):
             link = Link(port)
-            daemon = RealDaemon(folder / name, self.database.replace(f":{server.port}/", f":{link.port}/"))
+            daemon = RealDaemon(
+                folder / name,
+                self.database.replace(f":{server.port}/", f":{link.port}/"),
+                load.settings,
+                source=failover_load.SOURCE,
+                environment=load.slurm.environment,
+            )
             self.links[daemon] = link
         self.daemons = list(self.links)
         self.acting, self.waiting = self.daemons
@@ -139,10 +153,38 @@ class Cluster:
         self.restart(self.waiting)
         return took
 
+    def settle(self):
+        """Let the daemon that acts do what is still due, also what was claimed and interrupted."""
+        self.change("UPDATE notices SET claimed_at = claimed_at - interval '1 hour' WHERE state = 'claimed'")
+        due = "SELECT count(*) FROM notices WHERE state IN ('waiting', 'claimed') AND due_at <= now()"
+        wait_for("sending all mail", lambda: self.ask(due) == [(0,)], START_SECONDS)
+        moving = "SELECT count(*) FROM audit WHERE action = 'prune' AND finished_at IS NULL"
+        wait_for("the outcome of each removal", lambda: self.ask(moving) == [(0,)], START_SECONDS)
+
+    def change(self, statement):
+        with psycopg.connect(self.database, autocommit=True) as connection:
+            connection.execute(statement)
+
     def close(self):
         for each in self.daemons:
             with suppress(AttributeError):
                 each.kill()
+
+
+def run(cluster, load, rounds, dice):
+    """Do all rounds under load; return how long each takeover took, and what went wrong."""
+    took = []
+    load.start()
+    for number in range(rounds):
+        kind = dice.choice(KINDS) if rounds >= len(KINDS) else KINDS[number]
+        time.sleep(dice.uniform(0, 10))
+        took.append(cluster.run_round(kind))
+        print(f"round {number + 1}: {kind}, taken over after {took[-1]:.1f} s", flush=True)
+    load.finish()
+    cluster.settle()
+    wrong, summary = load.judge(cluster.ask)
+    print(summary)
+    return took, wrong
 
 
 def main():
@@ -150,34 +192,40 @@ def main():
     arguments.add_argument("--rounds", type=int, default=50)
     arguments.add_argument("--seed", type=int, default=int(time.time()))
     arguments.add_argument("--pgbouncer", action="store_true", help="let the daemons reach the database through it")
+    arguments.add_argument("--keep", action="store_true", help="keep the directory if something is wrong")
     options = arguments.parse_args()
-    dice, took = random.Random(options.seed), []
-    server = PostgreSQL()
     print(f"seed {options.seed}", flush=True)
-    try:
+    folder = Path(tempfile.mkdtemp(prefix="ckptd-failover-"))
+    folder.chmod(0o755)
+    wrong = ["it did not end"]
+    with ExitStack() as held:
+        server = PostgreSQL()
+        held.callback(server.stop)
         server.start()
-        with tempfile.TemporaryDirectory() as folder, ExitStack() as held:
-            port = server.port
-            if options.pgbouncer:
-                pgbouncer = PgBouncer(server)
-                held.callback(pgbouncer.stop)
-                port = pgbouncer.start().port
-            cluster = Cluster(Path(folder), server, port)
-            try:
-                for number in range(options.rounds):
-                    kind = dice.choice(("kill", "stop", "cut"))
-                    time.sleep(dice.uniform(0, 5))
-                    took.append(cluster.run_round(kind))
-                    print(f"round {number + 1}: {kind}, taken over after {took[-1]:.1f} s", flush=True)
-            finally:
-                cluster.close()
-    except RuntimeError as error:
-        print(f"wrong: {error}")
-        return 1
-    finally:
-        server.stop()
-    print(f"{len(took)} takeovers, the longest after {max(took):.1f} s")
-    return 0
+        port = server.port
+        if options.pgbouncer:
+            pgbouncer = PgBouncer(server)
+            held.callback(pgbouncer.stop)
+            port = pgbouncer.start().port
+        load = failover_load.Load(folder)
+        held.callback(load.close)
+        try:
+            cluster = Cluster(folder, server, port, load)
+            held.callback(cluster.close)
+            took, wrong = run(cluster, load, options.rounds, random.Random(options.seed))
+        except RuntimeError as error:
+            wrong, took = [str(error)], [0.0]
+    if wrong and options.keep:
+        print(f"kept: {folder}")
+    else:
+        shutil.rmtree(folder)
+    for each in wrong:
+        print(f"wrong: {each}")
+    way = "through PgBouncer" if options.pgbouncer else "without PgBouncer"
+    print(
+        f"{len(took)} takeovers {way}, the median after {statistics.median(took):.1f} s, the longest {max(took):.1f} s"
+    )
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A real `ckptd run` that polls recorded snapshots, of which a test can start several with one database."""
 
+import os
 import subprocess
 import sys
 import urllib.request
@@ -8,25 +9,29 @@ from pathlib import Path
 from support.mail_server import free_port
 
 ROOT = Path(__file__).parents[2]
+RECORDED = f'source = "replay"\ncluster = "c1"\nreplay_path = "{ROOT}/tests/data/slurm/22.05.8"\n'
 
 
 class RealDaemon:
     """One `ckptd run` with its own state directory, page and log."""
 
-    def __init__(self, folder, database, more=""):
+    def __init__(self, folder, database, more="", *, source=RECORDED, environment=None):
+        """`source` is the section [slurm]; `more` follows in [service]."""
         self.port = free_port()
+        self._environment = {**os.environ, **(environment or {})}
         self.folder = folder
         folder.mkdir()
         (folder / "config.toml").write_text(
-            f'[slurm]\nsource = "replay"\ncluster = "c1"\nreplay_path = "{ROOT}/tests/data/slurm/22.05.8"\n'
-            f'poll_interval = "1s"\n[web]\nlisten = "127.0.0.1:{self.port}"\n[store]\nurl = "{database}"\n'
-            f'[service]\nstate_directory = "{folder}"\n{more}'
+            f'[slurm]\n{source}poll_interval = "1s"\n[web]\nlisten = "127.0.0.1:{self.port}"\n'
+            f'[store]\nurl = "{database}"\n[service]\nstate_directory = "{folder}"\n{more}'
         )
         self.argv = [sys.executable, "-m", "ckptd", "--config", str(folder / "config.toml")]
 
     def start(self):
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen([*self.argv, "run"], stdout=log, stderr=log, cwd=self.folder)
+            self.process = subprocess.Popen(
+                [*self.argv, "run"], stdout=log, stderr=log, cwd=self.folder, env=self._environment
+            )
         return self
 
     def read_log(self):

@@ -1,0 +1,290 @@
+"""Jobs that two daemons resubmit, hold, prune and send mail about, and the judgement of what they did."""
+
+import io
+import json
+import os
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from aiosmtpd.controller import Controller
+
+from demo import ports, users
+from support.mail_server import Inbox
+from support.simulated_slurm import SimulatedSlurm
+
+SETTINGS = """
+[scan]
+interval = "1s"
+write_grace = "1s"
+inotify = false
+allowed_roots = ["{root}/home"]
+[health]
+min_job_duration = "1s"
+[actions]
+hold = ["main"]
+resubmit = ["main"]
+min_loss = "1s"
+max_per_hour = 100000
+[mail]
+mode = "on"
+sender = "ckptd@example.org"
+recipient = "{{user}}@example.org"
+relays = ["127.0.0.1:{relay}"]
+security = "none"
+critical_window = "1s"
+warning_window = "2s"
+info_window = "3s"
+max_per_minute = 100000
+max_per_user = 100000
+max_per_hour = 100000
+[retention]
+min_age = "1s"
+interval = "1s"
+hold = "5s"
+[retention.guards]
+restart_grace = "1s"
+save_grace = "1s"
+[retention.caps]
+filesystem_share = 1.0
+[[retention.policy]]
+name = "tight"
+mode = "enforce"
+last = 2
+"""
+SOURCE = 'source = "squeue"\ncluster = "lab"\n'
+WANTED = 'directory = "ckpt"\nresubmit = true\nmax_resubmits = 1\n'
+TRAININGS, LOOPS = 4, 3  # jobs of each kind at the same time
+EPOCHS = 5
+STEP_SECONDS = 0.25
+PATIENCE_SECONDS = 240.0  # for what is due at the end
+
+
+class Load:
+    """Jobs of two users on a simulated Slurm, from `start` to `finish`."""
+
+    def __init__(self, root):
+        self.root = root
+        self.slurm = SimulatedSlurm(root / "slurm")
+        (root / "home").mkdir()
+        names = [f"{users.PREFIX}f{os.getpid()}{letter}" for letter in "ab"]
+        self._users = [users.create_user(name, root / "home" / name) for name in names]
+        self._inbox = Inbox()
+        self._relay = Controller(self._inbox, hostname="127.0.0.1", port=ports.find_free_ports(1)[0])
+        self._relay.start()
+        self.settings = SETTINGS.format(root=root, relay=self._relay.port)
+        self.saved = {}  # by directory: the bytes of each file
+        self.timed_out = {}  # by number: the directory
+        self.looping = []
+        self._made = 0
+        self._is_over = threading.Event()
+        self._trouble = None
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def start(self):
+        self._thread.start()
+
+    def finish(self):
+        """Begin no further jobs, and wait until the others have ended."""
+        self._is_over.set()
+        self._thread.join()
+        if self._trouble is not None:
+            raise self._trouble
+
+    def close(self):
+        self._is_over.set()
+        self._relay.stop()
+        for each in self._users:
+            users.remove_user(each.name)
+
+    def _work(self):
+        kinds = [(self._train, [None] * TRAININGS), (self._loop, [None] * LOOPS)]
+        due = {}
+        try:
+            while not self._is_over.is_set() or any(job for _, jobs in kinds for job in jobs):
+                for make, jobs in kinds:
+                    for place, job in enumerate(jobs):
+                        if job is None and not self._is_over.is_set():
+                            jobs[place] = make()
+                        elif job is not None and due.get(job, 0) <= time.monotonic():
+                            due.pop(job, None)
+                            pause = next(job, None)
+                            if pause is None:
+                                jobs[place] = None
+                            else:
+                                due[job] = time.monotonic() + pause
+                time.sleep(STEP_SECONDS)
+        except Exception as error:  # noqa: BLE001 - shown by `finish`
+            self._trouble = error
+
+    def _train(self):
+        """Save, reach the time limit, and continue as the job that ckptd submits."""
+        user, directory = self._make_directory("train", WANTED)
+        number = self.slurm.submit(user, directory.parent)
+        yield 1
+        self.slurm.start(number)
+        for _ in range(EPOCHS):
+            yield 2
+            self._save(user, directory)
+        yield 2
+        self.slurm.end(number, "TIMEOUT")
+        self.timed_out[number] = directory
+        waits_until = time.monotonic() + PATIENCE_SECONDS
+        while not (found := self._find_successor(directory)) and time.monotonic() < waits_until:
+            yield 1
+        if found:
+            self.slurm.start(found)
+            yield 2
+            self._save(user, directory)
+            yield 3
+            self.slurm.end(found, "COMPLETED")
+        yield 20
+        for each in filter(None, (number, found)):
+            self.slurm.forget(each)
+
+    def _loop(self):
+        """Be requeued again and again without a further save, until ckptd holds the job."""
+        user, directory = self._make_directory("loop", 'directory = "ckpt"\n')
+        number = self.slurm.submit(user, directory.parent)
+        self.looping.append(number)
+        waits_until = time.monotonic() + 2 * PATIENCE_SECONDS
+        count = 0
+        while not self.slurm.is_held(number) and time.monotonic() < waits_until:
+            self.slurm.start(number, RestartCnt=str(count))
+            yield 2
+            if not count:
+                self._save(user, directory)
+            yield 2
+            count += 1
+            self._requeue(number, count)
+            yield 2
+        self._requeue(number, count)
+        yield 15  # in which a second hold would show
+        self.slurm.end(number, "CANCELLED")
+        yield 20
+        self.slurm.forget(number)
+
+    def _requeue(self, number, count):
+        self.slurm.change(number, State="PENDING", RestartCnt=str(count), StartTime="N/A", EndTime="N/A")
+
+    def _make_directory(self, kind, settings):
+        self._made += 1
+        user = self._users[self._made % len(self._users)]
+        directory = user.home / f"{kind}-{self._made}" / "ckpt"
+        directory.mkdir(parents=True)
+        (directory.parent / ".ckptd.toml").write_text(settings)
+        for path in (directory, directory.parent, directory.parent / ".ckptd.toml"):
+            os.chown(path, user.uid, user.gid)
+        self.saved[directory] = {}
+        return user, directory
+
+    def _save(self, user, directory):
+        epoch = len(self.saved[directory]) + 1
+        data = io.BytesIO()
+        np.savez(data, **{"opt/mu": np.arange(10.0)}, weights=np.arange(100.0), epoch=epoch)
+        path = directory / f"epoch_{epoch}.npz"
+        new = directory / f".{path.name}"
+        new.write_bytes(data.getvalue())
+        os.chown(new, user.uid, user.gid)
+        new.rename(path)
+        self.saved[directory][path.name] = data.getvalue()
+
+    def _find_successor(self, directory):
+        calls = (call[2:] for call in self.slurm.list_calls() if call[1] == "sbatch")
+        return next((int(number) for number, _, path in calls if path == str(directory.parent)), None)
+
+    def judge(self, ask):
+        """Return what is wrong, and a summary; `ask` queries the database."""
+        return _Judgement(self, self._inbox, ask).give()
+
+
+class _Judgement:
+    """Compares what the stand-ins saw with what should have been done and with the database."""
+
+    def __init__(self, load, inbox, ask):
+        self._load = load
+        self._ask = ask
+        self._inbox = inbox
+        self.wrong = []
+
+    def give(self):
+        parts = [self._judge_resubmissions(), self._judge_holds(), self._judge_mail(), self._judge_pruning()]
+        return self.wrong, "; ".join(parts)
+
+    def _read_audit(self, action):
+        rows = self._ask(
+            f"SELECT target, outcome, finished_at IS NULL, begun_at FROM audit WHERE action = '{action}' ORDER BY id"
+        )
+        return {target.removeprefix("job "): (outcome, is_open) for target, outcome, is_open, _ in rows}
+
+    def _judge_resubmissions(self):
+        calls = [call for call in self._load.slurm.list_calls() if call[1] == "sbatch"]
+        for mark, count in Counter(call[3] for call in calls).items():
+            if count > 1:
+                self.wrong.append(f"resubmitted {count} times: {mark}")
+        done = {call[4] for call in calls}
+        audit, cut_off = self._read_audit("resubmit-job"), 0
+        for number, directory in self._load.timed_out.items():
+            if str(directory.parent) in done:
+                continue
+            outcome, is_open = audit.get(str(number), ("not on record", False))
+            if is_open or (outcome or "").startswith("cut off"):
+                cut_off += 1
+            else:
+                self.wrong.append(f"job {number} was not resubmitted: {outcome}")
+        return f"{len(calls)} of {len(self._load.timed_out)} jobs resubmitted, {cut_off} recorded as cut off"
+
+    def _judge_holds(self):
+        counts = Counter(call[2] for call in self._load.slurm.list_calls() if call[1] == "hold")
+        for number, count in counts.items():
+            if count > 1:
+                self.wrong.append(f"job {number} was held {count} times")
+        for number in self._load.looping:
+            if str(number) not in counts:
+                self.wrong.append(f"job {number} was not held")
+        return f"{len(counts)} of {len(self._load.looping)} jobs held"
+
+    def _judge_mail(self):
+        rows = self._ask("SELECT message_id, max(try_count) FROM notices WHERE state = 'sent' GROUP BY message_id")
+        arrived = Counter(mail["Message-ID"].strip("<>").partition("@")[0] for mail in self._inbox.mails)
+        tries = {key: count for key, count in rows if key is not None}
+        lost = tries.keys() - arrived.keys()
+        doubled = [key for key, count in arrived.items() if count > 1]
+        if lost:
+            self.wrong.append(f"{len(lost)} messages are recorded as sent and did not arrive")
+        if surprising := [key for key in doubled if tries.get(key, 0) < 2]:
+            self.wrong.append(f"{len(surprising)} messages arrived twice though none was interrupted")
+        if unknown := arrived.keys() - tries.keys():
+            self.wrong.append(f"{len(unknown)} messages arrived and are not recorded as sent")
+        told = self._ask("SELECT payload FROM notices WHERE channel = 'mail' AND state = 'sent'")
+        payloads = [each if isinstance(each, dict) else json.loads(each) for (each,) in told]
+        named = {number for each in payloads if each["rule"] == "restart-loop" for number in each["job_ids"]}
+        if unreported := set(self._load.looping) - named:
+            self.wrong.append(f"no mail about the loops of jobs {sorted(unreported)}")
+        return f"{len(arrived)} messages, {len(doubled)} of them twice after an interruption"
+
+    def _judge_pruning(self):
+        rows = self._ask(
+            "SELECT action, target, coalesce(outcome, ''), finished_at IS NULL FROM audit"
+            " WHERE action IN ('prune', 'restore')"
+        )
+        moved = Counter(target for action, target, outcome, _ in rows if (action, outcome) == ("prune", "moved"))
+        moved.subtract(target for action, target, outcome, _ in rows if (action, outcome) == ("restore", "restored"))
+        if open_count := sum(is_open for *_, is_open in rows):
+            self.wrong.append(f"{open_count} removals have no outcome")
+        removed = 0
+        for directory, files in self._load.saved.items():
+            for place, (name, data) in enumerate(files.items()):
+                path = Path(directory) / name
+                if path.exists():
+                    if path.read_bytes() != data:
+                        self.wrong.append(f"{path} was changed")
+                    continue
+                removed += 1
+                if place >= len(files) - 2:
+                    self.wrong.append(f"{path} is one of the two newest and was removed")
+                if moved[str(path)] != 1:
+                    self.wrong.append(f"{path} is not there, and {moved[str(path)]} removals of it are on record")
+        return f"{removed} of {sum(map(len, self._load.saved.values()))} checkpoints pruned"
