@@ -38,6 +38,7 @@ state_directory = "{state}"
 mode = "on"
 sender = "ckptd@example.org"
 recipient = "{{user}}@example.org"
+allowed_domains = ["people.example"]
 admins = ["root@example.org"]
 relays = ["127.0.0.1:PORT"]
 username = "USERNAME"
