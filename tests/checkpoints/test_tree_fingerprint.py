@@ -50,6 +50,8 @@ def is_unchanged(directory, now, fingerprint):
 
 def write(path, age, step=1):
     path.parent.mkdir(exist_ok=True)
+    if path.is_symlink() and not path.exists():  # it leads to itself, or to nothing
+        path.unlink()
     path.write_bytes(content(step))
     os.utime(path, (time.time() - age,) * 2)
 
