@@ -12,7 +12,7 @@ from ckptd.core.runs.saved_state import SavedState
 from core.histories import at
 
 LOGS = DATA.parent / "trainer-logs"
-NEXT = {"from-30": 40, "from-20": 30, "anew": 10}  # the step of each
+NEXT = {"from-30": 40, "from-20": 30, "started-over": 10}  # the step of each
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def test_the_log_says_which_checkpoint_was_loaded(read_state, before, name, load
     assert [each.path for each in trace.possible] == loaded
 
 
-def test_a_log_without_any_earlier_evaluation_is_of_a_training_that_began_anew(read_state, before):
-    assert program_trace.read(read_state("anew", 10), before).is_fresh
+def test_a_log_without_any_earlier_evaluation_is_of_a_training_that_started_over(read_state, before):
+    assert program_trace.read(read_state("started-over", 10), before).is_fresh
 
 
 def test_many_evaluations_between_two_saves_prove_no_start_over(read_state, before):
@@ -69,7 +69,7 @@ def test_checkpoints_from_before_the_first_evaluation_are_not_what_a_log_with_on
     early = SavedState(path="early/5", completed_at=at(5), step=5)
     trace = program_trace.read(read_state("from-20", 30), [early, *before])
     assert [each.path for each in trace.possible] == ["first-20/20"]
-    assert program_trace.read(read_state("anew", 10), [early, *before]) is None
+    assert program_trace.read(read_state("started-over", 10), [early, *before]) is None
 
 
 def test_what_users_write_into_a_log_is_bounded(read_state):

@@ -17,9 +17,9 @@ class CheckpointOverdue:
     """Flag a job whose newest checkpoint is older than `factor` intervals and than `min_age`.
 
     At least `min_intervals` must be known, and their spread must be at most `max_spread` of the interval: a job that
-    saves only its best model so far saves ever later, and nobody can tell when. One that has lately come back after a
-    longer interval has that much time again. An attempt without a checkpoint gets extra time: as long as attempts of
-    its run needed for their first one.
+    saves only its best model so far does so less and less often, at times that cannot be predicted. One that has lately
+    come back after a longer interval has that much time again. An attempt without a checkpoint gets extra time: as long
+    as attempts of its run needed for their first one.
     """
 
     name: ClassVar[str] = "checkpoint-overdue"

@@ -100,7 +100,7 @@ def check_trailer(file: BinaryIO, kind: str, size_bytes: int) -> None:
     """Check the end of a compressed file that is too large to inflate at this level.
 
     gzip (RFC 1952) ends in CRC-32 and the length modulo 2^32; bzip2 in a 48-bit mark and a CRC-32 at any bit;
-    xz in "YZ"; lzma and zlib in nothing that can be told from data.
+    xz in "YZ"; lzma and zlib in nothing that differs from data.
 
     Raises:
         DamagedError: the end is not one.
