@@ -79,6 +79,23 @@ OF_TORCH = [
     ("epoch=1.5.ckpt", None, None),
     ("epoch-3.5-step-700.pt", None, 700),
     ("epoch010.0.91.pt", 10, None),
+    # measured values with and without a word
+    ("m_5_0.91.pt", 5, None),
+    ("w-03-0.44.pt", 3, None),
+    ("e3-l0.442.ckpt", 3, None),
+    ("E07_L0.442.pt", 7, None),
+    ("model_5_dice_0.390.pt", 5, None),
+    ("net_12_0.390_acc.pt", 12, None),
+    ("ckpt_4_vl0.31.pt", 4, None),
+    ("model-009-valacc0.91.pt", 9, None),
+    ("model_4_val-0.31.pt", 4, None),
+    # settings, folds and versions with a fraction
+    ("model_50_lr_0.1.pt", None, None),
+    ("model_2_dropout0.5.pt", None, None),
+    ("v5-0.39.pt", None, None),
+    ("f1-0.93.pt", None, None),
+    ("resnet_50_0.76.pt", None, None),
+    ("fold_1_0.91.pt", None, None),
 ]
 OF_KERAS = [
     ("weights.02-0.15.hdf5", 2, None),
@@ -98,6 +115,18 @@ OF_KERAS = [
     ("weights.best.hdf5", None, None),
     ("vgg16_weights.h5", None, None),
     ("resnet50-0.85.h5", None, None),
+    ("w.03-0.44.weights.h5", 3, None),
+    ("w-12-0.44.weights.h5", 12, None),
+    ("w_03_0.44.h5", 3, None),
+    ("weights.05-0.31.h5", 5, None),
+    ("weights.05-loss0.31.h5", 5, None),
+    ("model.07-0.31.keras", 7, None),
+    ("ep012-loss4.123-val_loss4.001.h5", 12, None),
+    ("0005-l0.390-vl0.391.keras", 5, None),
+    ("net-11-0.8300.h5", 11, None),
+    ("best-11-0.83.h5", 11, None),
+    ("resnet-50-0.85.h5", None, None),
+    ("vgg-16-0.92.weights.h5", None, None),
 ]
 
 
@@ -112,3 +141,20 @@ def test_epoch_and_step_are_read_from_the_names_of_keras_s_callbacks(name, epoch
     found = checkpoint_names.parse_name(name, bare="epoch")
     of_callback = keras_names.epoch_of_name(name)
     assert (found.epoch if of_callback is None else of_callback, None if of_callback else found.step) == (epoch, step)
+
+
+@pytest.mark.parametrize(
+    ("name", "metrics"),
+    [
+        ("ep012-loss4.123-val_loss4.001.h5", {"loss": 4.123, "val_loss": 4.001}),
+        ("e3-l0.442.ckpt", {"l": 0.442}),
+        ("E03_L0.44_VL0.45.pt", {"L": 0.44, "VL": 0.45}),
+        ("model_5_dice_0.390.pt", {"dice": 0.39}),
+        ("cnn_02_valacc0.23.h5", {"valacc": 0.23}),
+        ("w.03-0.44.weights.h5", {}),
+        ("model_lr0.1.pt", {}),
+        ("model0.25.pt", {}),
+    ],
+)
+def test_measured_values_are_read_by_the_word_before_them(name, metrics):
+    assert checkpoint_names.parse_name(name).metrics == metrics

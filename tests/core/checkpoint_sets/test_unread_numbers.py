@@ -184,3 +184,51 @@ def test_whole_states_that_are_all_at_one_step_are_no_parts_of_checkpoints_with_
         + [piece(f"net_{n}.pt", 1200 + n, epoch=100, step=10_000) for n in range(3)]
     )
     assert doubts(made).keys() == {f"net_{n}.pt" for n in range(3)}
+
+
+LOSSES = (0.91, 0.83, 0.44, 0.402, 0.39)
+
+
+@pytest.mark.parametrize(
+    ("template", "series"),
+    [
+        ("w.{n:02}-{loss}.weights.h5", "w.#-~.weights.h5"),
+        ("w-{n:02}-{loss}.weights.h5", "w-#-~.weights.h5"),
+        ("w_{n}_{loss}.pt", "w_#_~.pt"),
+        ("w{n:02}-{loss}.pt", "w#-~.pt"),
+        ("r_{n}_{loss}.pt", "r_#_~.pt"),
+        ("W.{n:02}.h5", "W.#.h5"),
+        ("w{n}.h5", "w#.h5"),
+        ("m.{n}.{loss}.pt", "m.#.~.pt"),
+    ],
+)
+def test_a_letter_at_the_start_of_names_that_were_written_in_turn_counts_no_members(template, series):
+    made = grouped(piece(template.format(n=n, loss=LOSSES[n - 1]), 600 * n, role="weights") for n in range(1, 6))
+    assert [(each.grouping.series, each.grouping.progress) for each in made.values()] == [
+        (series, (n,)) for n in range(1, 6)
+    ]
+    assert len(doubts(made)) == 5, "so may folds be named"
+
+
+def test_a_letter_before_the_epoch_that_the_content_says_is_proven_progress():
+    made = grouped(piece(f"w.{n:02}-{LOSSES[n - 1]}.weights.h5", 600 * n, step=n * 20) for n in range(1, 6))
+    assert [each.grouping.progress for each in made.values()] == [(n,) for n in range(1, 6)]
+    assert not doubts(made)
+
+
+def test_the_first_file_of_such_a_name_keeps_it():
+    assert members(grouped([piece("w.01-0.91.weights.h5", 600, role="weights")])) == {
+        "w.01-0.91.weights.h5": ["w.01-0.91.weights.h5"]
+    }
+
+
+@pytest.mark.parametrize("letter", "rw")
+def test_a_letter_counts_members_that_were_written_at_once(letter):
+    together = grouped(piece(f"{letter}{n}.pt", 600 + n / 4) for n in range(4))
+    assert {path: len(files) for path, files in members(together).items()} == {f"{letter}*.pt": 4}
+    in_turn = grouped(piece(f"{letter}{r}_step_{n}.pt", 600 * n + r) for n in (1, 2, 3) for r in (0, 1))
+    assert [len(files) for files in members(in_turn).values()] == [2, 2, 2]
+    assert not doubts(in_turn)
+    directories = grouped(piece(f"step_{n}/{letter}{r}.pt", 600 * n + r) for n in (1, 2, 3) for r in (0, 1))
+    assert [len(files) for files in members(directories).values()] == [2, 2, 2]
+    assert not doubts(directories)

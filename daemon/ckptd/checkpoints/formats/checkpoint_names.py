@@ -12,8 +12,13 @@ Bare = Literal["epoch", "step"]
 
 _NUMBER = r"[-+]?(?:\d+\.\d+|\d+)(?:[eE][-+]?\d+)?"
 _PAIR = re.compile(rf"(?<![A-Za-z])([A-Za-z][A-Za-z_/]*?)[=:]({_NUMBER})")
-_GLUED = re.compile(
-    r"(?<![A-Za-z])((?:[a-z]+_)?(?:acc|loss|score|f1|map|auc|bleu|ppl|mse|rmse|reward|psnr|iou))[-_]?(\d+\.\d+)"
+_METRIC = (
+    r"(?:(?:val|train|test|dev|tr|te|m)_?)?"
+    r"(?:acc|accuracy|loss|score|f1|map|auc|bleu|ppl|mse|rmse|mae|reward|psnr|ssim|iou|dice|wer|cer|fid|kappa|err|error"
+    r"|precision|recall)"
+)
+_GLUED = re.compile(  # `val_loss0.44`, `dice_0.39`; of the letters for losses only what they are joined to: `l0.44`
+    rf"(?<![A-Za-z])((?:[a-z]+_)?{_METRIC}(?=[-_]?\d)|[vt]?l(?=\d))[-_]?(\d+\.\d+)", re.IGNORECASE
 )
 _NO_METRICS = frozenset({"epoch", "step", "global_step"})
 _NOT_A_GOAL = "(?<!max[-_])(?<!num[-_])(?<!total[-_])"
@@ -38,8 +43,8 @@ _CALLED = (
 _BOTH = re.compile(rf"(?<![A-Za-z]){_CALLED}[-_](\d{{1,6}})_(\d{{1,12}})$", re.IGNORECASE)
 # `best_model_5_acc=0.7383` is Ignite's: the number before a measured value is that of the epoch which was measured
 _BEFORE_METRIC = re.compile(
-    rf"(?<![A-Za-z]){_CALLED}[-_](\d{{1,9}})[-_](?:[A-Za-z]+[-_])*"
-    r"(?:acc|accuracy|loss|score|f1|map|auc|bleu|ppl|mse|rmse|reward|psnr|iou|metric)[-_=]?[-+]?\d+\.\d+",
+    rf"(?:(?<![A-Za-z]){_CALLED}|^[mw])[-_.](\d{{1,9}})[-_.]"
+    rf"(?:(?:[A-Za-z]+[-_])*(?:{_METRIC}|metric|val|[vt]?l(?=\d))[-_=]?[-+]?)?\d+\.\d+(?![\d.]*\d)",
     re.IGNORECASE,
 )
 # names that frameworks document: hpc_ckpt of Lightning counts submissions, and the last number of timm's is a batch

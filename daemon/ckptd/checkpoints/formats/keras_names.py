@@ -12,12 +12,14 @@ from ckptd.checkpoints.formats.interface import Claim, DamagedError
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import File
 
-# `cp-0003`, `weights.03-1.35`, `weights-improvement-03-0.81`, `model.05-0.23`: the epoch of Keras's own examples
+# `cp-0003`, `weights.03-1.35`, `weights-improvement-03-0.81`, `model.05-0.23`: the epoch of Keras's own examples, and
+# what people make of them: `w.03-0.44`, `best-11-0.83`
 _EPOCH = re.compile(
-    r"(?:^cp|weights(?:-improvement)?|(?:model|checkpoint|ckpt|snapshot)(?=[-_.]\d+[-_]\d+\.\d))[-_.](\d{1,6})(?!\d)"
+    r"(?:^cp|weights(?:-improvement)?|(?:model|checkpoint|ckpt|snapshot|(?<![A-Za-z])(?:net|best)|^[mw])"
+    r"(?=[-_.]\d+[-_]\d+\.\d))[-_.](\d{1,6})(?!\d)"
 )
-_EPOCH_ALONE = re.compile(  # `3.ckpt`, `3.weights.h5`, `03-1.35.h5`
-    r"(\d{1,6})(?:\.ckpt|\.weights\.h5|\.keras|-\d+\.\d+(?:\.[A-Za-z]\w{0,11}){0,2})"
+_EPOCH_ALONE = re.compile(  # `3.ckpt`, `3.weights.h5`, `03-1.35.h5`, `0005-l0.390-vl0.391.keras`
+    r"(\d{1,6})(?:\.ckpt|\.weights\.h5|\.keras|(?:-[A-Za-z_]{0,16}\d+\.\d+){1,4}(?:\.[A-Za-z]\w{0,11}){0,2})"
 )
 _BACKUP = re.compile(r"(?P<previous>prev_)?latest\.weights\.h5")
 _MAX_METADATA_BYTES = 1 << 16

@@ -12,6 +12,7 @@ from ckptd.core.checkpoint_sets.content_evidence import find_stuck, judge_conten
 from ckptd.core.checkpoint_sets.name_numbers import (
     DATE_WORD,
     EPOCH_WORDS,
+    MEMBER_LETTERS,
     RANK_DIRECTORY,
     TIME_WORD,
     Meaning,
@@ -81,6 +82,7 @@ def _decide(shape: Shape, pieces: list[Piece]) -> Family:
         for place in places
         for number in [first.number(place)]
     }
+    kinds |= {place: Meaning.MEMBER for place in places if _is_letter_of_members(pieces, place, kinds)}
     progress = [place for place in places if kinds[place] is Meaning.PROGRESS and not _is_date_of_run(first, place)]
     members = [
         place
@@ -145,6 +147,18 @@ def _decide_by_behaviour(
         else:
             undecided[place] = why
     return undecided, evidence
+
+
+def _is_letter_of_members(pieces: Sequence[Piece], place: Place, kinds: Mapping[Place, Meaning]) -> bool:
+    """Whether the number behind a letter such as `w` counts members: of one progress, or written at once."""
+    at, index = place
+    name = pieces[0].names[at]
+    number = name.numbers[index]
+    if number.meaning is not Meaning.OPEN or number.word not in MEMBER_LETTERS or len(name.numbers) > 1:
+        return False
+    if Meaning.PROGRESS in kinds.values():
+        return True
+    return len({piece.number(place).value for piece in pieces}) > 1 and not is_paced(pieces, place)
 
 
 def _is_date_of_run(piece: Piece, place: Place) -> bool:

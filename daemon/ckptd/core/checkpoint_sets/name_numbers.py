@@ -42,6 +42,8 @@ _MEMBER_WORDS = split_words(
     "process node host gpu device dev worker w thread chunk piece segment chain member replica walker pid"
 )
 CONTIGUOUS_WORDS = split_words("rank ranks r shard shards part parts proc processor")
+# That name weights and results as often where a name begins with them: `w.03-0.44.weights.h5` is of epoch 3.
+MEMBER_LETTERS = frozenset(word for word in _MEMBER_WORDS if len(word) == 1)
 _COUNT_WORDS = split_words("of size nranks nprocs")
 _VARIANT_WORDS = split_words(
     "fold folds cv split seed trial run exp experiment version v ensemble agent client task config cfg lr bs "
@@ -57,7 +59,7 @@ _PARALLEL_RANK = re.compile(r"(?:mp|tp|pp|ep|dp|cp)[-_]rank[-_]?$", re.IGNORECAS
 _SUFFIX = re.compile(r"(?:\.[A-Za-z][A-Za-z0-9]{0,11}){1,3}$")
 _NUMBER = re.compile(
     r"(?P<time>(?<!\d)\d{4}-\d{2}-\d{2}(?:[T_ -]\d{2}[:_-]?\d{2}(?:[:_-]?\d{2})?)?|(?<!\d)\d{8}[-_T]\d{4,6}(?!\d))"
-    r"|(?P<fraction>\d+\.\d+(?:[eE][-+]?\d+)?)"
+    r"|(?P<fraction>\d+\.\d+(?!\d|\.\d)(?:[eE][-+]?\d+)?)"  # in `m.5.0.39` that of epoch 5 is 0.39
     r"|(?P<whole>\d+)"
 )
 _CP2K = re.compile("cp2k", re.IGNORECASE)
@@ -154,7 +156,10 @@ def _resolve_meanings(numbers: list[NameNumber], texts: Sequence[str]) -> Iterat
     Epoch 3 of 8 is progress; shards are numbered with five digits.
 
     So are the further numbers of `mp_rank_00_001`, which have three digits; in `rank0_1000` the second may be anything.
+    A letter that begins the name and explains its only count, as in `w.03-0.44`, leaves open what it counts.
     """
+    if _is_only_letter(numbers, texts):
+        numbers = [numbers[0]._replace(meaning=Meaning.OPEN), *numbers[1:]]
     is_parallel = any(number.word in _PARALLEL_WORDS for number in numbers)
     is_parallel_rank = is_padded = False
     for at, number in enumerate(numbers):
@@ -167,6 +172,12 @@ def _resolve_meanings(numbers: list[NameNumber], texts: Sequence[str]) -> Iterat
         is_padded = len(number.text) > 1 if is_first else is_padded
         is_parallel_rank = is_more or is_first
         yield number._replace(meaning=Meaning.MEMBER) if is_expert or is_one_of or is_more else number
+
+
+def _is_only_letter(numbers: Sequence[NameNumber], texts: Sequence[str]) -> bool:
+    if not numbers or numbers[0].meaning is not Meaning.MEMBER or numbers[0].word not in MEMBER_LETTERS:
+        return False
+    return texts[0][0].lower() == numbers[0].word and all(each.meaning is Meaning.METRIC for each in numbers[1:])
 
 
 # Words of the things that one save writes side by side.
