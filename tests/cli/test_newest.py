@@ -69,6 +69,72 @@ def test_the_newest_of_several_directories_is_printed(run):
     assert newest(run, other.parent).stdout == f"{other}\n"
 
 
+@pytest.fixture
+def lightning_logs(tmp_path):
+    """Two trainings of one program: the second is younger and has not come as far."""
+    logs = tmp_path / "lightning_logs"
+    for version, number, minute in ((0, 8, 8), (0, 9, 9), (1, 1, 130), (1, 2, 140)):
+        name = f"version_{version}/checkpoints/epoch={number}-step={number}00.ckpt"
+        put(logs / name, torch_state(number, 100 * number), minute)
+    return logs
+
+
+def test_a_checkpoint_of_another_run_below_the_directory_that_is_further_is_named(lightning_logs):
+    outcome = newest(lightning_logs)
+    further = f"{lightning_logs}/version_0/checkpoints/epoch=9-step=900.ckpt"
+    assert (outcome.exit_code, outcome.stdout) == (
+        0,
+        f"{lightning_logs}/version_1/checkpoints/epoch=2-step=200.ckpt\n",
+    )
+    assert outcome.stderr == (
+        "ckptd newest: another directory holds one that is further (step 900, the printed one step 200) and older "
+        f"(written 2 h 11 min earlier): {further}\n"
+    )
+    (other,) = json.loads(newest("--json", lightning_logs).stdout)["elsewhere"]
+    assert (other["path"], other["is_further"], other["is_newer"], other["step"]) == (further, True, False, 900)
+
+
+@pytest.mark.parametrize("given", ["version_0", "version_0/checkpoints"])
+def test_a_later_start_of_the_same_training_beside_the_directory_is_named(given, lightning_logs):
+    outcome = newest(lightning_logs / given)
+    assert (outcome.exit_code, outcome.stdout) == (
+        0,
+        f"{lightning_logs}/version_0/checkpoints/epoch=9-step=900.ckpt\n",
+    )
+    assert outcome.stderr == (
+        "ckptd newest: another directory holds one that is newer (written 2 h 11 min later): "
+        f"{lightning_logs}/version_1/checkpoints/epoch=2-step=200.ckpt\n"
+    )
+
+
+def test_other_starts_that_cannot_be_read_change_no_answer(lightning_logs, monkeypatch):
+    inspect = search.inspect_tree
+
+    def refuse(root, **more):
+        if "version_1" in str(root):
+            raise PermissionError(13, "Permission denied")
+        return inspect(root, **more)
+
+    monkeypatch.setattr(search, "inspect_tree", refuse)
+    outcome = newest(lightning_logs / "version_0")
+    assert (outcome.exit_code, outcome.stderr) == (0, "")
+    assert outcome.stdout.endswith("epoch=9-step=900.ckpt\n")
+
+
+def test_a_second_location_that_is_further_is_named(run):
+    archive = put(run.parent / "archive/epoch_9.pt", torch_state(9, 900), minute=1)
+    outcome = newest(run, archive.parent)
+    assert (outcome.exit_code, outcome.stdout) == (0, f"{run}/epoch_3.pt\n")
+    assert "is further (step 900, the printed one step 300) and older" in outcome.stderr
+    assert str(archive) in outcome.stderr
+
+
+def test_at_most_five_other_directories_are_named(run):
+    for number in range(20):
+        put(run / f"seed_{number}/epoch_9.pt", torch_state(9, 900 + number))
+    assert newest(run).stderr.count("another directory") == 5
+
+
 def test_a_newest_that_is_half_written_or_damaged_gives_way_to_the_one_before(run):
     data = torch_state(4, 400)
     (run / "epoch_4.pt").write_bytes(data[: len(data) // 2])
@@ -195,7 +261,7 @@ def test_a_reader_is_not_given_up_while_bytes_come(run, monkeypatch):
         for _ in range(8):
             time.sleep(0.25)
             progress()
-        return {"chosen": None, "unknown": [], "skipped": [], "notes": []}
+        return {"chosen": None, "unknown": [], "skipped": [], "notes": [], "elsewhere": []}
 
     monkeypatch.setattr(search, "find_newest", read_slowly)
     assert newest("--timeout", "1", run).exit_code == 1

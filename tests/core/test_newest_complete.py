@@ -92,3 +92,52 @@ def test_what_should_be_known_before_it_is_loaded_is_noted(found, word):
 
 def test_a_plain_answer_has_no_notes():
     assert choose([make("a", 1, step=1), make("b", 2, step=2)]).notes == ()
+
+
+def compare(found, **more):
+    """The chosen one's path, and of others below /run the path and in which sense they come later."""
+    choice = choose(found, **more)
+    words = {(True, False): "further", (False, True): "newer", (True, True): "both"}
+    others = [
+        (str(each.checkpoint.path.relative_to("/run")), words[each.is_further, each.is_newer])
+        for each in choice.elsewhere
+    ]
+    return str(choice.chosen.path.relative_to("/run")), others
+
+
+def test_one_of_another_directory_that_is_further_is_named():
+    found = [make("v0/a", 1, step=1000), make("v0/b", 2, step=1200), make("v1/a", 3, step=300)]
+    assert compare(found) == ("v1/a", [("v0/b", "further")])
+
+
+def test_one_of_another_directory_that_is_newer_is_named_where_a_marker_or_a_role_decided():
+    assert compare([make("x/a", 2), make("y/a", 1), make("y/b", 3, "damaged")]) == ("x/a", [])
+    assert compare([make("x/a", 2)], nearby=[make("y/a", 9)]) == ("x/a", [("y/a", "newer")])
+    assert compare([make("x/a.tmp", 2), make("y/a", 1)], leftovers={"/run/x/a.tmp"}) == ("y/a", [("x/a.tmp", "newer")])
+
+
+def test_the_furthest_and_the_newest_of_each_other_directory_are_named():
+    nearby = [make("v1/a", 5, step=300), make("v1/b", 7, step=200), make("v2/a", 8, step=900), make("v3/a", 1, step=1)]
+    assert compare([make("v0/a", 4, step=100)], nearby=nearby) == (
+        "v0/a",
+        [("v2/a", "both"), ("v1/a", "both"), ("v1/b", "both")],
+    )
+
+
+def test_epochs_are_compared_where_one_has_no_step():
+    assert compare([make("x/a", 2, epoch=3, step=300), make("y/a", 1, epoch=4)]) == ("x/a", [("y/a", "further")])
+    assert compare([make("x/a", 2, step=300), make("y/a", 1, epoch=900)]) == ("x/a", [])
+
+
+def test_copies_exports_and_data_elsewhere_are_no_rivals():
+    copies = [make("x/a", 2, step=300), make("y/a", 1, step=300)]
+    assert compare(copies) == ("x/a", [])
+    assert compare([make("x/a", 2, step=300), make("y/model", 3, role=Role.WEIGHTS)]) == ("x/a", [])
+    assert compare([make("x/a", 2, step=300), make("y/samples", 3, role=Role.DATA, step=900)]) == ("x/a", [])
+    weights = make("y/model", 1, role=Role.WEIGHTS, step=900)
+    assert compare([make("x/a", 2, step=300), weights]) == ("x/a", [("y/model", "further")])
+
+
+def test_with_a_step_others_of_that_step_are_compared():
+    found = [make("x/a", 2, step=300), make("y/a", 1, step=300), make("y/b", 3, step=900)]
+    assert compare(found, step=300, nearby=[make("z/a", 9, step=1)]) == ("x/a", [])

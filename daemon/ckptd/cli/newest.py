@@ -5,14 +5,15 @@ Exit status 1 makes a job script start from the beginning. Every failure therefo
 
 import os
 import sys
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import click
 
 from ckptd.cli import output
-from ckptd.core.model import Level, Unknown
-from ckptd.core.runs.newest_complete import NewestComplete
-from ckptd.present.formatting import safe
+from ckptd.core.model import Checkpoint, Level, Unknown
+from ckptd.core.runs.newest_complete import Elsewhere, NewestComplete
+from ckptd.present.formatting import format_duration, safe
 
 if TYPE_CHECKING:
     from ckptd.present.responses.inspect_documents import NewestDocument
@@ -112,10 +113,27 @@ def _explain(choice: NewestComplete, outcome: Outcome) -> None:
     if choice.chosen is not None:
         for note in choice.notes:
             _print_error(f"{choice.chosen.path}: {note}")
+        for other in choice.elsewhere:
+            _print_error(_describe_elsewhere(other, choice.chosen))
     for unknown in choice.unknown:
         _print_error(f"unknown: {unknown.what}: {unknown.reason}")
     if outcome == "none":
         _print_error("no complete checkpoint")
+
+
+def _describe_elsewhere(other: Elsewhere, chosen: Checkpoint) -> str:
+    """Say how a checkpoint of another directory compares with the one that is printed."""
+    found, parts = other.checkpoint, []
+    if other.is_further:
+        unit = "step" if found.step is not None and chosen.step is not None else "epoch"
+        theirs, ours = (each.step if unit == "step" else each.epoch for each in (found, chosen))
+        parts.append(f"further ({unit} {theirs:g}, the printed one {unit} {ours:g})")
+    after = found.modified_at - chosen.modified_at
+    if after:
+        word, apart = ("newer", "later") if after > timedelta() else ("older", "earlier")
+        parts.append(f"{word} (written {format_duration(abs(after))} {apart})")
+    role = "" if found.role is chosen.role else f"; its role is {found.role}"
+    return f"another directory holds one that is {' and '.join(parts)}: {found.path}{role}"
 
 
 def _print_error(text: str) -> None:
@@ -135,6 +153,18 @@ def _document(choice: NewestComplete, outcome: Outcome) -> "NewestDocument":
         "path": None if choice.chosen is None else str(choice.chosen.path),
         "checkpoint": None if choice.chosen is None else describe_checkpoint(choice.chosen),
         "notes": list(choice.notes),
+        "elsewhere": [
+            {
+                "path": str(each.checkpoint.path),
+                "is_further": each.is_further,
+                "is_newer": each.is_newer,
+                "role": each.checkpoint.role,
+                "epoch": each.checkpoint.epoch,
+                "step": each.checkpoint.step,
+                "modified_at": each.checkpoint.modified_at.isoformat(),
+            }
+            for each in choice.elsewhere
+        ],
         "skipped": [{"path": str(each.path), "state": each.state, "reason": each.reason} for each in choice.skipped],
         "unknown": [{"path": each.what, "reason": each.reason} for each in choice.unknown],
     }

@@ -4,6 +4,7 @@ It reads and groups files as the daemon does. Before it answers, it compares the
 if a job replaced or deleted it meanwhile, it searches again.
 """
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ from ckptd.checkpoints.formats.generic import is_ordinary
 from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree
 from ckptd.checkpoints.scanning.tree import list_tree
 from ckptd.core.model import Checkpoint, CheckpointState, Level, Role, Unknown, checkpoint_json
-from ckptd.core.runs.newest_complete import NewestComplete, choose
+from ckptd.core.runs.newest_complete import Elsewhere, NewestComplete, choose
 from ckptd.errors import CkptdError
 
 _TRIES = 3
@@ -46,6 +47,11 @@ class _GivenDirectory:
     entry: str | None = None
 
 
+# The directories that Lightning's loggers make for each start of a training, `lightning_logs/version_0` and so on.
+_START = re.compile(r"version_\d{1,9}")
+_MOST_STARTS = 16  # of the same training that are compared, the latest ones
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _FoundCheckpoints:
     """What was found. Paths of checkpoints and leftovers are real ones."""
@@ -54,6 +60,7 @@ class _FoundCheckpoints:
     checkpoints: Sequence[Checkpoint] = ()
     leftovers: frozenset[str] = frozenset()
     problems: Sequence[Unknown] = ()
+    nearby: Sequence[Checkpoint] = ()  # of other starts of the same training; their paths are shown as they are
 
 
 def find_newest(directories: Sequence[str], level: Level, step: int | None, progress: Progress) -> dict[str, Any]:
@@ -81,7 +88,7 @@ def _choose(inspected: _FoundCheckpoints, step: int | None, level: Level, progre
         return NewestComplete(unknown=tuple(inspected.problems))
     found = list(inspected.checkpoints)
     while True:
-        choice = choose(found, inspected.leftovers, step)
+        choice = choose(found, inspected.leftovers, step, inspected.nearby)
         if choice.chosen is None:
             return choice if choice.unknown else replace(choice, unknown=tuple(_list_unread(inspected)))
         judged = choice.chosen
@@ -123,8 +130,10 @@ def _is_as_read(found: Checkpoint) -> bool:
 
 def _inspect_all(directories: Sequence[str]) -> _FoundCheckpoints:
     inspected = [_inspect(directory) for directory in dict.fromkeys(directories)]
+    places = [place for one in inspected for place in one.places]
     return _FoundCheckpoints(
-        places=[place for one in inspected for place in one.places],
+        places=places,
+        nearby=list(_inspect_other_starts([place.real for place in places])),
         checkpoints=[each for one in inspected for each in one.checkpoints],
         leftovers=frozenset().union(*(one.leftovers for one in inspected)),
         problems=[problem for one in inspected for problem in one.problems],
@@ -149,6 +158,37 @@ def _inspect(directory: str) -> _FoundCheckpoints:
         leftovers=frozenset(os.path.join(real, path) for path in found.leftovers),
         problems=[Unknown(what=os.path.join(directory, each.what), reason=each.reason) for each in found.problems],
     )
+
+
+def _inspect_other_starts(directories: Sequence[str]) -> Iterator[Checkpoint]:
+    """Yield the checkpoints of other starts of the trainings whose directories were given.
+
+    What cannot be read there is left out: nobody asked for it.
+    """
+    for above in dict.fromkeys(filter(None, map(_find_starts, directories))):
+        try:
+            with os.scandir(above) as entries:
+                starts = [each.name for each in entries if _START.fullmatch(each.name) and each.is_dir()]
+        except OSError:
+            continue
+        for name in sorted(starts, key=lambda name: int(name.rpartition("_")[2]))[-_MOST_STARTS:]:
+            real = os.path.realpath(os.path.join(above, name))
+            if any(_is_within(each, real) or _is_within(real, each) for each in directories):
+                continue
+            with contextlib.suppress(OSError):
+                yield from (_without_data(each, real) for each in inspect_tree(real, now=datetime.now(UTC)).checkpoints)
+
+
+def _find_starts(directory: str) -> str | None:
+    """Return the directory of all starts, if the directory is the one of a start or its `checkpoints`."""
+    above, name = os.path.split(directory)
+    if name == "checkpoints":
+        above, name = os.path.split(above)
+    return above if _START.fullmatch(name) else None
+
+
+def _is_within(path: str, directory: str) -> bool:
+    return PurePosixPath(path).is_relative_to(directory)
 
 
 def _without_data(found: Checkpoint, real: str) -> Checkpoint:
@@ -247,7 +287,13 @@ def _verify(found: Checkpoint, place: _GivenDirectory, progress: Progress) -> Ch
 
 
 def _place_of(found: Checkpoint, places: Sequence[_GivenDirectory]) -> _GivenDirectory:
-    return next(place for place in places if found.path.is_relative_to(place.real))
+    place = _find_place(found, places)
+    assert place is not None
+    return place
+
+
+def _find_place(found: Checkpoint, places: Sequence[_GivenDirectory]) -> _GivenDirectory | None:
+    return next((place for place in places if found.path.is_relative_to(place.real)), None)
 
 
 def _rename_all(choice: NewestComplete, places: Sequence[_GivenDirectory]) -> NewestComplete:
@@ -257,6 +303,11 @@ def _rename_all(choice: NewestComplete, places: Sequence[_GivenDirectory]) -> Ne
         chosen=choice.chosen and _rename(choice.chosen, _place_of(choice.chosen, places)),
         unknown=tuple(replace(each, what=_as_given(each.what, places)) for each in choice.unknown),
         skipped=tuple(_rename(each, _place_of(each, places)) for each in choice.skipped),
+        elsewhere=tuple(
+            replace(each, checkpoint=_rename(each.checkpoint, place)) if place else each
+            for each in choice.elsewhere
+            for place in [_find_place(each.checkpoint, places)]
+        ),
     )
 
 
@@ -284,6 +335,10 @@ def _encode(choice: NewestComplete) -> dict[str, Any]:
         "unknown": [[each.what, each.reason] for each in choice.unknown[:_REPORTED]],
         "skipped": [checkpoint_json.encode_checkpoint(each) for each in choice.skipped[-_REPORTED:]],
         "notes": list(choice.notes),
+        "elsewhere": [
+            [checkpoint_json.encode_checkpoint(each.checkpoint), each.is_further, each.is_newer]
+            for each in choice.elsewhere[:_REPORTED]
+        ],
     }
 
 
@@ -300,4 +355,12 @@ def decode(data: dict[str, Any]) -> NewestComplete:
         unknown=tuple(Unknown(what=str(what), reason=str(reason)) for what, reason in data["unknown"]),
         skipped=tuple(checkpoint_json.decode_checkpoint(each) for each in data["skipped"]),
         notes=tuple(str(note) for note in data["notes"]),
+        elsewhere=tuple(
+            Elsewhere(
+                checkpoint=checkpoint_json.decode_checkpoint(found),
+                is_further=bool(is_further),
+                is_newer=bool(is_newer),
+            )
+            for found, is_further, is_newer in data["elsewhere"]
+        ),
     )

@@ -7,6 +7,7 @@ newer may be a complete checkpoint and nobody can tell: that answer would repeat
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from ckptd.core.model import Checkpoint, CheckpointState, Role, Unknown
 from ckptd.core.runs.rotated_copies import is_previous
@@ -18,23 +19,40 @@ Order = tuple[int, bool, bool, bool, float, float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Elsewhere:
+    """A complete checkpoint in another directory than the chosen one, perhaps of another run."""
+
+    checkpoint: Checkpoint
+    is_further: bool  # at a later step, or epoch where not both state a step
+    is_newer: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NewestComplete:
     """The newest complete checkpoint, or why it is not known; neither: there is none.
 
-    `skipped` are newer ones that are not complete, `notes` what is worth knowing before the checkpoint is loaded.
+    `skipped` are newer ones that are not complete, `notes` what is worth knowing before the checkpoint is loaded, and
+    `elsewhere` those of other directories that are further or newer, of each directory the furthest and the newest.
     """
 
     chosen: Checkpoint | None = None
     unknown: tuple[Unknown, ...] = ()
     skipped: tuple[Checkpoint, ...] = ()
     notes: tuple[str, ...] = ()
+    elsewhere: tuple[Elsewhere, ...] = ()
 
 
-def choose(found: Iterable[Checkpoint], leftovers: Collection[str] = (), step: int | None = None) -> NewestComplete:
+def choose(
+    found: Iterable[Checkpoint],
+    leftovers: Collection[str] = (),
+    step: int | None = None,
+    nearby: Iterable[Checkpoint] = (),
+) -> NewestComplete:
     """Choose among the checkpoints of one or several directories.
 
     `leftovers` are the paths that saves left behind which did not end; one of them is chosen only where there is no
-    other of its role. With `step`, only checkpoints of that step count.
+    other of its role. With `step`, only checkpoints of that step count. `nearby` are never chosen, but compared with
+    the chosen one.
     """
     wanted = [each for each in found if step is None or each.step == step]
     marked = {_place(each) for each in wanted if each.is_newest and _is_complete(each)}
@@ -47,7 +65,13 @@ def choose(found: Iterable[Checkpoint], leftovers: Collection[str] = (), step: i
     skipped = tuple(each for each in newer if each.state in {CheckpointState.DAMAGED, CheckpointState.WRITING})
     if unknown or chosen is None:
         return NewestComplete(unknown=unknown, skipped=skipped)
-    return NewestComplete(chosen=chosen, skipped=skipped, notes=tuple(_list_notes(chosen, complete, leftovers)))
+    others = [*complete, *(each for each in nearby if _is_complete(each) and step in {None, each.step})]
+    return NewestComplete(
+        chosen=chosen,
+        skipped=skipped,
+        notes=tuple(_list_notes(chosen, complete, leftovers)),
+        elsewhere=tuple(_list_elsewhere(chosen, others)),
+    )
 
 
 def _is_complete(found: Checkpoint) -> bool:
@@ -88,6 +112,45 @@ def _explain(wanted: Iterable[Checkpoint], chosen: Checkpoint | None, order: Map
                 yield Unknown(what=str(each.path), reason=f"not known to be a checkpoint: {each.role_evidence}")
         elif each.grouping.doubt and not each.is_newest and (chosen is None or order[id(each)] >= order[id(chosen)]):
             yield Unknown(what=str(each.path), reason=f"grouping unknown: {each.grouping.doubt}")
+
+
+def _list_elsewhere(chosen: Checkpoint, complete: Iterable[Checkpoint]) -> Iterable[Elsewhere]:
+    """Yield what another directory holds that is further or newer, the furthest first.
+
+    Data beside a state or parameters is of no use for a resume, and not compared with them. Parameters beside a state
+    are compared by their progress only, because many programs export a model when they end.
+    """
+    by_directory: dict[PurePosixPath, list[Elsewhere]] = {}
+    for each in complete:
+        is_comparable = each.role in _TIERS and Role.DATA not in {each.role} - {chosen.role}
+        if each.path.parent == chosen.path.parent or not is_comparable:
+            continue
+        other = Elsewhere(
+            checkpoint=each,
+            is_further=_is_further(each, chosen),
+            is_newer=each.role is chosen.role and each.modified_at > chosen.modified_at,
+        )
+        if other.is_further or other.is_newer:
+            by_directory.setdefault(each.path.parent, []).append(other)
+    for others in sorted(by_directory.values(), key=lambda others: max(map(_elsewhere_order, others)), reverse=True):
+        furthest = max(others, key=_elsewhere_order)
+        newest = max(others, key=lambda other: (other.checkpoint.modified_at, str(other.checkpoint.path)))
+        yield furthest
+        if newest.is_newer and newest.checkpoint.modified_at > furthest.checkpoint.modified_at:
+            yield newest
+
+
+def _elsewhere_order(other: Elsewhere) -> tuple[bool, float, float]:
+    found = other.checkpoint
+    progress = found.step if found.step is not None else found.epoch
+    return other.is_further, float(progress or 0), found.modified_at.timestamp()
+
+
+def _is_further(one: Checkpoint, other: Checkpoint) -> bool:
+    for progress, compared in ((one.step, other.step), (one.epoch, other.epoch)):
+        if progress is not None and compared is not None:
+            return progress > compared
+    return False
 
 
 def _list_notes(chosen: Checkpoint, complete: Iterable[Checkpoint], leftovers: Collection[str]) -> Iterable[str]:

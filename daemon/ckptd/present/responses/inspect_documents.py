@@ -65,6 +65,18 @@ class SkippedDocument(TypedDict):
     reason: Annotated[str | None, Field(description="What is wrong with it.")]
 
 
+class ElsewhereDocument(TypedDict):
+    """A complete checkpoint in another directory than the one that is printed, perhaps of another run."""
+
+    path: Annotated[str, Field(description="The file or directory.")]
+    is_further: Annotated[bool, Field(description="Whether it is at a later step, or epoch where one has no step.")]
+    is_newer: Annotated[bool, Field(description="Whether it has the same role and was written later.")]
+    role: Annotated[Role, Field(description="What it can be used for.")]
+    epoch: Epoch
+    step: Step
+    modified_at: Annotated[str, Field(description="When it was last written (ISO 8601).")]
+
+
 class NewestDocument(TypedDict):
     """What `ckptd newest --json` prints."""
 
@@ -72,6 +84,10 @@ class NewestDocument(TypedDict):
     path: Annotated[str | None, Field(description="What the framework's own resume option takes; null if not found.")]
     checkpoint: Annotated[InspectedDocument | None, Field(description="The checkpoint; null if not found.")]
     notes: Annotated[list[str], Field(description="What is worth knowing before it is loaded.")]
+    elsewhere: Annotated[
+        list[ElsewhereDocument],
+        Field(description="What other directories hold that is further or newer, the furthest first; five at most."),
+    ]
     skipped: Annotated[list[SkippedDocument], Field(description="Newer ones that are not complete.")]
     unknown: Annotated[
         list[ReasonedPath], Field(description="What may be newer and complete, and why that is unknown.")
