@@ -128,7 +128,7 @@ def resumed(*own, there=None, **changes):
 
 def test_before_its_first_own_checkpoint_every_one_that_was_there_is_a_candidate():
     assert removed(resumed()) == set()
-    assert "has not completed a checkpoint yet" in " ".join(reasons_of("step_300.pt", resumed()))
+    assert "has not completed a checkpoint in this location yet" in " ".join(reasons_of("step_300.pt", resumed()))
 
 
 def test_its_first_own_checkpoint_bounds_what_it_may_have_resumed_from():

@@ -146,7 +146,7 @@ LOCATORS = {
     "watch": "a [[watch]] rule of the site",
     "batch-script": "the batch script",
     "discovery": "a search of the working directory",
-    "copy": "a run that copies its checkpoints there",
+    "copy": "a run of which it is a further location",
     "trash": "the trash in it",
 }
 FATES = {"good": "complete", "writing": "being written", "unknown": "unreadable", "gone": "deleted or replaced"}

@@ -1,18 +1,24 @@
 """Rows about the locations of a run: where its checkpoints are, and which of them is the newest complete one."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckptd.core.model import Certainty, CheckpointState, CopyLocation, RunRecord, Scan, Unknown
 from ckptd.core.runs import copied_checkpoints
 from ckptd.core.runs import history as facts
+from ckptd.core.runs.earlier_directories import directory_of
 
 if TYPE_CHECKING:  # `ckptd show` starts without pydantic
     from ckptd.present.responses.run_documents import LocationDocument, NewestCompleteDocument
 
 
 def list_locations(history: RunRecord) -> "list[LocationDocument]":
-    """Return a run's primary location, where it is known, and its copies in the order of their declaration."""
-    own = facts.newest_good(history)
+    """Return a run's primary location, where it is known, and its copies in the order of their declaration.
+
+    Directories of its earlier starts come before the copies.
+    """
+    complete = [each for each in facts.complete_now(history) if directory_of(history, each) == history.key.directory]
+    own = facts.newest_good(replace(history, checkpoints=tuple(complete)))
     rows: list[LocationDocument] = []
     if history.key.is_located:
         rows.append(
@@ -21,20 +27,20 @@ def list_locations(history: RunRecord) -> "list[LocationDocument]":
                 "role": "primary",
                 "trouble": _trouble(history.scan),
                 "scanned_at": history.scan.scanned_at if isinstance(history.scan, Scan) else None,
-                "checkpoints": len(facts.complete_now(history)),
+                "checkpoints": len(complete),
                 "newest_complete": str(own.checkpoint.path) if own else None,
                 "newest_saved_at": own.checkpoint.modified_at if own else None,
             }
         )
-    return rows + [_copy_row(history, copy) for copy in history.copies]
+    return rows + [_further_row(history, each) for each in (*history.earlier, *history.copies)]
 
 
-def _copy_row(history: RunRecord, copy: CopyLocation) -> "LocationDocument":
+def _further_row(history: RunRecord, copy: CopyLocation) -> "LocationDocument":
     newest = copied_checkpoints.find_newest_copy(history, copy)
     there = [each.checkpoint for each in copy.checkpoints if each.deleted_at is None]
     return {
         "path": copy.directory,
-        "role": "copy",
+        "role": "earlier" if copy.is_earlier else "copy",
         "trouble": "it does not exist" if copy.is_absent else _trouble(copy.scan),
         "scanned_at": copy.scan.scanned_at if isinstance(copy.scan, Scan) else None,
         "checkpoints": sum(each.state is CheckpointState.COMPLETE for each in there),

@@ -23,6 +23,7 @@ from ckptd.core.model import (
     SitePurge,
     Unknown,
 )
+from ckptd.core.runs.earlier_directories import join_earlier
 from ckptd.steps import job_action_history, plan_notices, read_scripts
 from ckptd.steps.evaluated_runs import EvaluatedRun, EvaluatedRuns, has_damaged
 from ckptd.steps.job_action_history import RunActions
@@ -345,10 +346,14 @@ def _read_copies(
     """Return the further locations of runs, with what was last found there."""
     named = [key for key in wanted if state.watchlist.copies_of(key)]
     known = state.own(DecisionSlice, DecisionSlice).evaluated.by_run
-    found = {key: known[key].history.copies for key in wanted if key in known and known[key].history.copies}
+    found = {key: _locations_of(known[key].history) for key in wanted if key in known}
     for record in parts.store.histories.read(parts.cluster, named) if named else ():
-        found[record.key] = tuple(_with_last_scan(state, record.key, each) for each in record.copies)
+        found[record.key] = tuple(_with_last_scan(state, record.key, each) for each in _locations_of(record))
     return found
+
+
+def _locations_of(record: RunRecord) -> tuple[CopyLocation, ...]:
+    return (*record.earlier, *record.copies)
 
 
 def _bring_up(
@@ -366,17 +371,19 @@ def _bring_up(
     copies = _read_copies(parts, state, wanted)
     polled_at = None if queued.slurm_trouble else queued.polled_at  # while Slurm is silent nothing is judged
     return [
-        replace(
-            record,
-            jobs=tuple(jobs.get(record.key, ())),
-            suspended_until=_bring_up_suspensions(record, jobs.get(record.key, ()), queued.polled_at),
-            other_writers=tuple(
-                (job, job.user) for run, job in writers.get(record.key.directory, ()) if run != record.key
+        join_earlier(
+            replace(
+                record,
+                jobs=tuple(jobs.get(record.key, ())),
+                suspended_until=_bring_up_suspensions(record, jobs.get(record.key, ()), queued.polled_at),
+                other_writers=tuple(
+                    (job, job.user) for run, job in writers.get(record.key.directory, ()) if run != record.key
+                ),
+                polled_at=polled_at,
+                scan=scans[record.key],
+                free_space_samples=free_space.get(record.key, ()),
             ),
-            polled_at=polled_at,
-            scan=scans[record.key],
-            free_space_samples=free_space.get(record.key, ()),
-            copies=copies.get(record.key, record.copies),
+            copies.get(record.key, record.copies),
         )
         for _, _, record in sorted(wanted.values(), key=lambda each: each.row_id)
     ]

@@ -11,6 +11,7 @@ from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import JobKey, RunKey, Scan, Unknown
 from ckptd.core.model.records import LocationRecord
 from ckptd.core.queue import TrackedJob
+from ckptd.core.runs.earlier_directories import keep_earlier
 from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
@@ -67,8 +68,10 @@ def follow_declarations(parts: Parts, state: State, due: Collection[WatchedRun],
                 continue
             if str(found.directory) == watched.key.directory:
                 memory.resolved_paths[known.key] = (declared.declared_path(known.job) or "", watched.key.directory)
-                if found.copies != state.watchlist.copies_of(watched.key):
-                    changed.append((watched, make_record(parts, sought, found, ())))
+                known_copies = state.watchlist.copies_of(watched.key)
+                copies = keep_earlier(found.copies, known_copies)
+                if copies != known_copies:
+                    changed.append((watched, replace(make_record(parts, sought, found, ()), copies=copies)))
             elif found.located_by in _BY_JOB:
                 changed.append((watched, make_record(parts, sought, found, [known.key])))
         record_moves(parts, state, changed, now)

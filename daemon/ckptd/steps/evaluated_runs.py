@@ -53,7 +53,7 @@ class EvaluatedRun:
             or mine.jobs != history.jobs
             or mine.other_writers != history.other_writers
             or (mine.free_space_samples != history.free_space_samples and not self._has_room(history.scan))
-            or mine.copies != history.copies
+            or (mine.earlier, mine.copies) != (history.earlier, history.copies)
             or mine.suspended_until != history.suspended_until
             or any(getattr(mine.context, name) != getattr(history.context, name) for name in _CONTEXT)
         )

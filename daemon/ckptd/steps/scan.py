@@ -5,7 +5,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import chain
 
 from ckptd.checkpoints.agent.client import NOT_REACHED, SILENCE
@@ -14,13 +14,13 @@ from ckptd.core import retention
 from ckptd.core.discovery import batch_script, nearby_candidates
 from ckptd.core.discovery.past_candidates import NearbyJobs
 from ckptd.core.discovery.scan_schedule import WatchedRun
-from ckptd.core.model import JobKey, Role, RunKey, RunRecord, Scan, Unknown
+from ckptd.core.model import JobKey, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.model.records import LocationRecord
-from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.user_settings import parse_user_settings, select_user_settings
 from ckptd.slurm.failure_reasons import is_deferred
-from ckptd.steps import declared_locations
+from ckptd.steps import declared_locations, search_again
 from ckptd.steps.missed_jobs import MissedJobs
+from ckptd.steps.nearby_jobs import collect_nearby_jobs, without_rival
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.record_scans import rescan_directories, scan_directories
@@ -32,8 +32,6 @@ from ckptd.store.database_errors import StoreError
 MAX_DUE = 100  # directories of one owner in one task, so that their results are recorded soon
 SCANNED_AT_ONCE = 25  # directories of one owner whose checkpoints are in memory, as often as requests carry them
 MAX_SILENT = 2  # owners whose file systems do not answer, in one `scan_again`
-SEARCH_GAP = timedelta(minutes=5)  # between two searches for a better directory of one run
-_ROLES = list(Role)  # the strongest evidence first
 SECONDS_TO_WAIT = 1.0  # for a running scan of the same directories
 
 
@@ -43,7 +41,6 @@ class ScanSlice:
 
     owner_locks: dict[int, threading.Lock] = field(default_factory=dict)  # by owner: one scan of a directory at once
     saves: dict[RunKey, tuple[nearby_candidates.NumberedSave, ...]] = field(default_factory=dict)  # that searches saw
-    searched_at: dict[RunKey, datetime] = field(default_factory=dict)  # for something better than what a search found
     script_places: dict[RunKey, batch_script.Places] = field(default_factory=dict)  # of runs without a directory
 
 
@@ -82,7 +79,7 @@ def _scan_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[W
         _find_directories(parts, state, [each for each in due if not each.key.is_located], now)
         located = [each for each in due if each.key.is_located]
         declared_locations.follow_declarations(parts, state, located, now)
-        _find_better(parts, state, located, now)
+        search_again.search_again(parts, state, located, now)
         watched = [each for each in located if each.key in state.watchlist]
         for start in range(0, len(watched), SCANNED_AT_ONCE):
             rescan_directories(parts, state, watched[start : start + SCANNED_AT_ONCE], now)
@@ -150,7 +147,7 @@ def _find_directories(
     if not due:
         return
     with state.record_lock:
-        around = _collect_nearby_jobs(parts, state, due, now)
+        around = collect_nearby_jobs(parts, state, due, now)
     planned = [(each, around.plan_search(each.key)) for each in due]
     prepared = [(each, sought and _with_script(parts, state, each, sought)) for each, sought in planned]
     # Without the script, a search could settle for another directory.
@@ -165,67 +162,6 @@ def _find_directories(
     with state.recording():
         answered = [(watched, sought, None if sought is None else next(locations)) for watched, sought in planned]
         _record_locations(parts, state, answered, around, now, is_recorded=is_recorded)
-
-
-def _find_better(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> None:
-    """Search again for runs that a search located where no resumable state is: the first one may be saved by now."""
-    histories = state.latest(RunHistories).by_run
-    searched_at = state.own(ScanSlice, ScanSlice).searched_at
-    wanted = [
-        each
-        for each in due
-        if not each.is_last_look
-        and now - searched_at.get(each.key, now - SEARCH_GAP) >= SEARCH_GAP
-        and (record := histories.get(each.key)) is not None
-        and record.located_by == "discovery"
-        and _strongest_role(record) is not Role.STATE
-    ]
-    if not wanted:
-        return
-    with state.record_lock:
-        around = _collect_nearby_jobs(parts, state, wanted, now)
-        for key in [key for key in searched_at if key not in state.watchlist]:
-            del searched_at[key]
-        searched_at.update({each.key: now for each in wanted})
-    planned = [(each, sought) for each in wanted if (sought := around.plan_search(each.key)) is not None]
-    searches = [replace(declared_locations.with_values(parts, sought), is_role_asked=True) for _, sought in planned]
-    found = locate_jobs(parts.agent, searches, parts.site_rules, parts.limits) if searches else []
-    jobs: dict[RunKey | None, list[JobKey]] = defaultdict(list)
-    for known in state.latest(PolledQueue).tracked.values():
-        jobs[known.run].append(known.key)
-    moved: list[tuple[WatchedRun, LocationRecord]] = []
-    with state.recording():
-        for (watched, _), sought, location in zip(planned, searches, found, strict=True):
-            answer = _without_rival(location, watched.key, sought, around)
-            if isinstance(answer, Unknown) or answer.directory is None:
-                continue
-            is_named = answer.found is None
-            if not is_named and not _is_stronger(answer.found, histories[watched.key]):
-                continue
-            if str(answer.directory) != watched.key.directory:
-                moved.append((watched, declared_locations.make_record(parts, sought, answer, jobs[watched.key])))
-        declared_locations.record_moves(parts, state, moved, now)
-
-
-def _is_stronger(found: nearby_candidates.FoundDirectory | None, record: RunRecord) -> bool:
-    return found is not None and _ROLES.index(found.role) < _ROLES.index(_strongest_role(record))
-
-
-def _strongest_role(record: RunRecord) -> Role:
-    there = (each.checkpoint.role for each in record.checkpoints if each.deleted_at is None)
-    return min(there, key=_ROLES.index, default=Role.DATA)
-
-
-def _collect_nearby_jobs(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> NearbyJobs:
-    """Collect the known jobs near the due ones, which all have one owner."""
-    keys = {each.key for each in due}
-    visited = state.latest(MissedJobs).visited
-    past: dict[RunKey | None, TrackedJob] = {known.run: known for known in visited if known.run in keys}
-    since = min((known.key.first_seen_at for known in past.values()), default=None)
-    uid = next(iter(keys)).uid
-    beside = () if since is None else parts.store.backfill.list_neighbours(parts.cluster, uid, since)
-    neighbours = nearby_candidates.sort_neighbours(state.latest(PolledQueue).tracked.values())
-    return NearbyJobs(neighbours, past, state.latest(RunHistories).by_run, now, beside)
 
 
 def _with_script(
@@ -255,21 +191,6 @@ def _with_script(
             naming = frozenset(key for key, places in known.items() if places.paths or places.gaps)
             state.change(ScanProgress, lambda progress: replace(progress, named_by_script=naming))
     return replace(sought, script_paths=found.paths, script_gaps=found.gaps)
-
-
-def _without_rival(
-    location: CheckpointLocation | Unknown, key: RunKey, sought: nearby_candidates.DirectorySearch, around: NearbyJobs
-) -> CheckpointLocation | Unknown:
-    """Drop search results that another job wrote; mark those as unknown that another job may have written."""
-    if isinstance(location, Unknown) or location.found is None:
-        return location
-    if around.is_anothers(key, sought, location.found):
-        return replace(location, directory=None, located_by=None)
-    rival = around.find_rival(key, sought, location.found)
-    if rival is None:
-        return location
-    reason = f"job {rival.job_id} could have written {location.directory}, too: name it by --comment=ckpt=PATH"
-    return Unknown(what="search", reason=reason)
 
 
 def _with_saves_before(state: State, key: RunKey, answer: CheckpointLocation | Unknown) -> CheckpointLocation | Unknown:
@@ -304,7 +225,7 @@ def _record_locations(
         if answer is NOT_REACHED:
             continue
         answer = _with_saves_before(state, watched.key, answer)  # noqa: PLW2901 - the answer, completed
-        location, user = _without_rival(answer, watched.key, sought, around), sought.job.user
+        location, user = without_rival(answer, watched.key, sought, around), sought.job.user
         settings_directory = str(sought.job.work_dir or "")
         if isinstance(location, Unknown) or location.directory is None:
             absent.append((watched, _absence(location, sought, now)))

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ckptd.core.model import SUSPENDED_STATES, CopyLocation, Job, NamedLocation, RunKey, RunRecord, Scan, Unknown
+from ckptd.core.runs.earlier_directories import join_earlier
 from ckptd.store.history_rows import Others, load_records, read_other_writers
 from ckptd.store.named_locations import list_keys, read_locations
 from ckptd.store.plain_reads import Select, instant
@@ -131,11 +132,13 @@ class HistoryCache:
         self._hold(fresh, {each.row_id for each in (*wanted, *further)} if keys is None else None)
         by_key = {record.key: record for record in copies}
         return [
-            replace(record, copies=_copies_of(record.key, named[each.row_id], by_key))
-            if each.row_id in named
-            else record
+            self._join(record, _copies_of(record.key, named[each.row_id], by_key)) if each.row_id in named else record
             for each, record in zip(wanted, result, strict=True)
         ]
+
+    def _join(self, record: RunRecord, locations: tuple[CopyLocation, ...]) -> RunRecord:
+        """Add the further locations; pruning plans each of them by itself."""
+        return replace(record, copies=locations) if self._is_whole else join_earlier(record, locations)
 
     def _load_changed(self, select: Select, wanted: Collection[_Wanted]) -> dict[int, _Held]:
         changed = [each.row_id for each in wanted if not self._is_held(each)]
@@ -189,6 +192,7 @@ def _copies_of(
                 scan=trouble if record is None else record.scan,
                 checkpoints=() if record is None else record.checkpoints,
                 is_absent=each.is_absent,
+                is_earlier=each.is_earlier,
             )
         )
     return tuple(found)

@@ -20,6 +20,7 @@ class LocatedRunStore(StorePart):
 
         Attempts that have not ended, or that ended while their job had no directory, move with the job; those that
         ended in another directory stay there. Flags and notices of a run that was only a name for the job follow it.
+        Of a run that goes on in another directory everything moves but the checkpoints.
         """
         runs.assign_runs(connection, found, now)
         locations.record_copies(connection, found, now)
@@ -30,7 +31,7 @@ class LocatedRunStore(StorePart):
             if each.user_settings is not None
         ]
         restart_state.record_user_settings(connection, settings)
-        joined = {rows[each.run] for each in found if each.jobs}
+        joined = {rows[each.run] for each in found if each.jobs or each.continues}
         checkpoint_writers.correct_writers(connection, joined)
         lost_work.write_lines(connection, joined)
 

@@ -20,6 +20,13 @@ from ckptd.store.row_values import hash_path
 from ckptd.store.rows import RUN_KEY_COLUMNS, run_key, split
 from ckptd.store.tables import LocationTable, RunTable
 
+_NAMED: list[Any] = [
+    LocationTable.directory,
+    LocationTable.trouble,
+    LocationTable.is_absent,
+    LocationTable.is_earlier,
+]
+
 
 def record_copies(connection: sa.Connection, found: Collection[LocationRecord], now: datetime) -> None:
     """Replace the further locations of the runs of which a search has named them."""
@@ -74,4 +81,4 @@ def is_copy_of_any() -> sa.ColumnElement[bool]:
 
 
 def _select(*lead: Any) -> sa.Select[Any]:
-    return sa.select(*lead, LocationTable.directory, LocationTable.trouble, LocationTable.is_absent)
+    return sa.select(*lead, *_NAMED)

@@ -9,7 +9,7 @@ from ckptd.store.plain_rows import RUN_KEY, Columns, decode_any, list_numbers
 from ckptd.store.row_values import hash_path, split
 from ckptd.store.text_escapes import encode_text
 
-_NAMED = Columns(("directory", "trouble", "is_absent"))
+_NAMED = Columns(("directory", "trouble", "is_absent", "is_earlier"))
 _PRIMARIES = f"""
 SELECT {RUN_KEY.of("r")}, l.directory FROM locations l JOIN runs r ON r.id = l.run_id
 WHERE r.cluster = :cluster AND l.trouble IS NULL AND l.is_absent IS NOT TRUE AND l.directory_hash IN ({{hashes}})

@@ -17,6 +17,7 @@ from ckptd.core.runs.rotated_copies import date_by_original
 from ckptd.core.runs.saved_state import SavedState
 from ckptd.store import lost_work, runs, saved_states
 from ckptd.store.rows import ATTEMPT_COLUMNS, attempt_from_row, resume_to_row, split, table_of
+from ckptd.store.saved_states import FurtherRow
 from ckptd.store.tables import AttemptTable, JobTable, RunTable
 
 PENDING_COUNT = 20  # latest attempts of one run that are asked about at once
@@ -118,10 +119,18 @@ def _record_run(connection: sa.Connection, run_id: int, directory: _DirectorySca
     return is_changed
 
 
-def _with_copies(connection: sa.Connection, directory: _DirectoryScan, copies: Collection[int]) -> _DirectoryScan:
+def _with_copies(
+    connection: sa.Connection, directory: _DirectoryScan, copies: Collection[FurtherRow]
+) -> _DirectoryScan:
     """Return since when a run's locations are known: that of which the least is known counts."""
     is_whole = RunTable.unknown_what.is_(None) & RunTable.problems.is_(None)
-    rows = connection.execute(sa.select(RunTable.scanned_at, is_whole).where(RunTable.id.in_(copies))) if copies else ()
+    rows = (
+        connection.execute(
+            sa.select(RunTable.scanned_at, is_whole).where(RunTable.id.in_([each.row_id for each in copies]))
+        )
+        if copies
+        else ()
+    )
     for scanned_at, whole in rows:
         known = [at for at in (directory.scanned_at, scanned_at) if at is not None]
         oldest = min(known) if len(known) > 1 else None

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from ckptd.core import queue
-from ckptd.core.model import JobKey, RunKey
+from ckptd.core.model import COPY, JobKey, RunKey
 from ckptd.core.model.records import LocationRecord
 from ckptd.store import run_rows
 from ckptd.store.engine import select_through
@@ -97,6 +97,8 @@ def assign_runs(connection: sa.Connection, found: Collection[LocationRecord], no
     insert_runs(connection, [place for key, place in keys.items() if key not in known and key in joined], now)
     targets = find_runs(connection, keys)
     _record_locators(connection, {targets[each.run]: each.located_by for each in found if each.located_by})
+    continued = {each.continues: targets[each.run] for each in found if each.continues is not None}
+    _continue_runs(connection, {row_id: continued[key] for key, row_id in find_runs(connection, continued).items()})
     moves = _find_moves(connection, {job: targets[each.run] for each in found for job in each.jobs})
     if moves:
         _move_jobs(connection, moves)
@@ -149,6 +151,20 @@ def _move_jobs(connection: sa.Connection, moves: Collection[_Move]) -> None:
         .values(run_id=target),
         values,
     )
+
+
+def _continue_runs(connection: sa.Connection, targets: Mapping[int, int]) -> None:
+    """Move jobs, attempts, flags and notices of runs to the runs where they go on; checkpoints stay with theirs."""
+    values = [{"key_left": left, "key_target": target} for left, target in targets.items()]
+    if not values:
+        return
+    target = sa.bindparam("key_target", type_=RunTable.id.type)
+    for table in map(table_of, (JobTable, AttemptTable, FlagTable, NoticeTable)):
+        is_left = table.c.run_id == sa.bindparam("key_left")
+        connection.execute(sa.update(table).where(is_left).values(run_id=target), values)
+    _record_locators(connection, dict.fromkeys(targets, COPY))
+    assign_kinds(connection, targets.values())
+    touch_runs(connection, {*targets, *targets.values()})
 
 
 def _absorb_empty(connection: sa.Connection, targets: Mapping[int, int]) -> None:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -21,7 +22,7 @@ ROUNDING = timedelta(seconds=2)  # of times of modification on other file system
 
 _OWN, _COPY = sa.orm.aliased(RunTable), sa.orm.aliased(RunTable)
 _PAIRS = (
-    sa.select(LocationTable.run_id, _COPY.id)
+    sa.select(LocationTable.run_id, _COPY.id, LocationTable.is_earlier)
     .join(_OWN, _OWN.id == LocationTable.run_id)
     .join(
         _COPY,
@@ -33,20 +34,27 @@ _PAIRS = (
 )
 
 
+class FurtherRow(NamedTuple):
+    """The row id of a further location of a run, and whether earlier starts of the run saved there."""
+
+    row_id: int
+    is_earlier: bool
+
+
 def find_primary_rows(connection: sa.Connection, row_ids: Collection[int]) -> list[int]:
     """Return the row ids of the runs that have one of these as a further location."""
     found: dict[int, None] = {}
     for chunk in split(row_ids):
-        found.update(dict.fromkeys(run_id for run_id, _ in connection.execute(_PAIRS.where(_COPY.id.in_(chunk)))))
+        found.update(dict.fromkeys(run_id for run_id, *_ in connection.execute(_PAIRS.where(_COPY.id.in_(chunk)))))
     return list(found)
 
 
-def find_copy_rows(connection: sa.Connection, row_ids: Collection[int]) -> dict[int, list[int]]:
-    """Return the row ids of the further locations of these runs, by that of the run; only of runs that have any."""
-    found: dict[int, list[int]] = defaultdict(list)
+def find_copy_rows(connection: sa.Connection, row_ids: Collection[int]) -> dict[int, list[FurtherRow]]:
+    """Return the further locations of these runs, by the row id of the run; only of runs that have any."""
+    found: dict[int, list[FurtherRow]] = defaultdict(list)
     for chunk in split(row_ids):
-        for run_id, copy_id in connection.execute(_PAIRS.where(LocationTable.run_id.in_(chunk))):
-            found[run_id].append(copy_id)
+        for run_id, row_id, is_earlier in connection.execute(_PAIRS.where(LocationTable.run_id.in_(chunk))):
+            found[run_id].append(FurtherRow(row_id, is_earlier))
     return found
 
 
@@ -93,13 +101,17 @@ def read_saved_states(connection: sa.Connection, run_id: int) -> list[SavedState
 
 
 def read_copied_states(
-    connection: sa.Connection, copy_rows: Sequence[int], own: Iterable[SavedState]
+    connection: sa.Connection, copy_rows: Sequence[FurtherRow], own: Iterable[SavedState]
 ) -> list[SavedState]:
-    """Return the states in a run's further locations that its primary one, with the states `own`, has no longer."""
+    """Return the states in a run's further locations that its primary one, with the states `own`, has no longer.
+
+    What earlier starts saved in another directory is no copy of anything.
+    """
     if not copy_rows:
         return []
     rows = connection.execute(
         sa.select(
+            CheckpointTable.run_id,
             CheckpointTable.path,
             CheckpointTable.completed_at,
             CheckpointTable.deleted_at,
@@ -107,8 +119,16 @@ def read_copied_states(
             CheckpointTable.epoch,
             CheckpointTable.role,
             CheckpointTable.first_seen_at,
+            AttemptTable.restart_count,
+            JobTable.cluster,
+            JobTable.job_id,
+            JobTable.first_seen_at,
         )
-        .where(CheckpointTable.run_id.in_(copy_rows), CheckpointTable.completed_at.is_not(None))
+        .outerjoin(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
+        .outerjoin(JobTable, AttemptTable.job_row == JobTable.id)
+        .where(
+            CheckpointTable.run_id.in_([each.row_id for each in copy_rows]), CheckpointTable.completed_at.is_not(None)
+        )
         .where(CheckpointTable.state == CheckpointState.COMPLETE)
         .order_by(CheckpointTable.completed_at.desc(), CheckpointTable.id)
         .limit(MAX_COPIES)
@@ -116,11 +136,14 @@ def read_copied_states(
     originals: dict[tuple[str, float | None, float | None], list[SavedState]] = defaultdict(list)
     for each in own if rows else ():
         originals[_name(each)].append(each)
+    earlier = {each.row_id for each in copy_rows if each.is_earlier}
     found = []
-    for path, completed_at, deleted_at, step, epoch, role, first_seen_at in rows:
+    for row_id, path, completed_at, deleted_at, step, epoch, role, first_seen_at, count, *key in rows:
         assert completed_at is not None
-        copy = SavedState(path, completed_at, deleted_at, step, epoch, is_state=role is Role.STATE)
-        state = _without_original(copy, first_seen_at, originals.get(_name(copy), []))
+        writer = None if count is None else (JobKey(*key), count)  # known where earlier starts of the run saved
+        copy = SavedState(path, completed_at, deleted_at, step, epoch, writer, is_state=role is Role.STATE)
+        mine = [] if row_id in earlier else originals.get(_name(copy), [])
+        state = _without_original(copy, first_seen_at, mine)
         found += [] if state is None else [state]
     return found
 

@@ -73,7 +73,9 @@ class RunTable(Base):
 
 
 class LocationTable(Base):
-    """One further directory of a run, where its checkpoints are copied to; the run's own is its primary location.
+    """One further directory of a run: copies of its checkpoints, or those of earlier starts.
+
+    The run's own directory is its primary location.
 
     What is in it is on record as a run of the same owner at that directory, where it can be scanned.
     """
@@ -88,6 +90,7 @@ class LocationTable(Base):
     directory_hash: Mapped[str] = mapped_column(sa.String(32))
     trouble: Mapped[str | None]  # why it is not scanned
     is_absent: Mapped[bool]  # nobody has made it yet
+    is_earlier: Mapped[bool]  # earlier starts saved there: it holds no copies
 
 
 class JobTable(Base):

@@ -108,7 +108,7 @@ def test_nothing_is_removed_where_two_runs_copy_to(shop):
     train_and_copy(shop, range(1, 7))
     shop.act()
     assert len(names(archive(shop))) == 6
-    assert plan(shop)[0] == "several runs copy their checkpoints there"
+    assert plan(shop)[0] == "it is a further location of several runs"
 
 
 def test_nothing_is_removed_where_another_run_saves(shop):
@@ -117,7 +117,7 @@ def test_nothing_is_removed_where_another_run_saves(shop):
     shop.wait(90)
     shop.act()
     assert len(names(archive(shop))) == 6
-    assert plan(shop)[0] == "another run copies its checkpoints there"
+    assert plan(shop)[0] == "it is a further location of another run"
 
 
 def test_nothing_is_removed_from_a_copy_while_the_primary_location_is_unknown(shop):

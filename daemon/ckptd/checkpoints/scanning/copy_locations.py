@@ -49,8 +49,8 @@ def resolve(place: Place, named: Sequence[str], roots: Iterable[str]) -> list[Na
 
 
 def encode(locations: Iterable[NamedLocation]) -> list[list[Any]]:
-    """Turn locations into JSON's types."""
-    return [list(each) for each in locations]
+    """Turn locations that a declaration names into JSON's types."""
+    return [[each.directory, each.trouble, each.is_absent] for each in locations]
 
 
 def decode(data: Any) -> tuple[NamedLocation, ...]:

@@ -77,6 +77,7 @@ class LocationRecord:
     user_settings: Mapping[str, Any] | None = None  # None: they were not read
     settings_directory: str = ""  # the directory in which they were written
     copies: tuple[NamedLocation, ...] | None = None  # further directories; None: nobody has searched for them
+    continues: RunKey | None = None  # the run whose jobs save here now: all of it moves
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

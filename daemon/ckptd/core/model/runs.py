@@ -144,6 +144,9 @@ class RunRecord:
     # progress of each attempt by all its checkpoints; None: to be measured over `checkpoints`
     reaches: tuple[AttemptProgress, ...] | None = None
     copies: tuple[CopyLocation, ...] = ()  # its further locations, as they were declared
+    earlier: tuple[
+        CopyLocation, ...
+    ] = ()  # where earlier starts saved, the latest first; `checkpoints` has theirs, too
     primaries: tuple[RunKey, ...] = ()  # the runs of which its directory is a further location
     rhythm: SaveCadence | None = None  # of these attempts and checkpoints; None: to be measured where it is asked for
 

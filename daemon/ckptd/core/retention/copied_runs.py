@@ -61,11 +61,11 @@ def _is_of_one_time(copy: FileIdentity, original: FileIdentity) -> bool:
 def find_reason_to_skip(history: RunRecord) -> str | None:
     """Return why nothing may be removed in a location, because of the other locations of its runs, or None."""
     if not history.is_only_copy:
-        return "another run copies its checkpoints there" if history.primaries else None
+        return "it is a further location of another run" if history.primaries else None
     if not history.primaries:
-        return "no run copies its checkpoints there any more"
+        return "it is no further location of any run any more"
     if len(history.primaries) > 1:
-        return "several runs copy their checkpoints there"
+        return "it is a further location of several runs"
     primary = history.copies[0] if history.copies else None
     if primary is None or not history.primaries[0].is_located:
         return "the primary location of its run is not known"

@@ -18,7 +18,7 @@ from ckptd.core.retention.checkpoint_order import CheckpointOrder, Ranks
 from ckptd.core.retention.rules import Ranked, SeriesKey
 
 INTERVALS = 2  # between what was loaded and the first own checkpoint: one of them may have been deleted since
-NOTHING_SAVED = "the running attempt may have resumed from it, and has not completed a checkpoint yet"
+NOTHING_SAVED = "the running attempt may have resumed from it, and has not completed a checkpoint in this location yet"
 NEAR = "the running attempt may have resumed from it: its first own checkpoint followed"
 NOT_STATED = "the running attempt may have resumed from it, and its first own checkpoint does not state its progress"
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ckptd.core.model import Checkpoint, CheckpointState, CopyLocation, RecordedCheckpoint, RunRecord
 from ckptd.core.runs import history as facts
+from ckptd.core.runs.earlier_directories import directory_of
 from ckptd.core.runs.resumable import list_resumable
 from ckptd.core.runs.rotated_copies import is_previous
 
@@ -88,7 +89,7 @@ def date_of(record: RecordedCheckpoint, dates: OriginalDates) -> datetime:
 def find_newest(history: RunRecord) -> SavedCopy | None:
     """Return the newest complete checkpoint of a run in any of its locations: the primary one of equal copies."""
     own = facts.newest_good(history)
-    found = [] if own is None else [SavedCopy(own.checkpoint.modified_at, history.key.directory, own)]
+    found = [] if own is None else [SavedCopy(own.checkpoint.modified_at, directory_of(history, own), own)]
     for copy in history.copies:
         newest = find_newest_copy(history, copy)
         found += [] if newest is None else [newest]

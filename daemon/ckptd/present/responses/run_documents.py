@@ -239,7 +239,9 @@ class LocationDocument(TypedDict):
     """One directory where a run keeps checkpoints."""
 
     path: Annotated[str, Field(description="The directory; as it was named if ckptd cannot use it.")]
-    role: Annotated[LocationRole, Field(description="The primary location, or a copy.")]
+    role: Annotated[
+        LocationRole, Field(description="The primary location, one that earlier starts of the job saved to, or a copy.")
+    ]
     trouble: Annotated[
         str | None, Field(description="Why it is not known what is there, or not completely; null if it is.")
     ]

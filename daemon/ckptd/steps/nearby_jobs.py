@@ -1,0 +1,44 @@
+"""The known jobs near those whose checkpoint directories are searched for, and what they leave of a search's result."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import datetime
+
+from ckptd.checkpoints.agent.scan_client import CheckpointLocation
+from ckptd.core.discovery import nearby_candidates
+from ckptd.core.discovery.past_candidates import NearbyJobs
+from ckptd.core.discovery.scan_schedule import WatchedRun
+from ckptd.core.model import RunKey, Unknown
+from ckptd.core.queue import TrackedJob
+from ckptd.steps.missed_jobs import MissedJobs
+from ckptd.steps.parts import Parts
+from ckptd.steps.polled_queue import PolledQueue
+from ckptd.steps.snapshots import RunHistories
+from ckptd.steps.state import State
+
+
+def collect_nearby_jobs(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> NearbyJobs:
+    """Collect the known jobs near the due ones, which all have one owner."""
+    keys = {each.key for each in due}
+    visited = state.latest(MissedJobs).visited
+    past: dict[RunKey | None, TrackedJob] = {known.run: known for known in visited if known.run in keys}
+    since = min((known.key.first_seen_at for known in past.values()), default=None)
+    uid = next(iter(keys)).uid
+    beside = () if since is None else parts.store.backfill.list_neighbours(parts.cluster, uid, since)
+    neighbours = nearby_candidates.sort_neighbours(state.latest(PolledQueue).tracked.values())
+    return NearbyJobs(neighbours, past, state.latest(RunHistories).by_run, now, beside)
+
+
+def without_rival(
+    location: CheckpointLocation | Unknown, key: RunKey, sought: nearby_candidates.DirectorySearch, around: NearbyJobs
+) -> CheckpointLocation | Unknown:
+    """Drop search results that another job wrote; mark those as unknown that another job may have written."""
+    if isinstance(location, Unknown) or location.found is None:
+        return location
+    if around.is_anothers(key, sought, location.found):
+        return replace(location, directory=None, located_by=None)
+    rival = around.find_rival(key, sought, location.found)
+    if rival is None:
+        return location
+    reason = f"job {rival.job_id} could have written {location.directory}, too: name it by --comment=ckpt=PATH"
+    return Unknown(what="search", reason=reason)

@@ -1,0 +1,159 @@
+"""Jobs that save into a new directory each time they start: `version_1` of Lightning's loggers, dated directories."""
+
+from dataclasses import replace
+
+import pytest
+
+from ckptd.core.model import Severity
+from steps.replayed_fleet import minute
+from support.checkpoint_bytes import lightning_state, npz, torch_state, torch_weights
+
+
+def row_of(fleet, job_id=1):
+    return next(row for row in fleet.parts.store.jobs.list_open(minute(170)) if row.key.job_id == job_id)
+
+
+def read(fleet, job_id=1):
+    [run] = fleet.parts.store.runs.find_of_job(job_id)
+    [history] = fleet.parts.store.histories.read("c1", [run])
+    return history
+
+
+def save_epoch(fleet, version, epoch, minutes):
+    name = f"version_{version}/checkpoints/epoch={epoch}-step={epoch * 100}.ckpt"
+    fleet.save(name, minutes, lightning_state(epoch, epoch * 100))
+
+
+def run_first(fleet, *, every=10, epochs=3):
+    """Run the first attempt: an epoch each ten minutes in version_0."""
+    job = fleet.job()
+    fleet.run(1, job)
+    for epoch in range(1, epochs + 1):
+        save_epoch(fleet, 0, epoch, epoch * every)
+        fleet.run(epoch * every + 1, job)
+    assert row_of(fleet).directory == f"{fleet.work_dir}/version_0/checkpoints"
+    return fleet.job(start=41, restart_count=1, submitted_at=minute(40))
+
+
+def test_a_job_that_goes_on_in_a_new_directory_is_watched_there(fleet):
+    again = run_first(fleet)
+    assert fleet.run(42, again) == []
+    for epoch, at in ((4, 51), (5, 61), (6, 71)):
+        save_epoch(fleet, 1, epoch, at)
+        assert fleet.run(at + 1, again) == []
+    row = row_of(fleet)
+    assert (row.directory, row.epoch) == (f"{fleet.work_dir}/version_1/checkpoints", 6)
+    history = read(fleet)
+    assert [each.restart_count for each in history.attempts] == [0, 1]
+    resume = history.attempts[1].resumed_from
+    assert resume.path == f"{fleet.work_dir}/version_0/checkpoints/epoch=3-step=300.ckpt"
+    assert fleet.run(150, again) == [("checkpoint-overdue", 1)]
+
+
+def test_a_job_that_starts_over_in_a_new_directory_is_critical(fleet):
+    again = run_first(fleet)
+    fleet.run(42, again)
+    for epoch, at in ((1, 51), (2, 61)):
+        save_epoch(fleet, 1, epoch, at)
+        found = fleet.run(at + 1, again)
+    assert found == [("not-resuming", 1)]
+    [flag] = fleet.parts.store.flags.list_open("c1")
+    assert flag.finding.severity is Severity.CRITICAL
+    assert flag.finding.evidence["should_resume_from"].endswith("version_0/checkpoints/epoch=3-step=300.ckpt")
+    history = read(fleet)
+    assert history.attempts[1].resumed_from.is_fresh
+    assert [each.directory for each in history.earlier] == [f"{fleet.work_dir}/version_0/checkpoints"]
+    [line] = fleet.parts.store.lost_work.list_lines(history.key)
+    assert line.redone.low >= minute(29) - minute(0)
+
+
+def test_every_further_start_moves_on_and_the_earlier_directories_stay_known(fleet):
+    again = run_first(fleet)
+    fleet.run(42, again)
+    save_epoch(fleet, 1, 1, 51)
+    fleet.run(58, again)
+    third = fleet.job(start=61, restart_count=2, submitted_at=minute(60))
+    fleet.run(62, third)
+    save_epoch(fleet, 2, 1, 71)
+    fleet.run(78, third)
+    history = read(fleet)
+    assert history.key.directory.endswith("version_2/checkpoints")
+    assert [each.directory.split("/")[-2] for each in history.earlier] == ["version_1", "version_0"]
+    assert fleet.flags() == [("not-resuming", 1)]
+    assert [each.restart_count for each in history.attempts] == [0, 1, 2]
+
+
+def test_a_job_that_returns_to_its_first_directory_is_watched_there_again(fleet):
+    again = run_first(fleet)
+    fleet.run(42, again)
+    save_epoch(fleet, 1, 4, 51)
+    fleet.run(58, again)
+    third = fleet.job(start=61, restart_count=2, submitted_at=minute(60))
+    fleet.run(62, third)
+    for epoch, at in ((5, 71), (6, 81)):
+        save_epoch(fleet, 0, epoch, at)
+        fleet.run(at + 2, third)
+    history = read(fleet)
+    assert history.key.directory.endswith("version_0/checkpoints")
+    assert [each.directory.split("/")[-2] for each in history.earlier] == ["version_1"]
+    assert fleet.flags() == []
+
+
+def test_dated_directories_are_followed(fleet):
+    job = fleet.job()
+    fleet.run(1, job)
+    for epoch in (1, 2, 3):
+        fleet.save(f"runs/2026-11-23_10-00-00/ckpt_{epoch}.pt", epoch * 10, torch_state(epoch))
+        fleet.run(epoch * 10 + 1, job)
+    again = fleet.job(start=41, restart_count=1, submitted_at=minute(40))
+    fleet.run(42, again)
+    for epoch, at in ((1, 51), (2, 61)):
+        fleet.save(f"runs/2026-11-23_10-41-00/ckpt_{epoch}.pt", at, torch_state(epoch))
+        found = fleet.run(at + 1, again)
+    assert found == [("not-resuming", 1)]
+
+
+def test_what_is_written_beside_the_states_moves_nothing(fleet):
+    again = run_first(fleet)
+    fleet.run(42, again)
+    fleet.save("samples/sample_000400.npz", 45, npz(samples=[1.0]))
+    fleet.save("export/model_4.pt", 46, torch_weights())
+    for at in (53, 59, 65):
+        fleet.run(at, again)
+    assert row_of(fleet).directory == f"{fleet.work_dir}/version_0/checkpoints"
+
+
+@pytest.mark.parametrize("name", ["train", "other"])
+def test_another_jobs_new_directory_is_not_taken(fleet, name):
+    again = run_first(fleet)
+    other = fleet.job(2, start=43, name=name)
+    fleet.run(44, again, other)
+    save_epoch(fleet, 1, 1, 51)
+    for at in (53, 59, 65):
+        fleet.run(at, again, other)
+    assert row_of(fleet).directory == f"{fleet.work_dir}/version_0/checkpoints"
+    assert ("not-resuming", 1) not in fleet.flags()
+
+
+def test_a_declared_directory_is_never_left(fleet):
+    job = fleet.job(comment="ckpt=ck")
+    for epoch in (1, 2, 3):
+        fleet.save(f"ck/ckpt_{epoch}.pt", epoch * 10, torch_state(epoch))
+        fleet.run(epoch * 10 + 1, job)
+    again = fleet.job(start=41, restart_count=1, submitted_at=minute(40), comment="ckpt=ck")
+    fleet.run(42, again)
+    fleet.save("elsewhere/ckpt_1.pt", 51, torch_state(1))
+    for at in (53, 59, 65):
+        fleet.run(at, again)
+    assert row_of(fleet).directory == f"{fleet.work_dir}/ck"
+
+
+def test_nothing_is_said_of_the_earlier_directory_as_of_a_copy(fleet):
+    again = run_first(fleet)
+    fleet.run(42, again)
+    for epoch, at in ((4, 51), (5, 61), (6, 71), (7, 81)):
+        save_epoch(fleet, 1, epoch, at)
+        fleet.run(at + 1, again)
+    assert read(fleet).copies == ()
+    fleet.parts = replace(fleet.parts, scan_interval=minute(5) - minute(0))
+    assert fleet.run(83, again) == []
