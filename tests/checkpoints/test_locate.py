@@ -62,7 +62,7 @@ def ask(tmp_path):
             "places": [],
             "job_names": [],
             "is_role_asked": False,
-            "discovery_depth": 3,
+            "discovery_depth": 6,
             "discovery_entries": 1000,
         }
         return locate(item)
@@ -195,7 +195,7 @@ def test_data_that_only_might_be_a_checkpoint_is_not_taken_for_one(ask, tmp_path
 
 
 def test_a_bounded_look_around_says_that_it_did_not_see_everything(ask, tmp_path):
-    deep = tmp_path / "a/b/c/d/e"
+    deep = tmp_path / "a/b/c/d/e/f/g"
     deep.mkdir(parents=True)
     found = ask(("discovery", "."))
     assert found["directory"] is None

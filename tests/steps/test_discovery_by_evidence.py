@@ -153,3 +153,15 @@ def test_a_declared_location_that_does_not_exist_yet_leaves_the_known_one(fleet)
     for minutes in (12, 18):
         fleet.run(minutes)
     assert row_of(fleet).directory == f"{fleet.work_dir}/new"
+
+
+def test_a_restart_with_nothing_is_flagged_also_where_a_repository_and_an_environment_lie_beside_the_job(fleet):
+    for name in (
+        ".git/logs/refs/remotes/origin/topic",
+        ".venv/lib/python3.11/site-packages/a/b.py",
+        ".venv/pyvenv.cfg",
+    ):
+        fleet.save(name, -1000, b"x")
+    fleet.run(1, fleet.job())
+    again = fleet.job(start=31, restart_count=1, submitted_at=minute(30))
+    assert fleet.run(33, again) == [("restarted-without-checkpoint", 1)]

@@ -90,7 +90,7 @@ class ScanSection(Section):
     """Maximum number of levels scanned below the checkpoint directory."""
     max_entries: int = Field(default=200_000, ge=1)
     """Maximum number of entries scanned in one checkpoint directory."""
-    discovery_depth: int = Field(default=3, ge=0, le=8)
+    discovery_depth: int = Field(default=6, ge=0, le=8)
     """Levels below the working directory to search for checkpoints when nothing names their directory."""
     discovery_entries: int = Field(default=20_000, ge=1)
     """Maximum number of entries read by such a search."""

@@ -24,7 +24,7 @@ from ckptd.checkpoints.scanning.allowed_roots import OutsideRootsError, is_allow
 from ckptd.checkpoints.scanning.claiming import claim_in_child
 from ckptd.checkpoints.scanning.examination import examine_in_child
 from ckptd.checkpoints.scanning.reader import Reader
-from ckptd.checkpoints.scanning.tree import list_tree
+from ckptd.checkpoints.scanning.tree import list_places
 from ckptd.checkpoints.scanning.user_paths import expand_home, explain_absence, find_directory, may_write
 from ckptd.core.discovery import batch_script
 from ckptd.core.discovery.declared import is_declared_without, list_directories, split_locations, stated_path
@@ -295,7 +295,7 @@ def _search_below(root: str, item: dict[str, Any], problems: list[str], *, is_ro
     """
     written: dict[str, _Written] = defaultdict(_Written)
     with open_allowed(root, item["allowed_roots"]) as descriptor, Reader(descriptor) as reader:
-        tree = list_tree(descriptor, max_depth=item["discovery_depth"], max_entries=item["discovery_entries"])
+        tree = list_places(descriptor, max_depth=item["discovery_depth"], max_entries=item["discovery_entries"])
         problems.extend(f"{root}/{problem.what}: {problem.reason}" for problem in tree.walk_problems())
         claims, _ = claim_in_child(tree, reader, limits=ChildLimits())
         for claim in claims:

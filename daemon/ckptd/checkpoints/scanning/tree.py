@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -13,6 +13,15 @@ from ckptd.core.model import FileIdentity, Unknown
 
 TRASH = ".ckptd-trash"
 _OWN = frozenset({TRASH, ".ckptd"})  # what ckptd moved aside is no checkpoint of the run any more, and notes are none
+# no job saves its state there: version control, caches, installed software, editors, snapshots of the file system
+_NO_PLACES = frozenset(
+    {
+        ".bzr", ".cache", ".cargo", ".conda", ".dvc", ".git", ".hg", ".ipynb_checkpoints", ".jj", ".mamba",
+        ".mypy_cache", ".nox", ".npm", ".pytest_cache", ".ruff_cache", ".rustup", ".snapshot", ".snapshots",
+        ".svn", ".tox", ".Trash", ".vscode-server", ".zfs", "__pycache__", "dist-packages", "lost+found",
+        "node_modules", "site-packages",
+    }
+)  # fmt: skip
 NAME_MAX = 255  # no file system has names of more bytes
 _new_tuple = tuple.__new__  # at once, where a directory has a hundred thousand files
 
@@ -119,6 +128,15 @@ def list_tree(
         os.close(descriptor)
 
 
+def list_places(root: int, *, max_depth: int, max_entries: int) -> Directory:
+    """List what lies below a working directory, by its descriptor, as far as programs may save there.
+
+    Version control, caches and installed software are left out: they are deep and wide, and no job saves in them. What
+    was changed last is listed first, so that old data beside it do not use up the bound.
+    """
+    return _list(root, "", max_depth, [max_entries], is_search=True)
+
+
 def open_root(root: PurePosixPath | str | int) -> int:
     """Open a directory by its path, not through a link, or by a descriptor of it.
 
@@ -147,12 +165,12 @@ def _list_entry(descriptor: int, entry: str, max_depth: int, budget: list[int]) 
     return directory
 
 
-def _list(descriptor: int, path: str, depth: int, budget: list[int]) -> Directory:
+def _list(descriptor: int, path: str, depth: int, budget: list[int], *, is_search: bool = False) -> Directory:
     status = os.fstat(descriptor)
     directory = Directory(path=path, uid=status.st_uid, modified_ns=status.st_mtime_ns)
     start = f"{path}/" if path else ""
     others: list[str] = []
-    subdirectories: list[str] = []
+    subdirectories: dict[str, int] = {}  # names, and when each was changed
     try:
         with os.scandir(descriptor) as entries:
             for entry in entries:
@@ -173,13 +191,20 @@ def _list(descriptor: int, path: str, depth: int, budget: list[int]) -> Director
                 elif not stat.S_ISDIR(status.st_mode):
                     _add_special(directory, descriptor, name, status, others)
                 elif name not in _OWN:
-                    subdirectories.append(name)
+                    subdirectories[name] = status.st_mtime_ns
     except OSError as error:
         directory.problems.append(_problem(path or ".", error))
-    for name in sorted(subdirectories):
-        _descend(directory, descriptor, name, depth, budget)
+    for name in _choose_places(directory, subdirectories) if is_search else sorted(subdirectories):
+        _descend(directory, descriptor, name, depth, budget, is_search=is_search)
     object.__setattr__(directory, "others", tuple(others))
     return directory
+
+
+def _choose_places(directory: Directory, changed_ns: Mapping[str, int]) -> list[str]:
+    """Return the subdirectories to which a job may save, the one that was changed last first."""
+    if "pyvenv.cfg" in directory.files or "conda-meta" in changed_ns:
+        return []
+    return sorted(changed_ns.keys() - _NO_PLACES, key=lambda name: (-changed_ns[name], name))
 
 
 def _problem(path: str, error: OSError) -> Unknown:
@@ -214,7 +239,9 @@ def _read_link(name: str, descriptor: int) -> str:
         return ""
 
 
-def _descend(directory: Directory, descriptor: int, name: str, depth: int, budget: list[int]) -> None:
+def _descend(
+    directory: Directory, descriptor: int, name: str, depth: int, budget: list[int], *, is_search: bool = False
+) -> None:
     path = directory.join(name)
     if depth <= 0:
         directory.problems.append(Unknown(what=path, reason="deeper than the scan may go"))
@@ -228,6 +255,6 @@ def _descend(directory: Directory, descriptor: int, name: str, depth: int, budge
         directory.problems.append(_problem(path, error))
         return
     try:
-        directory.directories[name] = _list(child, path, depth - 1, budget)
+        directory.directories[name] = _list(child, path, depth - 1, budget, is_search=is_search)
     finally:
         os.close(child)
