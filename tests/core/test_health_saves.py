@@ -85,6 +85,42 @@ OVERDUE = {
 }
 
 
+def best(minute, value, **changes):
+    return saved(
+        minute, name=f"epoch={minute}-val_loss={value}.ckpt", step=minute, metrics={"val_loss": value}, **changes
+    )
+
+
+BETTER = [best(minute, 1 / minute) for minute in (10, 20, 30, 40)]
+SAVES_OF_THE_BEST = {
+    "each states a lower loss": (BETTER, Severity.INFO),
+    "each states a higher accuracy": (
+        [saved(n, name=f"m-acc={n}.pt", step=n, metrics={"acc": float(n)}) for n in (10, 20, 30, 40)],
+        Severity.INFO,
+    ),
+    "each is marked as the best": (
+        [saved(n, name="best_model.pt", step=n, is_best=True, gone=n + 10) for n in (10, 20, 30, 40)],
+        Severity.INFO,
+    ),
+    "one was worse than the one before": ([*BETTER[:3], best(40, 0.9)], Severity.WARNING),
+    "another is saved beside each": (
+        [*BETTER, *(saved(n, name="last.ckpt", step=n) for n in (12, 22, 32, 42))],
+        Severity.WARNING,
+    ),
+    "the value is in the content only": (
+        [saved(n, step=n, metrics={"val_loss": 1 / n}) for n in (10, 20, 30, 40)],
+        Severity.WARNING,
+    ),
+}
+
+
+@pytest.mark.parametrize(("checkpoints", "severity"), SAVES_OF_THE_BEST.values(), ids=SAVES_OF_THE_BEST)
+def test_a_job_that_saves_only_what_is_better_may_be_late_for_good_reason(checkpoints, severity):
+    finding = only(CheckpointOverdue(), history(now=80, checkpoints=checkpoints), 80)
+    assert finding.severity is severity
+    assert ("only when a measured value improves" in text_of(finding)) == (severity is Severity.INFO)
+
+
 @pytest.mark.parametrize(("given", "minute", "holds"), OVERDUE.values(), ids=OVERDUE)
 def test_a_job_that_stops_saving_is_overdue(given, minute, holds):
     assert bool(only(CheckpointOverdue(), given, minute)) == holds

@@ -99,6 +99,7 @@ INTERRUPTED = {
     "slurm_job": "1",
 }
 NOT_RESUMING = {
+    "deleted_count": 0,
     "unit": "step",
     "saved_before": 4000.0,
     "saved_now": 250.0,
@@ -310,6 +311,12 @@ CASES = {
         "This job restarted without a checkpoint: its checkpoints were damaged or incomplete, so 34 min of earlier work is lost.",
         "Keep at least the newest two checkpoints, and write each under a temporary name before you rename it.",
     ),
+    "restarted, deleted before": Case(
+        "restarted-without-checkpoint",
+        RESTARTED | {"found": "deleted", "deleted_count": 3, "restart_count": 0, "kind": "resubmit"},
+        "This job restarted without a checkpoint: 3 complete checkpoints had been deleted from /scratch/alice/run, and none was left, so 34 min of earlier work is lost.",
+        "If you deleted the earlier checkpoints to start over, you need not do anything. Otherwise, check whether the batch script, the program or a clean-up job empties the directory.",
+    ),
     "restarted, unreadable": Case(
         "restarted-without-checkpoint",
         RESTARTED | {"found": "unreadable"},
@@ -353,6 +360,7 @@ CASES = {
             "job_id": 12,
             "directory": "/scratch/alice/run",
             "located_by": "comment",
+            "saves_on_improvement": False,
             "slurm_job": "7_3",
         },
         "No checkpoint has been saved in /scratch/alice/run for 1 h 30 min; the job usually saves one every 10 min.",
@@ -370,10 +378,29 @@ CASES = {
             "job_id": 12,
             "directory": "/scratch/alice/run",
             "located_by": "discovery",
+            "saves_on_improvement": False,
             "slurm_job": "7_3",
         },
         "No checkpoint has been saved in /scratch/alice/run for 1 h 30 min; the job usually saves one every 10 min.",
         "If the job saves elsewhere now, name that directory for later jobs: --comment=ckpt=PATH or `directory` in .ckptd.toml. Otherwise, read the job's output, and check whether the disk or quota is full. If the job hangs, cancel it (scancel 7_3) and resume from the newest checkpoint. To check whether it still computes:",
+        "srun --jobid=12 --overlap --pty top",
+    ),
+    "overdue, of a job that saves what is better": Case(
+        "checkpoint-overdue",
+        {
+            "age_seconds": 5400,
+            "bound_seconds": 1800,
+            "interval_seconds": 600,
+            "intervals_known": 4,
+            "newest_checkpoint_at": None,
+            "job_id": 12,
+            "directory": "/scratch/alice/run",
+            "located_by": "comment",
+            "slurm_job": "7_3",
+            "saves_on_improvement": True,
+        },
+        "No checkpoint has been saved in /scratch/alice/run for 1 h 30 min; the job usually saves one every 10 min. It seems to save only when a measured value improves; then a longer time without one is normal.",
+        "Save at regular intervals, too, so that a restart loses little. Read the job's output, and check whether the disk or quota is full. If the job hangs, cancel it (scancel 7_3) and resume from the newest checkpoint. To check whether it still computes:",
         "srun --jobid=12 --overlap --pty top",
     ),
     "damaged": Case(
@@ -438,6 +465,12 @@ CASES = {
         NOT_RESUMING | {"is_still_there": False},
         "After the restart, the job saved step 250, although step 4000 had been saved before it. So it has probably not resumed from that checkpoint.",
         "/scratch/alice/run/step-4000.pt has since been replaced or deleted. Make the program load its newest checkpoint when it starts, and save each checkpoint under a name of its own.",
+    ),
+    "not resuming, after everything was deleted": Case(
+        "not-resuming",
+        NOT_RESUMING | {"is_still_there": False, "deleted_count": 3},
+        "After the restart, the job saved step 250, although step 4000 had been saved before it. So it has probably not resumed from that checkpoint.",
+        "If you deleted the earlier checkpoints to start over, you need not do anything. Otherwise, check whether the batch script, the program or a clean-up job empties the directory.",
     ),
     "a new job is not resuming, and the checkpoints were deleted": Case(
         "not-resuming",

@@ -163,6 +163,7 @@ UNSHOWN = frozenset(
         "located_by",
         "name_count",
         "other_tasks",
+        "saves_on_improvement",
         "signal_seconds",
         "slurm_job",
     }

@@ -10,16 +10,18 @@ from ckptd.core.health.interface import FindingBuilder, bounded, not_whole, seco
 from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
+from ckptd.core.runs.improvement import saves_on_improvement
+from ckptd.core.runs.resumable import list_resumable
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOverdue:
     """Flag a job whose newest checkpoint is older than `factor` intervals and than `min_age`.
 
-    At least `min_intervals` must be known, and their spread must be at most `max_spread` of the interval: a job that
-    saves only its best model so far does so less and less often, at times that cannot be predicted. One that has lately
-    come back after a longer interval has that much time again. An attempt without a checkpoint gets extra time: as long
-    as attempts of its run needed for their first one.
+    At least `min_intervals` must be known, and their spread must be at most `max_spread` of the interval. One that has
+    lately come back after a longer interval has that much time again. An attempt without a checkpoint gets extra time:
+    as long as attempts of its run needed for their first one. It is a warning, and information where the job seems to
+    save only when a measured value improves: then it saves less and less often, at times that cannot be predicted.
     """
 
     name: ClassVar[str] = "checkpoint-overdue"
@@ -37,6 +39,7 @@ class CheckpointOverdue:
         spread = rhythm.interval_spread or timedelta(0)
         if facts.being_written(history) or spread > rhythm.interval * self.max_spread:
             return ()
+        is_best_only = saves_on_improvement(list_resumable(history.checkpoints))
         findings: list[Finding] = []
         for job in facts.running_jobs(history):
             attempt = facts.attempt_of(history, job)
@@ -60,8 +63,9 @@ class CheckpointOverdue:
                 "job_id": job.job_id,
                 "directory": history.key.directory,
                 "located_by": history.located_by,
+                "saves_on_improvement": is_best_only,
             }
-            findings.append(builder.make_finding(job, Severity.WARNING, evidence))
+            findings.append(builder.make_finding(job, Severity.INFO if is_best_only else Severity.WARNING, evidence))
         return findings
 
 

@@ -23,6 +23,7 @@ from ckptd.core.model import (
     Unknown,
 )
 from ckptd.core.runs import history as facts
+from ckptd.core.runs.removed_checkpoints import Removal, find_removal
 from ckptd.core.runs.resumable import may_be_results
 from ckptd.core.runs.rotated_copies import leave_out_previous
 
@@ -31,14 +32,15 @@ from ckptd.core.runs.rotated_copies import leave_out_previous
 class NotResuming:
     """Flag an attempt until it has saved more than was saved before it, if it did not resume from the furthest one.
 
-    Where its checkpoints state no progress, a start from nothing that the program's own record proves is flagged.
+    Where its checkpoints state no progress, a start from nothing that the program's own record proves is flagged. It is
+    a warning where the files may be results, or where everything was deleted before a person started the job again.
     """
 
     name: ClassVar[str] = "not-resuming"
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
         findings: list[Finding] = []
-        severity = Severity.WARNING if may_be_results(history) else Severity.CRITICAL
+        usual = Severity.WARNING if may_be_results(history) else Severity.CRITICAL
         for job in facts.running_jobs(history):
             attempt = facts.attempt_of(history, job)
             if attempt is None or not facts.is_restart(attempt):
@@ -51,10 +53,12 @@ class NotResuming:
                 facts.complete_at(history, attempt.started_at),
                 leave_out_previous(facts.saves_since(history, attempt.started_at)),
             )
+            removal = find_removal(history, attempt)
+            severity = Severity.WARNING if removal and removal.is_by_hand else usual
             unit = _common_unit(before, since)
             if unit is None:
                 if before and since and _is_proven_fresh(attempt.resumed_from):
-                    evidence = _make_evidence(attempt, max(before, key=_saved_at), None, None, None)
+                    evidence = _make_evidence(attempt, removal, max(before, key=_saved_at), None, None, None)
                     findings.append(FindingBuilder(self.name, history).make_finding(job, severity, evidence))
                 continue
             reached = max(_value(record, unit) for record in before)
@@ -65,13 +69,18 @@ class NotResuming:
             if has_resumed or saved > reached or (saved == reached and has_resumed is None):
                 continue
             source = max(before, key=lambda record: _value(record, unit))
-            evidence = _make_evidence(attempt, source, unit, reached, saved)
+            evidence = _make_evidence(attempt, removal, source, unit, reached, saved)
             findings.append(FindingBuilder(self.name, history).make_finding(job, severity, evidence))
         return findings
 
 
 def _make_evidence(
-    attempt: Attempt, source: RecordedCheckpoint, unit: str | None, reached: float | None, saved: float | None
+    attempt: Attempt,
+    removal: Removal | None,
+    source: RecordedCheckpoint,
+    unit: str | None,
+    reached: float | None,
+    saved: float | None,
 ) -> dict[str, Evidence]:
     """Return the evidence; it has no unit where the checkpoints state no progress, but prove a start from nothing."""
     resume = attempt.resumed_from if attempt.resumed_from and attempt.resumed_from.is_known else None
@@ -82,6 +91,7 @@ def _make_evidence(
         "restart_count": attempt.restart_count,
         "should_resume_from": str(source.checkpoint.path),
         "is_still_there": source.deleted_at is None,
+        "deleted_count": removal.checkpoint_count if removal else 0,
         "saved_at": source.completed_at.isoformat() if source.completed_at else None,
         "resume_certainty": resume.certainty.value if resume else None,
         "resumed_from": resume.path if resume else None,

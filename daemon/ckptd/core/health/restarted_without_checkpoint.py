@@ -13,6 +13,7 @@ from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, Job, R
 from ckptd.core.runs import copied_checkpoints
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
+from ckptd.core.runs.removed_checkpoints import find_removal
 from ckptd.core.runs.resumable import are_only_data
 
 
@@ -20,9 +21,10 @@ from ckptd.core.runs.resumable import are_only_data
 class RestartedWithoutCheckpoint:
     """Flag a restart without a checkpoint, until it completes one, if the run had run for at least `min_loss` before.
 
-    It is critical where the directory is known, or where a named one does not exist, and a warning where nobody named
-    one and a search found none, or only data that the restart writes again from the beginning. Where ckptd cannot see
-    what is named, `checkpoints-not-located` says so instead. After less run time little is lost, and
+    It is critical where the directory is known, or where a named one does not exist. It is a warning where nobody named
+    one and a search found none, or only data that the restart writes again from the beginning, and where everything was
+    deleted before a person started the job again: that may be meant. Where ckptd cannot see what is named,
+    `checkpoints-not-located` says so instead. After less run time little is lost, and
     `no-checkpoint-yet` covers the case that the restart does not save either.
     """
 
@@ -67,8 +69,12 @@ class RestartedWithoutCheckpoint:
         is_data = are_only_data(history)
         found = "data" if is_data else found
         is_known = bool(unmet) or (history.key.is_located and not is_data)
+        removal = find_removal(history, attempt) if found == "none" else None
+        found = "deleted" if removal else found
+        may_be_meant = removal is not None and removal.is_by_hand
         evidence: dict[str, Evidence] = {
             "found": found,
+            "deleted_count": removal.checkpoint_count if removal else 0,
             "restart_count": attempt.restart_count,
             "kind": attempt.kind.value if attempt.kind else None,
             "attempts": len(history.attempts),
@@ -81,7 +87,7 @@ class RestartedWithoutCheckpoint:
             "signal_seconds": signal_seconds(measure_rhythm(history).save_time, MARGIN),
         }
         return FindingBuilder(self.name, history).make_finding(
-            job, Severity.CRITICAL if is_known else Severity.WARNING, evidence
+            job, Severity.CRITICAL if is_known and not may_be_meant else Severity.WARNING, evidence
         )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 
 from ckptd.core.model import Checkpoint
+from ckptd.core.runs.improvement import is_in_name
 
 _WORD = re.compile(r"[a-z]+|[0-9]+")
 _HIGHER = frozenset(["acc", "accuracy", "f", "auc", "auroc", "score", "bleu"])
@@ -40,7 +41,7 @@ def _list_metrics(marked: Sequence[Checkpoint]) -> Sequence[tuple[str, int]]:
 
     What the names state is what the program chose by. Without that, only a metric on held-out data can be it.
     """
-    named = {name for each in marked for name in each.metrics if _is_in_name(name, each)}
+    named = {name for each in marked for name in each.metrics if is_in_name(name, each)}
     if named:
         known = [(name, sign) for name in sorted(named) if (sign := _read_direction(name))]
         return known if len(known) == len(named) and _is_stated(named, marked) else ()
@@ -51,10 +52,6 @@ def _list_metrics(marked: Sequence[Checkpoint]) -> Sequence[tuple[str, int]]:
         if (sign := _read_direction(name)) and not _HELD_OUT.isdisjoint(_WORD.findall(name.lower()))
     ]
     return known if _is_stated((name for name, _ in known), marked) else ()
-
-
-def _is_in_name(metric: str, found: Checkpoint) -> bool:
-    return re.search(rf"(?<![A-Za-z]){re.escape(metric)}[-_=:]?-?\d", found.path.name) is not None
 
 
 def _is_stated(metrics: Iterable[str], marked: Sequence[Checkpoint]) -> bool:

@@ -49,12 +49,14 @@ def checkpoint_overdue(evidence: EvidenceReader, context: FlagContext) -> FlagTe
     read = "Read"
     if evidence.has("located_by") and evidence.text("located_by") == "discovery":
         read = f"If the job saves elsewhere now, name that directory for later jobs: {_IN_LATER_JOBS}. Otherwise, read"
+    directory = evidence.text("directory")
+    statement = f"No checkpoint has been saved in {directory} for {age}; the job usually saves one every {usual}."
+    if evidence.is_true("saves_on_improvement"):
+        statement += " It seems to save only when a measured value improves; then a longer time without one is normal."
+        read = f"Save at regular intervals, too, so that a restart loses little. {read}"
     return FlagText(
         title=context.title,
-        statement=(
-            f"No checkpoint has been saved in {evidence.text('directory')} for {age}; the job usually saves one every "
-            f"{usual}."
-        ),
+        statement=statement,
         advice=(
             f"{read} the job's output, and check whether the disk or quota is full. If the job hangs, cancel it "
             f"(scancel {evidence.text('slurm_job')}) and resume from the newest checkpoint. To check whether it still "

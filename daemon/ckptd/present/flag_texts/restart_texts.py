@@ -3,11 +3,16 @@
 from ckptd.core.model import Certainty
 from ckptd.present.flag_texts.evidence_reader import EvidenceReader
 from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
+from ckptd.present.formatting import format_count
 
 NAMED = 3  # paths in a sentence; the evidence has the others
 _ELSEWHERE = (
     "If the job saves checkpoints elsewhere, name their directory: submit with --comment=ckpt=PATH, or add `directory` "
     "to .ckptd.toml in the job's working directory."
+)
+_DELETED = (
+    "If you deleted the earlier checkpoints to start over, you need not do anything. Otherwise, check whether the "
+    "batch script, the program or a clean-up job empties the directory."
 )
 _FIX = "read its output and fix what ends it before it saves a checkpoint"
 
@@ -43,7 +48,18 @@ def restarted_without_checkpoint(evidence: EvidenceReader, context: FlagContext)
             "signal earlier, and trap it in the batch script so that the program saves a checkpoint:"
         )
         command = f"#SBATCH --signal=B:TERM@{evidence.count('signal_seconds')}"
-    elif _is_named(evidence) and evidence.has("directory"):
+    elif found == "deleted":
+        deleted = format_count(evidence.count("deleted_count"), "complete checkpoint")
+        statement = f"{restarted}: {deleted} had been deleted from {directory}, and none was left, so {earlier}."
+        advice = _DELETED
+    else:
+        statement, advice = _describe_nothing(evidence, restarted, directory, earlier)
+    return FlagText(title=context.title, statement=statement, advice=advice, command=command)
+
+
+def _describe_nothing(evidence: EvidenceReader, restarted: str, directory: str, earlier: str) -> tuple[str, str]:
+    """Return statement and advice where nothing at all was found: by who named the directory."""
+    if _is_named(evidence) and evidence.has("directory"):
         statement = f"{restarted}: {directory} contained no complete checkpoint when it started, so {earlier}."
         advice = (
             f"Save a first checkpoint within a few minutes of the start, and check that it is written to {directory}."
@@ -71,7 +87,7 @@ def restarted_without_checkpoint(evidence: EvidenceReader, context: FlagContext)
             f"nowhere else, {up_to}."
         )
         advice = f"Save a first checkpoint within a few minutes of the start. {_ELSEWHERE}"
-    return FlagText(title=context.title, statement=statement, advice=advice, command=command)
+    return statement, advice
 
 
 def checkpoints_not_located(evidence: EvidenceReader, context: FlagContext) -> FlagText:
@@ -110,7 +126,9 @@ def not_resuming(evidence: EvidenceReader, context: FlagContext) -> FlagText:
             f"{source} has since been replaced or deleted. Make the program load its newest checkpoint when it starts, "
             "and save each checkpoint under a name of its own."
         )
-        if evidence.count("restart_count") == 0:
+        if evidence.count("deleted_count"):
+            advice = _DELETED
+        elif evidence.count("restart_count") == 0:
             advice += " If you deleted the earlier checkpoints to start over, you need not do anything."
     statement = f"After the restart, the job does not continue {source}, as the program's own record shows."
     if evidence.has("unit"):
