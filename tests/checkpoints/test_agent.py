@@ -52,6 +52,8 @@ def scan_item(directory):
         "asks_quota": False,
         "work_dirs": [],
         "resuming_jobs": [],
+        "candidates": [],
+        "read_since": None,
         "known": [],
         "fingerprint": None,
     }

@@ -31,6 +31,8 @@ def scan(run, *work_dirs):
             "work_dirs": list(map(str, work_dirs)),
             "allowed_roots": ["/"],
             "resuming_jobs": [7],
+            "candidates": [],
+            "read_since": None,
             "quota_command": None,
         }
     )

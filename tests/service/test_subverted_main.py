@@ -197,7 +197,8 @@ class Place:
 
     def scan_item(self, directory=None, **changes):
         item = {"directory": str(directory or self.run), "now": time.time(), "asks_quota": True}
-        return {**item, "work_dirs": [], "resuming_jobs": [], "known": [], "fingerprint": None, **changes}
+        places = {"work_dirs": [], "resuming_jobs": [], "candidates": [], "read_since": None}
+        return {**item, **places, "known": [], "fingerprint": None, **changes}
 
 
 @pytest.fixture(scope="module")
@@ -351,6 +352,10 @@ def test_a_malformed_request_is_refused(site, attacker, changes):
         {"resuming_jobs": ["7"]},
         {"resuming_jobs": [0]},
         {"resuming_jobs": [7] * 1000},
+        {"candidates": "/"},
+        {"candidates": ["/x"] * 1000},
+        {"candidates": [["/x"]]},
+        {"read_since": "now"},
     ],
 )
 def test_a_malformed_item_is_refused_before_anything_is_opened(site, attacker, changes):

@@ -54,6 +54,8 @@ def _describe_known(resume: Resume, directory: str) -> str:
         return "nothing: no complete checkpoint was there when it started"
     if resume.reason is ResumeReason.PROGRAM:
         return f"{source}, probably: the program's own record shows that it was continued, and the others are backups"
+    if resume.reason is ResumeReason.ACCESS:
+        return f"{source}, probably: {_describe_read(resume.evidence)}"
     first = _describe_first(resume.evidence)
     if resume.path is None:
         return f"nothing, probably: {first}, as after a start without a checkpoint"
@@ -76,6 +78,13 @@ def _describe_unknown(resume: Resume) -> str:
 def _describe_first(evidence: Mapping[str, Any]) -> str:
     after = format_duration(timedelta(seconds=evidence["seconds_after_start"]))
     return f"its first checkpoint was {evidence['unit']} {evidence['first_saved']:g}, {after} after the start"
+
+
+def _describe_read(evidence: Mapping[str, Any]) -> str:
+    after = format_duration(timedelta(seconds=evidence["seconds_until_read"]))
+    others = "the other checkpoint" if evidence["unread_count"] == 1 else f"the other {evidence['unread_count']}"
+    was = "was" if evidence["unread_count"] == 1 else "were"
+    return f"it was read {after} after the start, and {others} that it may have loaded {was} not"
 
 
 def _describe_gained(evidence: Mapping[str, Any]) -> str:

@@ -76,7 +76,12 @@ def scan_directories(
 def _read_places(parts: Parts, state: State, keys: list[RunKey]) -> JobPlaces:
     with state.record_lock:
         work_dirs = parts.store.runs.read_work_dirs(keys)
-        return JobPlaces(work_dirs=work_dirs, resuming_jobs=parts.store.runs.read_resuming_jobs(keys))
+        asked = parts.store.runs.read_open_resumes(keys)
+    return JobPlaces(
+        work_dirs=work_dirs,
+        resuming_jobs={key: each.job_ids for key, each in asked.items()},
+        candidates={key: (each.started_at, each.candidates) for key, each in asked.items() if each.candidates},
+    )
 
 
 def _record_rescans(parts: Parts, state: State, rescanned: Mapping[RunKey, Scan | Unknown], now: datetime) -> None:

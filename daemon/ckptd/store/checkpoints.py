@@ -53,8 +53,13 @@ class CheckpointStore(StorePart):
         )
         scans = {row_id: look.scan for row_id, look in rows.items() if isinstance(look.scan, Scan)}
         declaring = resumed_from.record_declared(connection, {row_id: scan.declared for row_id, scan in scans.items()})
+        read_since = resumed_from.record_reads(
+            connection, {row_id: scan.reads for row_id, scan in scans.items() if scan.reads}
+        )
         _record_changes(connection, {row_id: look.changes for row_id, look in rows.items()})
-        resumed_from.record_resumes(connection, {*resumed_from.list_unasked(connection, scans), *declaring})
+        resumed_from.record_resumes(
+            connection, {*resumed_from.list_unasked(connection, scans), *declaring, *read_since}
+        )
         lost_work.write_lines(connection, scans)
         _update_originals(connection, {row_id: look.changes for row_id, look in rows.items()})
         for cluster in {look.run.cluster for look in rows.values()}:

@@ -5,12 +5,14 @@ its directory was read after its end.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from ckptd.core.model import Attempt, DeclaredResume, JobKey, ResumeReason
+from ckptd.core.model import Attempt, CheckpointRead, DeclaredResume, JobKey, ResumeReason
+from ckptd.core.runs import candidate_reads
 from ckptd.core.runs.declared_resume import find_of_attempt
 from ckptd.core.runs.resumed_from import SURE_COUNT, find_resume, list_own_states
 from ckptd.core.runs.rotated_copies import date_by_original
@@ -94,6 +96,25 @@ def record_declared(connection: sa.Connection, by_run: Mapping[int, Sequence[Dec
     return list(dict.fromkeys(changed))
 
 
+def record_reads(connection: sa.Connection, by_run: Mapping[int, Sequence[CheckpointRead]]) -> list[int]:
+    """Record which candidates the newest attempt of each run has read; return the runs where one was, as news."""
+    changed: list[int] = []
+    values: list[dict[str, Any]] = []
+    for run_id, seen in by_run.items():
+        known = next((each for each in _read_attempts(connection, run_id) if not each.is_final), None)
+        resume = None if known is None else known.attempt.resumed_from
+        if known is None or resume is None or not candidate_reads.list_asked(resume):
+            continue
+        merged = candidate_reads.merge(resume.reads, seen)
+        if merged != resume.reads:
+            values.append({"key_id": known.row_id, **resume_to_row(replace(resume, reads=merged))})
+            changed.append(run_id)
+    if values:
+        table = table_of(AttemptTable)
+        connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), values)
+    return changed
+
+
 def _record_run(connection: sa.Connection, run_id: int, directory: _DirectoryScan) -> bool:
     known = _read_attempts(connection, run_id)
     attempts = [each.attempt for each in known]
@@ -105,7 +126,8 @@ def _record_run(connection: sa.Connection, run_id: int, directory: _DirectorySca
     is_changed = False
     for row_id, attempt, _, declared in [each for each in known if not each.is_final][:PENDING_COUNT]:
         is_read = directory.is_whole and directory.scanned_at is not None and directory.scanned_at >= attempt.started_at
-        resume = find_resume(attempt, attempts, states, is_read=is_read, declared=declared)
+        reads = attempt.resumed_from.reads if attempt.resumed_from else ()
+        resume = find_resume(attempt, attempts, states, is_read=is_read, declared=declared, reads=reads)
         is_final = _is_final(attempt, attempts, states, directory)
         if resume == attempt.resumed_from and not is_final:
             continue

@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from ckptd.core import queue
 from ckptd.core.model import COPY, JobKey, RunKey
 from ckptd.core.model.records import LocationRecord
+from ckptd.core.model.resume_json import decode_resume
+from ckptd.core.runs import candidate_reads
 from ckptd.store import run_rows
 from ckptd.store.engine import select_through
 from ckptd.store.row_values import hash_path
@@ -30,6 +32,18 @@ from ckptd.store.transactions import StorePart, reading
 
 MAX_WORK_DIRS = 8  # of one run, the newest jobs'
 MAX_RESUMING_JOBS = 20  # of one run, the newest
+
+
+class OpenResume(NamedTuple):
+    """What a scan may still learn about what attempts of a run resumed from.
+
+    `job_ids` are those of its latest jobs, newest first; `candidates` what the newest attempt may have loaded, where it
+    helps to know which of them was read since its start.
+    """
+
+    job_ids: tuple[int, ...]
+    started_at: datetime
+    candidates: tuple[str, ...]
 
 
 def ensure_cluster(connection: sa.Connection, cluster: str) -> None:
@@ -253,11 +267,12 @@ class RunStore(StorePart, RunReader):
         return {key: tuple(places)[:MAX_WORK_DIRS] for key, places in found.items()}
 
     @reading
-    def read_resuming_jobs(self, connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, tuple[int, ...]]:
-        """Return the ids of each run's latest jobs of which more may be learned about what they resumed from."""
+    def read_open_resumes(self, connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, OpenResume]:
+        """Return for each run what a scan may still learn about what its latest attempts resumed from."""
         found: dict[RunKey, dict[int, None]] = {}
+        newest: dict[RunKey, tuple[datetime, Any]] = {}
         for chunk in split(find_runs(connection, keys).values()):
-            columns: list[Any] = [*RUN_KEY_COLUMNS, JobTable.job_id]
+            columns: list[Any] = [*RUN_KEY_COLUMNS, JobTable.job_id, AttemptTable.started_at, AttemptTable.resume]
             rows = connection.execute(
                 sa.select(*columns)
                 .join(AttemptTable, AttemptTable.run_id == RunTable.id)
@@ -267,4 +282,14 @@ class RunStore(StorePart, RunReader):
             )
             for row in rows:
                 found.setdefault(run_key(row), {})[row[3]] = None
-        return {key: tuple(job_ids)[:MAX_RESUMING_JOBS] for key, job_ids in found.items()}
+                newest.setdefault(run_key(row), (row[4], row[5]))
+        return {
+            key: OpenResume(tuple(job_ids)[:MAX_RESUMING_JOBS], started_at, _list_candidates(resume))
+            for key, job_ids in found.items()
+            for started_at, resume in [newest[key]]
+        }
+
+
+def _list_candidates(resume: dict[str, Any] | None) -> tuple[str, ...]:
+    """Return the paths of which it helps to know whether they were read."""
+    return () if resume is None else candidate_reads.list_asked(decode_resume(resume))

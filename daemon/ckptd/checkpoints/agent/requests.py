@@ -21,6 +21,7 @@ MAX_VARIABLES = 1000  # variables of the site whose values are directories
 MAX_JOB_NAMES = 10  # path components that show that a directory belongs to one job
 MAX_NAME = 255  # characters of such a name
 MAX_RESUMING_JOBS = 100  # of one run
+MAX_CANDIDATES = 100  # checkpoints of one run of which it is asked whether they were read
 MAX_TEXT = 65_536
 _LARGEST_UID = 2**32 - 2  # the next one means "no user" to the kernel
 
@@ -260,6 +261,8 @@ SHAPES: dict[str, dict[str, Check]] = {
         "asks_quota": _is_flag,
         "work_dirs": _paths,
         "resuming_jobs": _list_of(_is_job_id, MAX_RESUMING_JOBS),
+        "candidates": _list_of(_is_path, MAX_CANDIDATES),
+        "read_since": _or_none(_is_number),
         "known": _list_of(_is_object, MAX_NAMES),
         "fingerprint": _or_none(_is_name),
     },

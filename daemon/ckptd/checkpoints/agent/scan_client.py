@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from ckptd.checkpoints.agent import scan_json
 from ckptd.checkpoints.agent.batches import BatchRunner, decode_answer, run_items
 from ckptd.checkpoints.agent.client import Answer
+from ckptd.checkpoints.agent.requests import MAX_PATH_BYTES
 from ckptd.checkpoints.scanning import copy_locations
 from ckptd.checkpoints.scanning.locate import SiteRule, plan_candidates
 from ckptd.checkpoints.scanning.pointers import decode_link
@@ -93,11 +94,13 @@ class JobPlaces:
     """What scans ask about the jobs of runs besides their directories.
 
     `work_dirs` are those of the runs' jobs, newest first: links in them may lead to checkpoints. `resuming_jobs` are
-    the ids of jobs whose `.ckptd/resumed` is read.
+    the ids of jobs whose `.ckptd/resumed` is read. `candidates` are what an attempt may have loaded since it started:
+    the scan tells which of them were read, where the file system keeps access times.
     """
 
     work_dirs: Mapping[RunKey, Sequence[str]] = field(default_factory=dict)
     resuming_jobs: Mapping[RunKey, Sequence[int]] = field(default_factory=dict)
+    candidates: Mapping[RunKey, tuple[datetime, Sequence[str]]] = field(default_factory=dict)
 
 
 def scan_runs(
@@ -274,6 +277,10 @@ def _list_names(job: Job) -> list[str]:
     return names
 
 
+def _is_below(path: str, directory: str) -> bool:
+    return len(path) <= MAX_PATH_BYTES and path.startswith(f"{directory.rstrip('/')}/")
+
+
 def _scan_item(
     key: RunKey,
     now: datetime,
@@ -283,10 +290,13 @@ def _scan_item(
     fingerprint: str | None = None,
     asks_quota: bool,
 ) -> dict[str, Any]:
+    read_since, candidates = places.candidates.get(key, (None, ()))
     return {
         "directory": key.directory,
         "now": now.timestamp(),
         "asks_quota": asks_quota,
+        "candidates": [each for each in candidates if _is_below(each, key.directory)],
+        "read_since": None if read_since is None else read_since.timestamp(),
         "work_dirs": list(places.work_dirs.get(key, ())),
         "resuming_jobs": list(places.resuming_jobs.get(key, ())),
         "known": [checkpoint_json.encode_checkpoint(checkpoint) for checkpoint in known],

@@ -6,7 +6,7 @@ from typing import Any
 
 from ckptd.checkpoints.scanning import declarations
 from ckptd.checkpoints.scanning.pointers import decode_link
-from ckptd.core.model import Scan, Unknown
+from ckptd.core.model import CheckpointRead, Scan, Unknown
 from ckptd.core.model.checkpoint_json import decode_checkpoint, encode_checkpoint
 from ckptd.core.runs import declared_resume
 
@@ -28,6 +28,10 @@ def encode_scan(scan: Scan) -> dict[str, Any]:
         "filesystem_type": scan.filesystem_type,
         "markers": list(scan.markers),
         "links": [list(link) for link in scan.links],
+        "reads": [
+            [path, checked.timestamp(), None if read is None else read.timestamp()]
+            for path, checked, read in scan.reads
+        ],
         "declared": [declared_resume.encode_resume(said) for said in scan.declared],
         "fingerprint": scan.fingerprint,
     }
@@ -60,9 +64,18 @@ def decode_scan(data: dict[str, Any]) -> Scan:
         markers=tuple(str(name) for name in data["markers"]),
         finished_at=None if data["finished_at"] is None else datetime.fromtimestamp(float(data["finished_at"]), UTC),
         links=tuple(decode_link(link) for link in data["links"]),
+        reads=tuple(_read(each, directory) for each in data["reads"]),
         declared=declarations.decode(data["declared"]),
         fingerprint=_text(data["fingerprint"]),
     )
+
+
+def _read(data: Any, directory: PurePosixPath) -> CheckpointRead:  # of JSON
+    path, checked, read = data
+    if not PurePosixPath(str(path)).is_relative_to(directory):
+        raise ValueError(f"{path} is not below {directory}")
+    checked_at = datetime.fromtimestamp(float(checked), UTC)
+    return CheckpointRead(str(path), checked_at, None if read is None else datetime.fromtimestamp(float(read), UTC))
 
 
 def _text(value: object) -> str | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ckptd.checkpoints.formats import checkpoint_names
 from ckptd.checkpoints.formats.generic import is_ordinary
+from ckptd.checkpoints.scanning.access_times import open_keeping_atime
 from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree
 from ckptd.checkpoints.scanning.tree import list_tree
 from ckptd.core.model import Checkpoint, CheckpointState, Level, Role, Unknown, checkpoint_json
@@ -166,17 +167,27 @@ def _inspect_other_starts(directories: Sequence[str]) -> Iterator[Checkpoint]:
     What cannot be read there is left out: nobody asked for it.
     """
     for above in dict.fromkeys(filter(None, map(_find_starts, directories))):
-        try:
-            with os.scandir(above) as entries:
-                starts = [each.name for each in entries if _START.fullmatch(each.name) and each.is_dir()]
-        except OSError:
-            continue
+        starts = _list_starts(above)
         for name in sorted(starts, key=lambda name: int(name.rpartition("_")[2]))[-_MOST_STARTS:]:
             real = os.path.realpath(os.path.join(above, name))
             if any(_is_within(each, real) or _is_within(real, each) for each in directories):
                 continue
             with contextlib.suppress(OSError):
                 yield from (_without_data(each, real) for each in inspect_tree(real, now=datetime.now(UTC)).checkpoints)
+
+
+def _list_starts(above: str) -> list[str]:
+    try:
+        descriptor = open_keeping_atime(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return []
+    try:
+        with os.scandir(descriptor) as entries:
+            return [each.name for each in entries if _START.fullmatch(each.name) and each.is_dir()]
+    except OSError:
+        return []
+    finally:
+        os.close(descriptor)
 
 
 def _find_starts(directory: str) -> str | None:

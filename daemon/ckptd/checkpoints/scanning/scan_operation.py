@@ -6,13 +6,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ckptd.checkpoints.agent import scan_json
-from ckptd.checkpoints.scanning import declarations, pointers, silent_work_dirs
+from ckptd.checkpoints.scanning import declarations, pointers, reads_since_start, silent_work_dirs
 from ckptd.checkpoints.scanning.allowed_roots import open_allowed
 from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree, read_fingerprint
-from ckptd.checkpoints.scanning.mounts import find_mount, read_mounts
+from ckptd.checkpoints.scanning.mounts import Mount, find_mount, read_mounts
 from ckptd.checkpoints.scanning.quota import read_quota_left
 from ckptd.checkpoints.scanning.tree_fingerprint import CHANGED, UNCHANGED
-from ckptd.core.model import Scan, Unknown, checkpoint_json
+from ckptd.core.model import CheckpointRead, Scan, Unknown, checkpoint_json
 
 MAX_PROBLEMS = 20  # that are told one by one: a user may have any number of unreadable files
 
@@ -77,6 +77,7 @@ def _look_around(item: dict[str, Any], descriptor: int, found: Inspection) -> di
     finished_at = max(datetime.now(UTC), now)
     space = os.fstatvfs(descriptor)
     mount = find_mount(read_mounts(), directory)
+    reads = _list_reads(item, descriptor, mount)
     command = item["quota_command"]
     quota = read_quota_left(command, directory, mount.point) if command and mount else None
     return scan_json.encode_scan(
@@ -96,9 +97,18 @@ def _look_around(item: dict[str, Any], descriptor: int, found: Inspection) -> di
             finished_at=finished_at,
             links=tuple(links),
             declared=declared,
+            reads=tuple(reads),
             fingerprint=found.fingerprint,
         )
     )
+
+
+def _list_reads(item: dict[str, Any], descriptor: int, mount: Mount | None) -> list[CheckpointRead]:
+    if item["read_since"] is None:
+        return []
+    since_ns, now_ns = (int(item[name] * 1e9) for name in ("read_since", "now"))
+    directory = PurePosixPath(item["directory"])
+    return reads_since_start.list_reads(descriptor, directory, item["candidates"], since_ns, now_ns, mount)
 
 
 def _bound(problems: tuple[Unknown, ...]) -> tuple[Unknown, ...]:

@@ -36,7 +36,7 @@ from ckptd.core.model.jobs import (
     Suspension,
 )
 from ckptd.core.model.purges import FileClock, PurgeRule, SitePurge, Workspace
-from ckptd.core.model.resumes import Certainty, DeclaredResume, Resume, ResumeCandidate, ResumeReason
+from ckptd.core.model.resumes import Certainty, CheckpointRead, DeclaredResume, Resume, ResumeCandidate, ResumeReason
 from ckptd.core.model.run_locations import COPY, CopyLocation, NamedLocation
 from ckptd.core.model.runs import (
     Attempt,
@@ -63,6 +63,7 @@ __all__ = [
     "AttemptProgress",
     "Certainty",
     "Checkpoint",
+    "CheckpointRead",
     "CheckpointState",
     "CopyLocation",
     "DeclaredResume",

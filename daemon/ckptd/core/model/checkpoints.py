@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from ckptd.core.model.jobs import JobKey
-from ckptd.core.model.resumes import DeclaredResume
+from ckptd.core.model.resumes import CheckpointRead, DeclaredResume
 from ckptd.core.model.unknown import Unknown
 
 
@@ -144,6 +144,7 @@ class Scan:
     finished_at: datetime | None = None  # when the scan ended, if known: it may include what was written until then
     links: tuple[SeenLink, ...] = ()  # its owner's, there and in the working directories of its jobs
     declared: tuple[DeclaredResume, ...] = ()  # what jobs declared in these directories that they loaded, oldest first
+    reads: tuple[CheckpointRead, ...] = ()  # of the candidates that were asked about, as far as anything tells
     fingerprint: str | None = None  # of the tree, if the same one always leads to the same checkpoints
 
     @property

@@ -3,13 +3,14 @@
 from datetime import datetime
 from typing import Any
 
-from ckptd.core.model.resumes import Certainty, Resume, ResumeCandidate, ResumeReason
+from ckptd.core.model.resumes import Certainty, CheckpointRead, Resume, ResumeCandidate, ResumeReason
 
 CANDIDATE_COUNT = 64  # newest ones that are recorded; retention finds older ones itself
 
 
 def encode_resume(resume: Resume) -> dict[str, Any]:
-    return {
+    reads = [[path, checked.isoformat(), read and read.isoformat()] for path, checked, read in resume.reads]
+    return ({"reads": reads} if reads else {}) | {
         "certainty": resume.certainty.value,
         "reason": resume.reason.value,
         "path": resume.path,
@@ -29,4 +30,10 @@ def decode_resume(found: dict[str, Any]) -> Resume:
         evidence=found["evidence"],
         candidates=tuple(ResumeCandidate(path, datetime.fromisoformat(at)) for path, at in found["candidates"]),
         may_be_fresh=found["may_be_fresh"],
+        reads=tuple(
+            CheckpointRead(
+                path, datetime.fromisoformat(checked), None if read is None else datetime.fromisoformat(read)
+            )
+            for path, checked, read in found.get("reads", ())
+        ),
     )

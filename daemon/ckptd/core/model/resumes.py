@@ -23,6 +23,7 @@ class ResumeReason(StrEnum):
     JOB = "job"  # declared by the job
     EMPTY = "empty"  # no complete checkpoint was there when it started
     PROGRESS = "progress"  # its first own checkpoint: one explanation fits
+    ACCESS = "access"  # of several candidates it read one, by the access times of their files
     AMBIGUOUS = "ambiguous"  # its first own checkpoint: several explanations fit
     CONTRADICTION = "contradiction"  # its first own checkpoint: no explanation fits
     NOT_SAVED = "not-saved"  # it has not completed a checkpoint of its own
@@ -51,13 +52,21 @@ class ResumeCandidate(NamedTuple):
     saved_at: datetime  # when it was complete
 
 
+class CheckpointRead(NamedTuple):
+    """Whether a checkpoint was read since an attempt started, as the access times of its files show at one instant."""
+
+    path: str
+    checked_at: datetime
+    read_at: datetime | None = None  # None: not until `checked_at`
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resume:
     """What one attempt resumed from.
 
     Without a `path` it started without a checkpoint, or the checkpoint is not known (certainty `unknown`). `candidates`
     are all checkpoints that it may have loaded, including the one at `path`; empty if it is certain which one it
-    loaded. With `may_be_fresh` it may have loaded none of them.
+    loaded. With `may_be_fresh` it may have loaded none of them. `reads` are those of candidates, once one was read.
     """
 
     certainty: Certainty
@@ -67,6 +76,7 @@ class Resume:
     evidence: Mapping[str, str | int | float | None] = field(default_factory=dict, hash=False)
     candidates: tuple[ResumeCandidate, ...] = ()
     may_be_fresh: bool = False
+    reads: tuple[CheckpointRead, ...] = ()
 
     @property
     def is_known(self) -> bool:

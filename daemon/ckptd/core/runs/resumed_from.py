@@ -11,8 +11,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from ckptd.core.model import Attempt, Certainty, Resume, ResumeReason
-from ckptd.core.runs import program_trace
+from ckptd.core.model import Attempt, Certainty, CheckpointRead, Resume, ResumeReason
+from ckptd.core.runs import candidate_reads, declared_path, program_trace
 from ckptd.core.runs.ownership import is_last_save
 from ckptd.core.runs.progress_pace import (
     REGULAR,
@@ -49,12 +49,14 @@ def find_resume(
     *,
     is_read: bool = True,
     declared: str | None = None,
+    reads: Sequence[CheckpointRead] = (),
 ) -> Resume:
     """Return what an attempt resumed from.
 
     `attempts` and `states` are the run's, in any order. `is_read` says that the directory was read completely:
     else that nothing is on record does not mean that nothing was there. `declared` is the path that the job says it
-    loaded; it is believed unless the progress of the first own checkpoint contradicts it.
+    loaded; it is believed unless the progress of the first own checkpoint contradicts it. `reads` tell which candidates
+    were read since the start, for what progress leaves open.
     """
     found = _credit_late_saves(attempt, attempts, _choose_states(states))
     own = list_own_states(attempt, attempts, found)
@@ -64,11 +66,20 @@ def find_resume(
     if inferred.certainty is Certainty.PROVEN:
         return inferred
     if declared is None:
-        return inferred
-    said = _describe_declared(declared, there)
-    if _is_contradicted(said, inferred):
+        return _refine(inferred, case, reads)
+    said = declared_path.describe(declared, there)
+    if declared_path.is_contradicted(said, inferred):
         return replace(inferred, evidence={**inferred.evidence, "declared": declared})
     return said
+
+
+def _refine(inferred: Resume, case: _Case, reads: Sequence[CheckpointRead]) -> Resume:
+    """Choose by access times what progress leaves open, and keep them for the next time."""
+    if not reads:
+        return inferred
+    if case.own:
+        inferred = candidate_reads.choose(inferred, reads, case.attempt.started_at, case.own[0].completed_at)
+    return replace(inferred, reads=tuple(reads))
 
 
 def list_own_states(
@@ -185,32 +196,6 @@ def _was_put_back(state: SavedState, attempt: Attempt, first: SavedState) -> boo
 
 def _is_gone(state: SavedState, instant: datetime) -> bool:
     return state.deleted_at is not None and state.deleted_at <= instant
-
-
-def _describe_declared(path: str, there: Iterable[SavedState]) -> Resume:
-    """Return what the job says that it loaded: a checkpoint, its directory or a file in it."""
-    named = [each for each in there if _is_named(each.path, path)]
-    chosen = max(named, key=lambda each: (each.path == path, each.completed_at), default=None)
-    return Resume(
-        certainty=Certainty.DECLARED,
-        reason=ResumeReason.JOB,
-        path=chosen.path if chosen else path,
-        saved_at=chosen.completed_at if chosen else None,
-        evidence={"declared": path},
-    )
-
-
-def _is_named(path: str, name: str) -> bool:
-    name = name.rstrip("/")
-    return path == name or path.startswith(f"{name}/") or name.startswith(f"{path}/")
-
-
-def _is_contradicted(said: Resume, inferred: Resume) -> bool:
-    """Whether the progress of the first own checkpoint rules a declared path out."""
-    is_bounded = inferred.reason in {ResumeReason.PROGRESS, ResumeReason.AMBIGUOUS, ResumeReason.PROGRAM}
-    if not is_bounded or said.saved_at is None:
-        return False
-    return said.path not in {each.path for each in inferred.candidates}
 
 
 def _read_trace(case: _Case) -> Resume | None:
