@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckptd.core.model import Certainty, EndCause, ResumeReason, Role, Suspension
-from ckptd.present.resume_texts import describe_resume
+from ckptd.core.model.resume_json import decode_resume, encode_resume
+from ckptd.present.resume_texts import describe_resume, resume_row
 from core.histories import RUN, at, attempt, saved
 from core.resume_cases import (
     EPOCHS,
@@ -141,7 +142,48 @@ def test_of_copies_of_one_progress_the_newest_is_named_and_all_are_candidates():
     best = saved(10.1, name="best.pt", epoch=5, **STATE)
     found = resume(*EPOCHS, last, replace(best, completed_at=at(10)), again(6))
     assert name_of(found) == "last.pt"
+    assert [path.rpartition("/")[2] for path in found.equals] == ["best.pt", "epoch_5.pt"]
     assert {each.path.rpartition("/")[2] for each in found.candidates} == {"epoch_5.pt", "last.pt", "best.pt"}
+
+
+def test_a_copy_of_the_same_save_is_named_beside_the_one_that_was_loaded():
+    latest = saved(10, name="checkpoint_latest.pt", epoch=5, **STATE)
+    found = resume(*EPOCHS, latest, again(6))
+    assert (name_of(found), found.equals) == ("epoch_5.pt", (f"{RUN.directory}/checkpoint_latest.pt",))
+    assert describe_resume(found, RUN.directory).startswith(
+        "epoch_5.pt or checkpoint_latest.pt, which are at the same epoch, probably: "
+    )
+    best = saved(10, name="best.pt", epoch=5, **STATE)
+    found = resume(*EPOCHS, latest, best, again(6))
+    assert describe_resume(found, RUN.directory).startswith(
+        "epoch_5.pt, best.pt or checkpoint_latest.pt, which are at the same epoch, probably: "
+    )
+    assert decode_resume(encode_resume(found)) == found
+    assert resume_row(found, RUN.directory)["equals"] == list(found.equals)
+
+
+def test_many_copies_of_the_same_save_are_counted():
+    copies = [saved(10, name=f"copy_{letter}.pt", epoch=5, **STATE) for letter in "abcdef"]
+    found = resume(*EPOCHS, *copies, again(6))
+    assert len(found.equals) == 6
+    assert describe_resume(found, RUN.directory).startswith(
+        "epoch_5.pt, copy_a.pt, copy_b.pt or one of 4 more, which are at the same epoch, probably: "
+    )
+
+
+def test_what_another_attempt_saved_at_the_same_progress_is_no_copy_of_the_same_save():
+    own = replace(EPOCHS[-1], attempt=(FIRST.job, 0))
+    other = replace(saved(9, name="other.pt", epoch=5, **STATE), attempt=(FIRST.job, 7))
+    found = resume(*EPOCHS[:-1], own, other, again(6))
+    assert (name_of(found), found.equals) == ("epoch_5.pt", ())
+    assert len(found.candidates) == 2
+
+
+def test_what_differs_in_the_step_is_no_copy_of_the_same_save():
+    before = [replace(each, checkpoint=replace(each.checkpoint, step=100 * n)) for n, each in enumerate(EPOCHS, 1)]
+    later = saved(10, name="in_epoch.pt", epoch=5, step=450, **STATE)
+    found = resume(*before, later, again(6, step=600))
+    assert found.equals == ()
 
 
 def test_the_candidates_hold_what_does_not_state_its_progress():

@@ -161,7 +161,7 @@ class Judge:
         same = {true}
         if self._run.scenario.has_copies and loaded.path:  # it was copied to where the program loaded it
             same.add(str(self._run.copies / Path(loaded.path).name))
-        verdict = Verdict.RIGHT if path in same else Verdict.WRONG
+        verdict = Verdict.RIGHT if path in same else Verdict.HEDGED if true in said["equals"] else Verdict.WRONG
         self._say(subject, verdict, f"{path} ({said['certainty']}, {said['reason']}, {said['evidence']})", true)
 
     def _judge_bound(self, subject, low, high, true):

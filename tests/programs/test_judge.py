@@ -52,6 +52,8 @@ RESUMES = {
     "the one it loaded": ({"path": "/work/ckpt/melt.200.restart", "certainty": "inferred"}, Verdict.RIGHT),
     "another one": ({"path": "/work/ckpt/melt.300.restart", "certainty": "inferred"}, Verdict.WRONG),
     "nothing": ({"path": None, "certainty": "proven"}, Verdict.WRONG),
+    "a copy of the same save": ({"path": f"{DIRECTORY}/last.restart", "certainty": "inferred",
+                                 "equals": [f"{DIRECTORY}/melt.200.restart"]}, Verdict.HEDGED),
     "one of several": ({"path": None, "certainty": "unknown", "candidates": [f"{DIRECTORY}/melt.200.restart"]},
                        Verdict.HEDGED),
     "none of several": ({"path": None, "certainty": "unknown", "candidates": ["/other"]}, Verdict.WRONG),
@@ -61,7 +63,7 @@ RESUMES = {
 @pytest.mark.parametrize(("said", "verdict"), RESUMES.values(), ids=RESUMES)
 def test_what_it_resumed_from(said, verdict):
     judge = make_judge(OLDER)
-    said = {"candidates": [], "may_be_fresh": False, "reason": "progress", "evidence": {}, **said}
+    said = {"candidates": [], "equals": [], "may_be_fresh": False, "reason": "progress", "evidence": {}, **said}
     judge._judge_resume(said, judge._attempts[1])
     assert [each.verdict for each in judge.judgements] == [verdict]
 

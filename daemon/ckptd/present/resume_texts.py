@@ -1,6 +1,6 @@
 """Say what an attempt resumed from, how surely, and why, identically in the terminal, in mail and on pages."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,8 @@ _UNKNOWN = {
     ResumeReason.NOT_READ: "ckptd could not read the whole directory",
 }
 
+_SHOWN_EQUALS = 3  # copies of one save that are named
+
 
 def resume_row(resume: Resume | None, directory: str) -> "ResumeDocument | None":
     """Return what an attempt resumed from as JSON; None while nothing is known of it."""
@@ -30,6 +32,7 @@ def resume_row(resume: Resume | None, directory: str) -> "ResumeDocument | None"
         "reason": resume.reason,
         "evidence": dict(resume.evidence),
         "candidates": list(dict.fromkeys(each.path for each in resume.candidates)),  # of a path both contents
+        "equals": list(resume.equals),
         "may_be_fresh": resume.may_be_fresh,
         "text": describe_resume(resume, directory),
     }
@@ -59,6 +62,8 @@ def _describe_known(resume: Resume, directory: str) -> str:
     first = _describe_first(resume.evidence)
     if resume.path is None:
         return f"nothing, probably: {first}, as after a start without a checkpoint"
+    if resume.equals:
+        source = _name_equals(source, [_name(path, directory) for path in resume.equals], resume.evidence["unit"])
     return f"{source}, probably: {first}, {_describe_gained(resume.evidence)}"
 
 
@@ -78,6 +83,15 @@ def _describe_unknown(resume: Resume) -> str:
 def _describe_first(evidence: Mapping[str, Any]) -> str:
     after = format_duration(timedelta(seconds=evidence["seconds_after_start"]))
     return f"its first checkpoint was {evidence['unit']} {evidence['first_saved']:g}, {after} after the start"
+
+
+def _name_equals(source: str, equals: Sequence[str], unit: object) -> str:
+    """Name a checkpoint and the copies of the same save beside it."""
+    shown, more = list(equals), len(equals) - _SHOWN_EQUALS
+    if more > 0:
+        shown = [*equals[: _SHOWN_EQUALS - 1], f"one of {more + 1} more"]
+    *names, last = [source, *shown]
+    return f"{', '.join(names)} or {last}, which are at the same {unit}"
 
 
 def _describe_read(evidence: Mapping[str, Any]) -> str:

@@ -10,7 +10,8 @@ CANDIDATE_COUNT = 64  # newest ones that are recorded; retention finds older one
 
 def encode_resume(resume: Resume) -> dict[str, Any]:
     reads = [[path, checked.isoformat(), read and read.isoformat()] for path, checked, read in resume.reads]
-    return ({"reads": reads} if reads else {}) | {
+    rare = {"reads": reads, "equals": list(resume.equals[:CANDIDATE_COUNT])}
+    return {name: value for name, value in rare.items() if value} | {
         "certainty": resume.certainty.value,
         "reason": resume.reason.value,
         "path": resume.path,
@@ -36,4 +37,5 @@ def decode_resume(found: dict[str, Any]) -> Resume:
             )
             for path, checked, read in found.get("reads", ())
         ),
+        equals=tuple(found.get("equals", ())),
     )

@@ -67,6 +67,8 @@ class Resume:
     Without a `path` it started without a checkpoint, or the checkpoint is not known (certainty `unknown`). `candidates`
     are all checkpoints that it may have loaded, including the one at `path`; empty if it is certain which one it
     loaded. With `may_be_fresh` it may have loaded none of them. `reads` are those of candidates, once one was read.
+    `equals` are the paths of candidates at the same progress as the one at `path`, such as `last.ckpt`: it may have
+    loaded each of them, which makes no difference to the work.
     """
 
     certainty: Certainty
@@ -77,6 +79,7 @@ class Resume:
     candidates: tuple[ResumeCandidate, ...] = ()
     may_be_fresh: bool = False
     reads: tuple[CheckpointRead, ...] = ()
+    equals: tuple[str, ...] = ()
 
     @property
     def is_known(self) -> bool:

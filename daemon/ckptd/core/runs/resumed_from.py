@@ -315,7 +315,20 @@ def _match(
         saved_at=loaded.completed_at,
         evidence={**evidence, "loaded": next(iter(fitting))},
         candidates=candidates,
+        equals=tuple(sorted({each.path for value, each in values if value in fitting and _is_copy(each, loaded)})),
     )
+
+
+def _is_copy(state: SavedState, other: SavedState) -> bool:
+    """Whether one attempt saved both at the same progress, as `last.ckpt` beside what it is a copy of."""
+    if state.path == other.path or state.is_state is not other.is_state:
+        return False
+    if state.attempt != other.attempt and (
+        None not in {state.attempt, other.attempt} or abs(state.completed_at - other.completed_at) > LATENESS
+    ):
+        return False
+    pairs = ((state.step, other.step), (state.epoch, other.epoch))
+    return all(one is None or another is None or one == another for one, another in pairs)
 
 
 class _Reach(NamedTuple):

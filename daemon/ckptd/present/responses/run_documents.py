@@ -111,6 +111,9 @@ class ResumeDocument(TypedDict):
     reason: Annotated[ResumeReason, Field(description="What it follows from, or why it is not known.")]
     evidence: Annotated[dict[str, Any], Field(description="The numbers that it follows from, by name.")]
     candidates: Annotated[list[str], Field(description="All checkpoints that it may have loaded.")]
+    equals: Annotated[
+        list[str], Field(description="Copies of the same save as `path`, any of which it may have loaded.")
+    ]
     may_be_fresh: Annotated[bool, Field(description="Whether it may have loaded none of them.")]
     text: Annotated[str, Field(description="Completes the phrase: resumed from ...")]
 
