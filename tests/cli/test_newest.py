@@ -107,6 +107,17 @@ def test_a_later_start_of_the_same_training_beside_the_directory_is_named(given,
     )
 
 
+def test_an_earlier_start_of_the_same_training_is_named_where_there_is_none_yet(lightning_logs):
+    (lightning_logs / "version_2").mkdir()
+    outcome = newest(lightning_logs / "version_2")
+    assert (outcome.exit_code, outcome.stdout) == (1, "")
+    assert outcome.stderr == (
+        "ckptd newest: no complete checkpoint\n"
+        f"ckptd newest: another directory holds one: {lightning_logs}/version_0/checkpoints/epoch=9-step=900.ckpt\n"
+        f"ckptd newest: another directory holds one: {lightning_logs}/version_1/checkpoints/epoch=2-step=200.ckpt\n"
+    )
+
+
 def test_other_starts_that_cannot_be_read_change_no_answer(lightning_logs, monkeypatch):
     inspect = search.inspect_tree
 

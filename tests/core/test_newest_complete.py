@@ -138,6 +138,14 @@ def test_copies_exports_and_data_elsewhere_are_no_rivals():
     assert compare([make("x/a", 2, step=300), weights]) == ("x/a", [("y/model", "further")])
 
 
+def test_where_nothing_is_found_the_newest_complete_ones_nearby_are_named():
+    nearby = [make("v0/a", 1, step=1), make("v0/b", 2, step=2), make("v1/a", 3, "damaged"), make("v2/a", 4, step=1)]
+    choice = choose([make("v3/a", 5, "damaged")], nearby=nearby)
+    assert (choice.chosen, choice.unknown) == (None, ())
+    assert [str(each.checkpoint.path) for each in choice.elsewhere] == ["/run/v0/b", "/run/v2/a"]
+    assert choose([make("v3/a", 5, "unknown")], nearby=nearby).elsewhere == ()
+
+
 def test_with_a_step_others_of_that_step_are_compared():
     found = [make("x/a", 2, step=300), make("y/a", 1, step=300), make("y/b", 3, step=900)]
     assert compare(found, step=300, nearby=[make("z/a", 9, step=1)]) == ("x/a", [])

@@ -113,16 +113,18 @@ def _explain(choice: NewestComplete, outcome: Outcome) -> None:
     if choice.chosen is not None:
         for note in choice.notes:
             _print_error(f"{choice.chosen.path}: {note}")
-        for other in choice.elsewhere:
-            _print_error(_describe_elsewhere(other, choice.chosen))
     for unknown in choice.unknown:
         _print_error(f"unknown: {unknown.what}: {unknown.reason}")
     if outcome == "none":
         _print_error("no complete checkpoint")
+    for other in choice.elsewhere:
+        _print_error(_describe_elsewhere(other, choice.chosen))
 
 
-def _describe_elsewhere(other: Elsewhere, chosen: Checkpoint) -> str:
+def _describe_elsewhere(other: Elsewhere, chosen: Checkpoint | None) -> str:
     """Say how a checkpoint of another directory compares with the one that is printed."""
+    if chosen is None:
+        return f"another directory holds one: {other.checkpoint.path}"
     found, parts = other.checkpoint, []
     if other.is_further:
         unit = "step" if found.step is not None and chosen.step is not None else "epoch"

@@ -54,6 +54,7 @@ def choose(
     other of its role. With `step`, only checkpoints of that step count. `nearby` are never chosen, but compared with
     the chosen one.
     """
+    nearby = [each for each in nearby if _is_complete(each) and step in {None, each.step}]
     wanted = [each for each in found if step is None or each.step == step]
     marked = {_place(each) for each in wanted if each.is_newest and _is_complete(each)}
     there = {str(each.path) for each in wanted if _is_complete(each)}
@@ -63,14 +64,15 @@ def choose(
     unknown = tuple(_explain(wanted, chosen, order))
     newer = [each for each in wanted if chosen is None or each.modified_at > chosen.modified_at]
     skipped = tuple(each for each in newer if each.state in {CheckpointState.DAMAGED, CheckpointState.WRITING})
-    if unknown or chosen is None:
+    if unknown:
         return NewestComplete(unknown=unknown, skipped=skipped)
-    others = [*complete, *(each for each in nearby if _is_complete(each) and step in {None, each.step})]
+    if chosen is None:
+        return NewestComplete(skipped=skipped, elsewhere=tuple(_list_elsewhere(None, nearby)))
     return NewestComplete(
         chosen=chosen,
         skipped=skipped,
         notes=tuple(_list_notes(chosen, complete, leftovers)),
-        elsewhere=tuple(_list_elsewhere(chosen, others)),
+        elsewhere=tuple(_list_elsewhere(chosen, [*complete, *nearby])),
     )
 
 
@@ -114,22 +116,15 @@ def _explain(wanted: Iterable[Checkpoint], chosen: Checkpoint | None, order: Map
             yield Unknown(what=str(each.path), reason=f"grouping unknown: {each.grouping.doubt}")
 
 
-def _list_elsewhere(chosen: Checkpoint, complete: Iterable[Checkpoint]) -> Iterable[Elsewhere]:
-    """Yield what another directory holds that is further or newer, the furthest first.
+def _list_elsewhere(chosen: Checkpoint | None, complete: Iterable[Checkpoint]) -> Iterable[Elsewhere]:
+    """Yield what another directory holds that is further or newer, the furthest first; than nothing, each state is.
 
     Data beside a state or parameters is of no use for a resume, and not compared with them. Parameters beside a state
     are compared by their progress only, because many programs export a model when they end.
     """
     by_directory: dict[PurePosixPath, list[Elsewhere]] = {}
     for each in complete:
-        is_comparable = each.role in _TIERS and Role.DATA not in {each.role} - {chosen.role}
-        if each.path.parent == chosen.path.parent or not is_comparable:
-            continue
-        other = Elsewhere(
-            checkpoint=each,
-            is_further=_is_further(each, chosen),
-            is_newer=each.role is chosen.role and each.modified_at > chosen.modified_at,
-        )
+        other = _compare(each, chosen)
         if other.is_further or other.is_newer:
             by_directory.setdefault(each.path.parent, []).append(other)
     for others in sorted(by_directory.values(), key=lambda others: max(map(_elsewhere_order, others)), reverse=True):
@@ -138,6 +133,20 @@ def _list_elsewhere(chosen: Checkpoint, complete: Iterable[Checkpoint]) -> Itera
         yield furthest
         if newest.is_newer and newest.checkpoint.modified_at > furthest.checkpoint.modified_at:
             yield newest
+
+
+def _compare(found: Checkpoint, chosen: Checkpoint | None) -> Elsewhere:
+    is_data = found.role is Role.DATA and (chosen is None or chosen.role is not Role.DATA)
+    if found.role not in _TIERS or is_data:
+        return Elsewhere(checkpoint=found, is_further=False, is_newer=False)
+    if chosen is None:
+        return Elsewhere(checkpoint=found, is_further=True, is_newer=True)
+    is_apart = found.path.parent != chosen.path.parent
+    return Elsewhere(
+        checkpoint=found,
+        is_further=is_apart and _is_further(found, chosen),
+        is_newer=is_apart and found.role is chosen.role and found.modified_at > chosen.modified_at,
+    )
 
 
 def _elsewhere_order(other: Elsewhere) -> tuple[bool, float, float]:

@@ -86,7 +86,7 @@ class NewestDocument(TypedDict):
     notes: Annotated[list[str], Field(description="What is worth knowing before it is loaded.")]
     elsewhere: Annotated[
         list[ElsewhereDocument],
-        Field(description="What other directories hold that is further or newer, the furthest first; five at most."),
+        Field(description="What other directories hold that is further or newer, the furthest first; at most five."),
     ]
     skipped: Annotated[list[SkippedDocument], Field(description="Newer ones that are not complete.")]
     unknown: Annotated[
