@@ -270,9 +270,9 @@ class RunStore(StorePart, RunReader):
     def read_open_resumes(self, connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, OpenResume]:
         """Return for each run what a scan may still learn about what its latest attempts resumed from."""
         found: dict[RunKey, dict[int, None]] = {}
-        newest: dict[RunKey, tuple[datetime, Any]] = {}
+        newest: dict[RunKey, tuple[int, datetime]] = {}
         for chunk in split(find_runs(connection, keys).values()):
-            columns: list[Any] = [*RUN_KEY_COLUMNS, JobTable.job_id, AttemptTable.started_at, AttemptTable.resume]
+            columns: list[Any] = [*RUN_KEY_COLUMNS, JobTable.job_id, AttemptTable.id, AttemptTable.started_at]
             rows = connection.execute(
                 sa.select(*columns)
                 .join(AttemptTable, AttemptTable.run_id == RunTable.id)
@@ -283,13 +283,19 @@ class RunStore(StorePart, RunReader):
             for row in rows:
                 found.setdefault(run_key(row), {})[row[3]] = None
                 newest.setdefault(run_key(row), (row[4], row[5]))
+        candidates = _read_candidates(connection, [attempt_id for attempt_id, _ in newest.values()])
         return {
-            key: OpenResume(tuple(job_ids)[:MAX_RESUMING_JOBS], started_at, _list_candidates(resume))
+            key: OpenResume(tuple(job_ids)[:MAX_RESUMING_JOBS], started_at, candidates.get(attempt_id, ()))
             for key, job_ids in found.items()
-            for started_at, resume in [newest[key]]
+            for attempt_id, started_at in [newest[key]]
         }
 
 
-def _list_candidates(resume: dict[str, Any] | None) -> tuple[str, ...]:
-    """Return the paths of which it helps to know whether they were read."""
-    return () if resume is None else candidate_reads.list_asked(decode_resume(resume))
+def _read_candidates(connection: sa.Connection, attempt_ids: Collection[int]) -> dict[int, tuple[str, ...]]:
+    """Return by attempt the paths of which it helps to know whether they were read."""
+    found: dict[int, tuple[str, ...]] = {}
+    for chunk in split(attempt_ids):
+        statement = sa.select(AttemptTable.id, AttemptTable.resume).where(AttemptTable.id.in_(chunk))
+        for attempt_id, resume in connection.execute(statement):
+            found[attempt_id] = () if resume is None else candidate_reads.list_asked(decode_resume(resume))
+    return found
