@@ -5,13 +5,16 @@ import shutil
 import subprocess
 import tempfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 
 import pytest
 
+from ckptd.checkpoints.agent import batches, scan_json
 from ckptd.checkpoints.scanning import reads_since_start
 from ckptd.checkpoints.scanning.mounts import Mount, find_mount, read_mounts
+from ckptd.core.model import CheckpointRead, Scan, Unknown
 
 HOUR_NS = 3600 * 10**9
 DAY_NS = 24 * HOUR_NS
@@ -189,3 +192,36 @@ def test_looking_changes_no_access_time(directory):
     before = {path: path.stat().st_atime_ns for path in (directory, directory / "a", directory / "a/b")}
     look(directory, since, "a", "a/b/model", "a/b")
     assert {path: path.stat().st_atime_ns for path in before} == before
+
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+SCAN = Scan(
+    directory=PurePosixPath("/run"),
+    scanned_at=NOW,
+    checkpoints=(),
+    reads=(CheckpointRead("/run/a", NOW), CheckpointRead("/run/b", NOW, NOW)),
+)
+
+
+def test_what_was_read_crosses_to_the_main_process():
+    assert scan_json.decode_scan(scan_json.encode_scan(SCAN)) == SCAN
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"reads": [["/elsewhere/a", 1.0, None]]},
+        {"reads": [["/run/a", "soon", None]]},
+        {"reads": [["/run/a", float("nan"), None]]},
+        {"reads": [["/run/a", 1e18, None]]},
+        {"reads": [["/run/a", 1.0]]},
+        {"reads": [["/run/a", 1.0, None]] * 1000},
+        {"reads": 7},
+        {"scanned_at": 1e18},
+        {"finished_at": 1e300},
+    ],
+)
+def test_an_answer_of_a_child_that_a_hostile_file_controls_is_unknown(answer):
+    found = batches.decode_answer(scan_json.encode_scan(SCAN) | answer, scan_json.decode_scan)
+    assert isinstance(found, Unknown)
+    assert found.reason.startswith("the child's answer is malformed")

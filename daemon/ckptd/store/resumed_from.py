@@ -103,9 +103,10 @@ def record_reads(connection: sa.Connection, by_run: Mapping[int, Sequence[Checkp
     for run_id, seen in by_run.items():
         known = next((each for each in _read_attempts(connection, run_id) if not each.is_final), None)
         resume = None if known is None else known.attempt.resumed_from
-        if known is None or resume is None or not candidate_reads.list_asked(resume):
+        asked = () if resume is None else candidate_reads.list_asked(resume)
+        if known is None or resume is None or not asked:
             continue
-        merged = candidate_reads.merge(resume.reads, seen)
+        merged = candidate_reads.merge(resume.reads, [each for each in seen if each.path in asked])
         if merged != resume.reads:
             values.append({"key_id": known.row_id, **resume_to_row(replace(resume, reads=merged))})
             changed.append(run_id)

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
 
+from ckptd.checkpoints.agent.requests import MAX_CANDIDATES
 from ckptd.checkpoints.scanning import declarations
 from ckptd.checkpoints.scanning.pointers import decode_link
 from ckptd.core.model import CheckpointRead, Scan, Unknown
@@ -64,13 +65,19 @@ def decode_scan(data: dict[str, Any]) -> Scan:
         markers=tuple(str(name) for name in data["markers"]),
         finished_at=None if data["finished_at"] is None else datetime.fromtimestamp(float(data["finished_at"]), UTC),
         links=tuple(decode_link(link) for link in data["links"]),
-        reads=tuple(_read(each, directory) for each in data["reads"]),
+        reads=_decode_reads(data["reads"], directory),
         declared=declarations.decode(data["declared"]),
         fingerprint=_text(data["fingerprint"]),
     )
 
 
-def _read(data: Any, directory: PurePosixPath) -> CheckpointRead:  # of JSON
+def _decode_reads(data: Any, directory: PurePosixPath) -> tuple[CheckpointRead, ...]:  # of JSON
+    if len(data) > MAX_CANDIDATES:
+        raise ValueError(f"{len(data)} checkpoints were read or not, more than were asked about")
+    return tuple(_decode_read(each, directory) for each in data)
+
+
+def _decode_read(data: Any, directory: PurePosixPath) -> CheckpointRead:
     path, checked, read = data
     if not PurePosixPath(str(path)).is_relative_to(directory):
         raise ValueError(f"{path} is not below {directory}")
