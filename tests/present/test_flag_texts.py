@@ -139,6 +139,7 @@ RESUBMITTED = {
     "slurm_job": "71250",
 }
 WRITERS = {
+    "has_overwritten": False,
     "directory": DIRECTORY,
     "other_jobs": ["2"],
     "other_job_count": 1,
@@ -549,14 +550,20 @@ CASES = {
     "two writers": Case(
         "concurrent-writers",
         WRITERS,
-        "This job and 1 other running job share one checkpoint directory and may overwrite each other's checkpoints.",
-        "If these jobs write files of the same names, cancel all but one. Give each later job a directory of its own, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path: ckptd cannot tell whose checkpoint is whose in a shared one.",
+        "This job and 1 other running job save into /scratch/alice/run. If they write files of the same names, they overwrite each other's checkpoints.",
+        "If each of them has file names of its own, you need not do anything. Otherwise, cancel all but one. Give each job a directory of its own, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path: ckptd cannot tell whose checkpoint is whose in a shared one.",
+    ),
+    "writers that collide": Case(
+        "concurrent-writers",
+        WRITERS | {"has_overwritten": True},
+        "This job and 1 other running job overwrite each other's checkpoints in /scratch/alice/run: less progress was saved after more, or the same again.",
+        "Cancel all but one of these jobs. Give each job a directory of its own, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path: ckptd cannot tell whose checkpoint is whose in a shared one.",
     ),
     "writers of other users": Case(
         "concurrent-writers",
         WRITERS | {"other_job_count": 2, "other_users": ["alice", "bob", "eve"]},
-        "This job and 2 other running jobs share one checkpoint directory and may overwrite each other's checkpoints.",
-        "If these jobs write files of the same names, cancel all but one. Give each later job a directory of its own, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path: ckptd cannot tell whose checkpoint is whose in a shared one. Other users involved: bob, eve; they are notified as well.",
+        "This job and 2 other running jobs save into /scratch/alice/run. If they write files of the same names, they overwrite each other's checkpoints.",
+        "If each of them has file names of its own, you need not do anything. Otherwise, cancel all but one. Give each job a directory of its own, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path: ckptd cannot tell whose checkpoint is whose in a shared one. Other users involved: bob, eve; they are notified as well.",
     ),
     "too frequent": Case(
         "too-frequent",

@@ -158,6 +158,7 @@ UNSHOWN = frozenset(
         "is_earliest",
         "is_expired",
         "is_own_workspace",
+        "has_overwritten",
         "intervals_known",
         "job_id",
         "located_by",

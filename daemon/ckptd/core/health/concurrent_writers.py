@@ -1,4 +1,4 @@
-"""Detect several running jobs that share one checkpoint directory and will overwrite each other's checkpoints."""
+"""Detect several running jobs that save into one checkpoint directory and may overwrite each other's checkpoints."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,13 +8,18 @@ from typing import ClassVar
 from ckptd.core.health.interface import FindingBuilder
 from ckptd.core.model import Evidence, Finding, Job, RunHistory, Severity, Unknown
 from ckptd.core.runs import history as facts
+from ckptd.core.runs.shared_directory import Sharing, judge_sharing, list_jobs_to_tell
 
 MAX_TOLD = 20  # other jobs in one finding: with thousands in one directory each would name thousands
 
 
 @dataclass(frozen=True, slots=True)
 class ConcurrentWriters:
-    """Flag every job of a run while another job runs in the same checkpoint directory."""
+    """Flag the jobs of a run while another job runs in the same checkpoint directory: one task of each array.
+
+    It is critical once what they save shows that one overwrites another's, and a warning until then. Where each saves
+    under names of its own, and that shows, there is no flag.
+    """
 
     name: ClassVar[str] = "concurrent-writers"
 
@@ -27,10 +32,16 @@ class ConcurrentWriters:
         # the parts of one heterogeneous job write together on purpose
         if len({job.het_job_id or job.job_id for job, _ in everyone}) < 2:
             return ()
+        sharing = judge_sharing(history, (job for job, _ in everyone[len(own) :]))
+        if sharing is Sharing.IS_SEPARATE:
+            return ()
         users = {user for _, user in everyone[len(own) :]} | ({history.user} if len(own) > 1 else set())
-        return tuple(self._finding(history, job, everyone, users) for job in own)
+        told = list_jobs_to_tell(history, self.name, own)
+        return tuple(self._finding(history, job, everyone, users, sharing) for job in told)
 
-    def _finding(self, history: RunHistory, job: Job, everyone: list[tuple[Job, str]], users: set[str]) -> Finding:
+    def _finding(
+        self, history: RunHistory, job: Job, everyone: list[tuple[Job, str]], users: set[str], sharing: Sharing
+    ) -> Finding:
         # those of other users are the last
         near = [*everyone[: MAX_TOLD + 1], *everyone[-MAX_TOLD:]] if len(everyone) > 2 * MAX_TOLD else everyone
         others = [str(other.job_id) for other, _ in near if other.job_id != job.job_id]
@@ -39,5 +50,7 @@ class ConcurrentWriters:
             "other_jobs": others,
             "other_job_count": len(everyone) - 1,
             "other_users": sorted(users),
+            "has_overwritten": sharing is Sharing.COLLIDES,
         }
-        return FindingBuilder(self.name, history).make_finding(job, Severity.CRITICAL, evidence)
+        severity = Severity.CRITICAL if sharing is Sharing.COLLIDES else Severity.WARNING
+        return FindingBuilder(self.name, history).make_finding(job, severity, evidence)

@@ -49,20 +49,32 @@ def interrupted_save(evidence: EvidenceReader, context: FlagContext) -> FlagText
 
 
 def concurrent_writers(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    others = f"This job and {format_count(evidence.count('other_job_count'), 'other running job')}"
     advice = (
-        "If these jobs write files of the same names, cancel all but one. Give each later job a directory of its own, "
-        "for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path: ckptd cannot tell whose checkpoint is "
-        "whose in a shared one."
+        "Give each job a directory of its own, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path: "
+        "ckptd cannot tell whose checkpoint is whose in a shared one."
     )
+    if evidence.is_true("has_overwritten"):
+        statement = (
+            f"{others} overwrite each other's checkpoints in {evidence.text('directory')}: less progress was saved "
+            "after more, or the same again."
+        )
+        advice = f"Cancel all but one of these jobs. {advice}"
+    else:
+        statement = (
+            f"{others} save into {evidence.text('directory')}. If they write files of the same names, they overwrite "
+            "each other's checkpoints."
+        )
+        advice = (
+            "If each of them has file names of its own, you need not do anything. Otherwise, cancel all but one. "
+            f"{advice}"
+        )
     strangers = [user for user in evidence.texts("other_users") if user != clean(context.user)]
     if strangers:
         advice += f" Other users involved: {', '.join(strangers)}; they are notified as well."
     return FlagText(
         title=context.title,
-        statement=(
-            f"This job and {format_count(evidence.count('other_job_count'), 'other running job')} share one checkpoint "
-            "directory and may overwrite each other's checkpoints."
-        ),
+        statement=statement,
         advice=advice,
     )
 

@@ -1,0 +1,84 @@
+"""Several jobs that save into one directory: with names of their own, or overwriting each other's files."""
+
+import pytest
+
+from ckptd.core.model import Severity
+from steps.replayed_fleet import minute
+from support.checkpoint_bytes import torch_state, torch_weights
+
+NAMED = {"comment": "ckpt=ck"}
+ARRAY = {"array_job_id": 10, "comment": "ckpt=ck"}
+
+
+def findings(fleet):
+    found = [flag.finding for flag in fleet.parts.store.flags.list_open("c1")]
+    return [each for each in found if each.rule == "concurrent-writers"]
+
+
+def start_sweep(fleet, **changes):
+    jobs = [fleet.job(10 + number, start=number, **{**NAMED, **changes}) for number in range(3)]
+    fleet.run(3, *jobs)
+    return jobs
+
+
+@pytest.mark.parametrize("name", ["model_lr0.{}.pt", "lr0.{}/last.pt", "run{}_epoch_{{}}.pt"])
+def test_a_sweep_with_names_of_its_own_is_no_trouble_once_that_shows(fleet, name):
+    jobs = start_sweep(fleet)
+    for epoch in (1, 2, 3):
+        for number in range(3):
+            at = epoch * 10 + number
+            fleet.save("ck/" + name.format(number + 1).format(epoch), at, torch_state(epoch))
+        fleet.run(epoch * 10 + 5, *jobs)
+    assert findings(fleet) == []
+
+
+def test_until_then_it_is_a_warning_that_says_when_nothing_needs_to_be_done(fleet):
+    jobs = start_sweep(fleet)
+    for epoch in (1, 2, 3):
+        for number in range(3):
+            fleet.save(f"ck/model_lr0.{number + 1}.pt", epoch * 10 + number, torch_weights())
+        fleet.run(epoch * 10 + 5, *jobs)
+    assert [each.severity for each in findings(fleet)] == [Severity.WARNING] * 3
+
+
+def test_an_array_is_told_once(fleet):
+    tasks = [fleet.job(10 + number, start=number, array_task_id=number, **ARRAY) for number in range(3)]
+    fleet.save("ck/model_0.pt", 2, torch_state(1))
+    fleet.run(3, *tasks)
+    [found] = findings(fleet)
+    assert (found.job_id, found.evidence["other_job_count"]) == (10, 2)
+    for minutes in (4, 5, 6, 7):  # until its end is sure
+        fleet.run(minutes, *tasks[1:])
+    assert [each.job_id for each in findings(fleet)] == [11]
+
+
+COLLISIONS = {
+    "one file, in turns": [("last.pt", 5), ("last.pt", 2), ("last.pt", 6), ("last.pt", 3)],
+    "a series that goes back": [("epoch_5.pt", 5), ("epoch_2.pt", 2)],
+    "a series that is numbered alike": [("epoch_5.pt", 5), ("epoch_5.pt", 5)],
+}
+
+
+@pytest.mark.parametrize("saves", COLLISIONS.values(), ids=COLLISIONS)
+def test_jobs_that_overwrite_each_others_checkpoints_are_critical_at_the_next_scan(fleet, saves):
+    one, other = fleet.job(1, **NAMED), fleet.job(2, start=1, **NAMED)
+    fleet.save("ck/epoch_1.pt", 0.5, torch_state(1))
+    fleet.run(2, one, other)
+    assert [each.severity for each in findings(fleet)] == [Severity.WARNING] * 2
+    for place, (name, epoch) in enumerate(saves, start=1):
+        fleet.save(f"ck/{name}", 2 + place, torch_state(epoch))
+        fleet.run(2.5 + place, one, other)
+    assert [each.severity for each in findings(fleet)] == [Severity.CRITICAL] * 2
+
+
+def test_a_task_of_a_sweep_that_starts_over_is_no_collision(fleet):
+    jobs = start_sweep(fleet)
+    for epoch in (1, 2, 3):
+        for number in range(3):
+            fleet.save(f"ck/model_{'abc'[number]}.pt", epoch * 10 + number, torch_state(epoch))
+        fleet.run(epoch * 10 + 5, *jobs)
+    again = fleet.job(10, start=41, restart_count=1, submitted_at=minute(40), **NAMED)
+    fleet.run(42, again, *jobs[1:])
+    fleet.save("ck/model_a.pt", 50, torch_state(1))
+    fleet.run(51, again, *jobs[1:])
+    assert findings(fleet) == []
