@@ -1,10 +1,12 @@
 """Jobs that never meant to checkpoint are left in peace, and an array is flagged once."""
 
+from datetime import timedelta
+
 import pytest
 
 from ckptd.core.model import JobState
 from steps.replayed_fleet import minute
-from support.checkpoint_bytes import npz
+from support.checkpoint_bytes import npz, torch_tensors, torch_weights
 
 
 def test_jobs_that_never_meant_to_checkpoint_are_not_warned_of(fleet):
@@ -84,3 +86,28 @@ def test_a_job_of_another_directory_is_not_expected_to_save_because_one_of_its_n
     later = fleet.job(2, start=30, work_dir=place(fleet, "elsewhere"))
     fleet.run(31, later)
     assert fleet.run(100, later) == []
+
+
+RESULTS = {
+    "a notebook writes its model": lambda number: ("model.pt", torch_weights(number / 10)),
+    "a notebook writes each model": lambda number: (f"models/model_{number}.pt", torch_weights(number / 10)),
+    "a preprocessing writes shards": lambda number: (f"shards/shard_{number}.pt", torch_tensors(number / 10)),
+}
+
+
+@pytest.mark.parametrize("written", RESULTS.values(), ids=RESULTS)
+def test_of_results_no_work_is_claimed_to_be_lost_and_no_loss_is_foretold(fleet, written):
+    changes = {"time_limit": timedelta(hours=2), "ends_at": minute(120)}
+    job = fleet.job(**changes)
+    for number in range(1, 12):
+        name, content = written(number)
+        fleet.save(name, number * 10, content)
+        assert fleet.run(number * 10 + 1, job) == []
+    ended = fleet.job(state=JobState.TIMEOUT, time_limit=timedelta(hours=2), ends_at=minute(120))
+    for minutes in (121, 122, 123):
+        fleet.run(minutes, ended)
+    [run] = fleet.parts.store.runs.find_of_job(1)
+    [history] = fleet.parts.store.histories.read("c1", [run])
+    assert history.key.is_located
+    [line] = fleet.parts.store.lost_work.list_lines(run)
+    assert (line.loss.lost, line.loss.most) == (timedelta(0), timedelta(minutes=10))

@@ -172,7 +172,7 @@ def test_a_line_follows_its_attempt_into_the_run_that_it_turns_out_to_be_part_of
     assert (line.loss.lost, line.loss.most) == (timedelta(0), timedelta(minutes=21)), "nobody knows where it saves"
     assert (line.loss.gpu_seconds, line.is_final) == (0, False)
     other = run_job(store, 2)
-    scan(store, 22, make_checkpoint(written=18))
+    scan(store, 22, make_checkpoint(written=18, role=Role.STATE))
     note_run(store, RUN, at(23), jobs=[key], located_by="discovery")
     assert minutes_lost(store) == [2]
     assert [line.loss.most for line in store.lost_work.list_lines(RUN)] == [timedelta(minutes=2)]

@@ -7,6 +7,7 @@ accounting can still change it, and is final once its run's directory was read c
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -16,7 +17,9 @@ from ckptd.core.runs import lost_work
 from ckptd.core.runs.lost_work import AttemptLoss, SavedWork
 from ckptd.core.runs.ownership import WHOLE_SECOND
 from ckptd.core.runs.redone_work import LATENESS, NONE, UNKNOWN, RedoneWork, measure_redone
+from ckptd.core.runs.resumable import is_meant_to_save, is_named_as_checkpoint
 from ckptd.core.runs.saved_state import SavedState
+from ckptd.core.runs.user_settings import parse_user_settings
 from ckptd.store import saved_states
 from ckptd.store.loss_rows import LossReader
 from ckptd.store.rows import ATTEMPT_COLUMNS, RUN_KEY_COLUMNS, attempt_from_row, run_key, split, table_of
@@ -71,6 +74,7 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
     rows = connection.execute(_select_open(run_ids)).all()
     copied = _read_copied_saves(connection, {row[1] for row in rows})
     starts = _read_starts(connection, {row[1] for row in rows})
+    doubtful = _find_possible_results(connection, {row[1] for row in rows})
     fresh: list[dict[str, Any]] = []
     stale: list[dict[str, Any]] = []
     for row in rows:
@@ -87,9 +91,11 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
             is_replaced=seen.is_replaced,
             read_at=seen.read_at,
         )
+        is_known = loss.lost == loss.most
+        loss = lost_work.as_bound(loss) if run_id in doubtful else loss  # who writes results may lose nothing
         values = _line_values(attempt, loss) | {"read_at": seen.read_at}
         values |= {"user": user, "account": account, "partition": attempt.partition or partition}
-        values["is_final"] = bool(is_looked) and loss.lost == loss.most
+        values["is_final"] = bool(is_looked) and is_known
         if is_recorded:
             stale.append(values | {"key_attempt_id": attempt_id})
         else:
@@ -100,6 +106,21 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
     if stale:
         connection.execute(sa.update(table).where(table.c.attempt_id == sa.bindparam("key_attempt_id")), stale)
     write_redone(connection, {row[1] for row in rows})
+
+
+def _find_possible_results(connection: sa.Connection, run_ids: set[int]) -> set[int]:
+    """Return the runs whose files nothing shows to be checkpoints: see `resumable.may_be_results`."""
+    saved = CheckpointTable.run_id == RunTable.id
+    found = RunTable.id.in_(run_ids) & (RunTable.located_by == "discovery")
+    has_state = sa.exists().where(saved, CheckpointTable.role == Role.STATE)
+    places = sa.select(RunTable.id, RunTable.user_settings).where(found, ~has_state)
+    settings = {row_id: parse_user_settings(told or {}) for row_id, told in connection.execute(places)}
+    asked = [row_id for row_id, told in settings.items() if not is_meant_to_save(told)]
+    paths = sa.select(CheckpointTable.run_id, CheckpointTable.path).where(CheckpointTable.run_id.in_(asked))
+    named: dict[int, bool] = {}
+    for row_id, path in connection.execute(paths) if asked else ():
+        named[row_id] = named.get(row_id, False) or is_named_as_checkpoint(PurePosixPath(path))
+    return {row_id for row_id, is_named in named.items() if not is_named}
 
 
 def _read_starts(connection: sa.Connection, run_ids: set[int]) -> dict[int, list[datetime]]:

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from ckptd.core.fleet.histogram import Distribution
 from ckptd.core.model import CheckpointState, Job, RecordedCheckpoint, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.runs.history import attempt_of, complete_now, present, running_jobs
+from ckptd.core.runs.resumable import may_be_results
 
 AGE_BOUNDS = (300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0, 86400.0, 172800.0, 604800.0)
 LEFT_BOUNDS = (300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0, 86400.0, 172800.0, 604800.0)
@@ -211,7 +212,12 @@ def _saved_at(record: RecordedCheckpoint) -> datetime:
 
 
 def _unsaved_since(history: RunRecord, job: Job, saved_at: datetime | None) -> datetime | None:
-    """Return since when this attempt's work is in no complete checkpoint; None if nobody knows when it began."""
+    """Return since when this attempt's work is in no complete checkpoint.
+
+    None if nobody knows when it began, or if nothing shows that the run's files are checkpoints.
+    """
+    if may_be_results(history):
+        return None
     attempt = attempt_of(history, job)
     began = attempt.started_at if attempt else job.started_at
     return None if began is None else max(began, saved_at or began)

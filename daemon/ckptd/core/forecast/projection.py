@@ -10,7 +10,7 @@ from ckptd.core.model import Attempt, EndCause, FreeSpaceSample, LimitSignal, Re
 from ckptd.core.model.save_cadence import SaveCadence
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm, saves_of
-from ckptd.core.runs.resumable import list_resumable
+from ckptd.core.runs.resumable import list_resumable, may_be_results
 
 MARGIN = timedelta(seconds=60)  # that a save should be complete before the limit
 CAUTION = 1.3  # spreads that a later save may be late and still be counted on
@@ -85,7 +85,7 @@ def at_limit(
     margin: timedelta = MARGIN,
     is_strict: bool = False,
 ) -> LimitForecast | None:
-    """Forecast the work lost at the limit; None if no interval is known.
+    """Forecast the work lost at the limit; None if no interval is known, or if the files may be results.
 
     A checkpoint is expected only if it fits even when it is late by a multiple of its usual spread, which adds up over
     several: NEXT_CAUTION spreads for the next one, CAUTION for later ones. If a run has stopped saving, none is
@@ -95,7 +95,7 @@ def at_limit(
     rhythm = measure_rhythm(history)
     next_at = next_checkpoint_at(history, attempt, now, rhythm)
     interval = rhythm.step_interval
-    if next_at is None or not interval:
+    if next_at is None or not interval or may_be_results(history):
         return None
     last_save_at = saved_until(history, attempt)
     is_late = is_strict and _is_late(history, attempt, rhythm, now)

@@ -7,7 +7,7 @@ when a figure is final.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -121,6 +121,11 @@ def measure_loss(
         cpu_seconds=seconds * attempt.cpu_count,
         gpu_seconds=seconds * attempt.gpu_count,
     )
+
+
+def as_bound(loss: AttemptLoss) -> AttemptLoss:
+    """Return a loss of which nothing is claimed but the most that it can be."""
+    return replace(loss, lost=NOTHING, node_seconds=0.0, cpu_seconds=0.0, gpu_seconds=0.0)
 
 
 def _find_unread(

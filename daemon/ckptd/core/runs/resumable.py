@@ -6,8 +6,9 @@ saves, how far it is, or what is lost when it ends.
 
 import re
 from collections.abc import Iterable
+from pathlib import PurePath
 
-from ckptd.core.model import CheckpointState, RecordedCheckpoint, Role, RunRecord
+from ckptd.core.model import CheckpointState, RecordedCheckpoint, Role, RunRecord, UserSettings
 
 _NAMED_SO = re.compile(r"(?<![a-z])(?:checkpoints?|checkpointing|ckpts?|chkpts?|chk|cpt|restarts?|resume)(?![a-z])")
 
@@ -40,18 +41,20 @@ def may_be_results(history: RunRecord) -> bool:
     A search found the directory, no file is a resumable state, and neither file nor directory is named for
     checkpoints. What a job writes that never meant to checkpoint looks like that: results, or the best model so far.
     """
-    if history.located_by != "discovery" or not history.checkpoints or _is_meant_to_save(history):
+    if history.located_by != "discovery" or not history.checkpoints or is_meant_to_save(history.user_settings):
         return False
     return not any(
-        each.checkpoint.role is Role.STATE or _is_named_so(each.checkpoint.path.parts) for each in history.checkpoints
+        each.checkpoint.role is Role.STATE or is_named_as_checkpoint(each.checkpoint.path)
+        for each in history.checkpoints
     )
 
 
-def _is_meant_to_save(history: RunRecord) -> bool:
-    settings = history.user_settings
+def is_meant_to_save(settings: UserSettings) -> bool:
+    """Whether a user's own settings show that the run saves checkpoints."""
     is_goal_set = settings.goal_epoch is not None or settings.goal_step is not None
     return is_goal_set or settings.saves_on_signal or settings.is_resubmitted or settings.directory is not None
 
 
-def _is_named_so(parts: Iterable[str]) -> bool:
-    return any(_NAMED_SO.search(part.lower()) for part in tuple(parts)[-2:])
+def is_named_as_checkpoint(path: PurePath) -> bool:
+    """Whether a file, or the directory that it is in, is named for checkpoints."""
+    return any(_NAMED_SO.search(part.lower()) for part in path.parts[-2:])
