@@ -2,6 +2,8 @@
 
 import shutil
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import psycopg
@@ -13,7 +15,10 @@ from ckptd.core.model.records import AuditEntry
 from ckptd.store.database_errors import AlreadyRecordedError, LeaseLostError, StoreError
 from ckptd.store.store import Store
 from core.histories import at
+from demo.patience import allow
+from support.mail_server import wait_until
 from support.migrated import open_record
+from support.pgbouncer import PgBouncer
 
 
 def holder(name="a", program="run"):
@@ -121,33 +126,99 @@ def server(postgresql_record):
     opened.close()
 
 
-def test_a_renewal_that_is_stopped_before_its_end_is_given_up_before_the_lease_runs_out(server):
-    take(server)
-    limits = []
-
-    def read_limit(connection):
-        limits.append(connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar())
-
-    sa.event.listen(sa.Engine, "commit", read_limit)
+@pytest.fixture
+def pooled(postgresql_server, postgresql_record):
+    """The same database through a PgBouncer."""
+    pgbouncer = PgBouncer(postgresql_server)
     try:
-        assert server.leases.renew("c1", 1, at(1))
+        opened = Store.open(pgbouncer.start().route(postgresql_record))
+        yield opened
+        opened.close()
     finally:
-        sa.event.remove(sa.Engine, "commit", read_limit)
-    assert limits == ["5s"]
+        pgbouncer.stop()
 
 
-def test_a_holder_that_stops_in_the_middle_of_a_transaction_delays_a_takeover_by_no_more_than_its_limit(server):
-    fenced = server.with_lease("c1", take(server), idle_seconds=1.0)
+def write_many(connection):
+    """Send several rows at once: PostgreSQL then has no time limit for the rest of the transaction."""
+    statement = sa.text("INSERT INTO clusters (name) VALUES (:name)")
+    connection.execute(statement, [{"name": "left behind"}, {"name": "also"}])
+
+
+def write_one(connection):
+    connection.exec_driver_sql("INSERT INTO clusters (name) VALUES ('left behind')")
+
+
+@pytest.mark.parametrize("write", [write_one, write_many])
+@pytest.mark.parametrize("way", ["direct", "pgbouncer"])
+def test_a_holder_that_stops_in_the_middle_of_a_transaction_is_replaced_at_once_and_writes_nothing(
+    server, write, way, request
+):
+    holding = server if way == "direct" else request.getfixturevalue("pooled")
+    fenced = holding.with_lease("c1", take(holding))
 
     def stop_in_the_middle():
         with fenced.database.writing() as stopped:
-            stopped.exec_driver_sql("INSERT INTO clusters (name) VALUES ('left behind')")
-            assert take(server, "b") == 2, "PostgreSQL ends what the other one has begun"
-            stopped.exec_driver_sql("INSERT INTO clusters (name) VALUES ('too late')")
+            write(stopped)
+            began = time.monotonic()
+            assert take(server, "b") == 2
+            assert time.monotonic() - began < allow(5)
+            write_one(stopped)
 
-    with pytest.raises(StoreError, match="idle-in-transaction"):
+    with pytest.raises(StoreError):
         stop_in_the_middle()
     assert [status.cluster for status in server.clusters.read_status()] == ["c1"]
+    with pytest.raises(LeaseLostError):
+        fenced.clusters.record_poll("c1", at(1))
+
+
+def test_a_holder_that_stops_while_it_renews_the_lease_is_replaced_at_once(server, postgresql_record):
+    take(server)
+    other = Store.open(postgresql_record)
+
+    def stop(connection):
+        assert take(other, "b") == 2
+
+    sa.event.listen(sa.Engine, "commit", stop, once=True)
+    with pytest.raises(StoreError, match="terminating connection due to administrator command"):
+        server.leases.renew("c1", 1, at(1))
+    assert not server.leases.renew("c1", 1, at(1))
+    other.close()
+
+
+def test_a_takeover_leaves_other_clusters_and_a_lease_that_was_renewed_alone(server):
+    fenced = server.with_lease("c1", take(server))
+    seen = server.leases.read("c1")
+    other = server.with_lease("c2", server.leases.take("c2", server.leases.read("c2"), holder("x"), at(0)))
+    with fenced.database.writing() as ours, other.database.writing() as theirs:
+        write_many(theirs)
+        assert server.leases.renew("c1", 1, at(1))
+        with ThreadPoolExecutor() as threads:
+            late = threads.submit(server.leases.take, "c1", seen, holder("b"), at(1))
+            wait_until(lambda: late.done() or count_waiting(server), 10)
+            ours.exec_driver_sql("INSERT INTO clusters (name) VALUES ('ours')")
+            ours.commit()
+        assert late.result() is None
+        assert take(server, "b") == 2
+    assert {status.cluster for status in server.clusters.read_status()} == {"c1", "c2", "ours", "left behind", "also"}
+
+
+def test_what_a_command_writes_is_waited_for_after_the_daemon_has_released_the_lease(server):
+    command = server.with_lease("c1", take(server))
+    with command.database.writing() as connection, ThreadPoolExecutor() as threads:
+        server.leases.release("c1", 1)
+        taken = threads.submit(take, server, "b")
+        wait_until(lambda: count_waiting(server), 10)
+        write_one(connection)
+        connection.commit()
+    assert taken.result() == 2
+    assert {status.cluster for status in server.clusters.read_status()} == {"c1", "left behind"}
+
+
+def count_waiting(store):
+    with store.database.reading() as connection:
+        return connection.exec_driver_sql(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        ).scalar()
 
 
 def test_a_renewal_waits_for_no_transaction(server, postgresql_record):

@@ -1,5 +1,6 @@
 """Leases: which process acts for a cluster. Every change of the holder raises the lease's epoch, the fencing token."""
 
+import zlib
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,8 +14,16 @@ from ckptd.store.runs import ensure_cluster
 from ckptd.store.transactions import StorePart, reading, writing
 
 FREE = Lease(epoch=0, renewal=0, holder=None)  # of a cluster for which no process has acted yet
-RENEWAL_IDLE_SECONDS = 5.0  # of a renewal that was stopped before its end
 FORGOTTEN_AFTER = timedelta(days=1)  # since a standby was last seen
+
+# PostgreSQL allows that for sessions of one's own role; pg_locks has the two keys of an advisory lock in these columns
+TERMINATE = """
+    SELECT pg_terminate_backend(l.pid)
+    FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid AND a.usename = current_user
+    WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid = :class_id AND l.objid = :object_id
+      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND EXISTS (SELECT 1 FROM leases WHERE cluster = :cluster AND epoch = :epoch AND renewal = :renewal)
+"""
 
 
 class LeaseStore(StorePart):
@@ -38,7 +47,11 @@ class LeaseStore(StorePart):
         """Take the lease if it is still as it was seen; return the new epoch, or None if it has changed.
 
         This waits until the transactions of the previous holder have ended, because each of them locks the lease's key.
+        A holder that has not released the lease may never end them: its sessions are terminated.
         """
+        if seen.holder is not None and connection.dialect.name == "postgresql":
+            # before anything else: all of it would wait for them
+            _terminate_sessions(connection, cluster, seen)
         _ensure(connection, cluster)
         ensure_cluster(connection, cluster)  # before the steps, of which several at once would insert it
         of_cluster = LeaseTable.cluster == cluster
@@ -68,12 +81,9 @@ class LeaseStore(StorePart):
 
     @writing
     def renew(self, connection: sa.Connection, cluster: str, epoch: int, now: datetime) -> bool:
-        """Renew the lease; return whether this epoch is still the current one.
-
-        Like other transactions of a holder, one that stops before its end must not keep the next holder waiting.
-        """
+        """Renew the lease; return whether this epoch is still the current one."""
         if connection.dialect.name == "postgresql":
-            connection.execute(sa.select(_limit_idle(RENEWAL_IDLE_SECONDS)))
+            connection.execute(sa.select(_mark_session(cluster, epoch)))
         done = connection.execute(
             sa.update(LeaseTable)
             .where(LeaseTable.cluster == cluster, LeaseTable.epoch == epoch, LeaseTable.instance.is_not(None))
@@ -117,11 +127,11 @@ class LeaseStore(StorePart):
         connection.execute(sa.delete(StandbyTable).where(StandbyTable.instance == standby.instance))
 
 
-def check_epoch(connection: sa.Connection, cluster: str, epoch: int, idle_seconds: float) -> None:
+def check_epoch(connection: sa.Connection, cluster: str, epoch: int) -> None:
     """Lock the key of a lease in this transaction, so that nobody takes the lease before its end.
 
-    A renewal does not wait for this lock. A holder that stops in the middle of the transaction would keep the lock:
-    PostgreSQL ends the transaction after `idle_seconds` without a statement.
+    A renewal does not wait for this lock. A holder that stops in the middle of the transaction would keep the lock, so
+    whoever takes the lease terminates the session.
 
     Raises:
         LeaseLostError: the epoch is not the current one.
@@ -129,7 +139,7 @@ def check_epoch(connection: sa.Connection, cluster: str, epoch: int, idle_second
     """
     columns: list[Any] = [LeaseTable.epoch]
     if connection.dialect.name == "postgresql":
-        columns.append(_limit_idle(idle_seconds))
+        columns.append(_mark_session(cluster, epoch))
     found = connection.execute(
         sa.select(*columns)
         .where(LeaseTable.cluster == cluster, LeaseTable.epoch == epoch, LeaseTable.instance.is_not(None))
@@ -139,9 +149,28 @@ def check_epoch(connection: sa.Connection, cluster: str, epoch: int, idle_second
         raise LeaseLostError(_describe_loss(connection, cluster))
 
 
-def _limit_idle(seconds: float) -> sa.Function[Any]:
-    """Return the expression that makes PostgreSQL end this transaction after so long without a statement."""
-    return sa.func.set_config("idle_in_transaction_session_timeout", f"{round(seconds * 1000)}ms", True)
+def _mark_session(cluster: str, epoch: int) -> sa.Function[Any]:
+    """Return the expression that shows in pg_locks, for this transaction, under which epoch its session writes.
+
+    It takes a shared advisory lock, for which nobody waits.
+    """
+    return sa.func.pg_advisory_xact_lock_shared(*_lock_keys(cluster, epoch))
+
+
+def _terminate_sessions(connection: sa.Connection, cluster: str, seen: Lease) -> None:
+    """Terminate every session that writes under a lease, unless the lease was renewed since it was seen.
+
+    PostgreSQL's limit on an idle transaction does not do that: it starts with ReadyForQuery and stops with any message.
+    psycopg's executemany() sends Sync and Flush at once, so that a client that stops after it is waited for for ever.
+    """
+    class_id, object_id = _lock_keys(cluster, seen.epoch)
+    values = {"cluster": cluster, "epoch": seen.epoch, "renewal": seen.renewal}
+    connection.execute(sa.text(TERMINATE), {**values, "class_id": class_id, "object_id": object_id})
+
+
+def _lock_keys(cluster: str, epoch: int) -> tuple[int, int]:
+    """Return the keys of the advisory lock of an epoch; clusters that share one terminate each other's sessions."""
+    return zlib.crc32(cluster.encode()) % 2**31, epoch % 2**31
 
 
 def _describe_loss(connection: sa.Connection, cluster: str) -> str:

@@ -79,12 +79,9 @@ class Store(StoreReader):
             raise
         return cls(Database(database))
 
-    def with_lease(self, cluster: str, epoch: int, idle_seconds: float = 15.0) -> "Store":
-        """Return the same database for the holder of a lease: its writes fail after another process took the lease.
-
-        PostgreSQL ends a transaction of it in which nothing happens for `idle_seconds`.
-        """
-        fence = partial(leases.check_epoch, cluster=cluster, epoch=epoch, idle_seconds=idle_seconds)
+    def with_lease(self, cluster: str, epoch: int) -> "Store":
+        """Return the same database for the holder of a lease: its writes fail after another process took the lease."""
+        fence = partial(leases.check_epoch, cluster=cluster, epoch=epoch)
         return Store(self.database.with_fence(fence, epoch))
 
     def close(self) -> None:
