@@ -68,9 +68,9 @@ class State:
         self.published[type(snapshot)] = snapshot
 
     def latest(self, kind: type[T]) -> T:
-        """Return the newest published value of a type; an empty one before the first."""
+        """Return the newest published value of a type; before the first an empty one, always the same."""
         found: T | None = self.published.get(kind)
-        return kind() if found is None else found
+        return self.published.setdefault(kind, kind()) if found is None else found
 
     def change(self, kind: type[T], make: Callable[[T], T]) -> None:
         """Replace the newest value of a type by a function of it; under the lock, so that no other change is lost."""
