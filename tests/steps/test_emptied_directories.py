@@ -86,6 +86,20 @@ def test_a_requeue_by_slurm_that_finds_an_emptied_directory_is_critical(fleet, c
     assert found.evidence["deleted_count"] == 3
 
 
+@pytest.mark.parametrize("keeps_directory", [True, False])
+def test_a_directory_that_is_removed_and_filled_again_between_two_scans(fleet, keeps_directory):
+    train(fleet, fleet.job(**NAMED))
+    end_first(fleet)
+    empty(fleet)
+    if not keeps_directory:
+        (fleet.work_dir / "ck").rmdir()
+        fleet.run(42, fleet.job(2, start=41, **NAMED))
+    save(fleet, 1, 51)
+    fleet.run(52, fleet.job(2, start=41, **NAMED))
+    found = flag(fleet)
+    assert (found.rule, found.severity, found.evidence["deleted_count"]) == ("not-resuming", Severity.WARNING, 3)
+
+
 def test_one_file_that_is_overwritten_by_a_start_over_was_not_deleted(fleet):
     job = fleet.job(**NAMED)
     for epoch in (1, 2, 3):

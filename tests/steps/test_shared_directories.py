@@ -21,7 +21,9 @@ def start_sweep(fleet, **changes):
     return jobs
 
 
-@pytest.mark.parametrize("name", ["model_lr0.{}.pt", "lr0.{}/last.pt", "run{}_epoch_{{}}.pt"])
+@pytest.mark.parametrize(
+    "name", ["model_lr0.{}.pt", "lr0.{}/last.pt", "run{}_epoch_{{}}.pt", "model_{}.pt", "fold_{}.pt"]
+)
 def test_a_sweep_with_names_of_its_own_is_no_trouble_once_that_shows(fleet, name):
     jobs = start_sweep(fleet)
     for epoch in (1, 2, 3):
@@ -82,3 +84,26 @@ def test_a_task_of_a_sweep_that_starts_over_is_no_collision(fleet):
     fleet.save("ck/model_a.pt", 50, torch_state(1))
     fleet.run(51, again, *jobs[1:])
     assert findings(fleet) == []
+
+
+@pytest.mark.parametrize("name", ["model_{}.pt", "model-{}.pth", "checkpoint_{}.pt", "best_model_{}.pt", "task{}.pt"])
+def test_the_number_of_a_task_is_no_progress(fleet, name):
+    """Its weights alone tell nothing of progress, and tasks save in any order."""
+    tasks = [fleet.job(10 + number, start=number, array_task_id=number, **ARRAY) for number in range(5)]
+    fleet.save("ck/" + name.format(0), 4, torch_weights())
+    fleet.run(5, *tasks)
+    for turn, order in enumerate(([3, 1, 4, 0, 2], [2, 0, 1, 4, 3], [4, 3, 2, 1, 0]), start=1):
+        for place, number in enumerate(order):
+            fleet.save("ck/" + name.format(number), turn * 10 + place, torch_weights(turn / 10))
+        fleet.run(turn * 10 + 6, *tasks)
+        assert [each.severity for each in findings(fleet)] == [Severity.WARNING]
+
+
+def test_numbers_that_outrun_the_jobs_are_progress(fleet):
+    one, other = fleet.job(1, **NAMED), fleet.job(2, start=1, **NAMED)
+    fleet.save("ck/model_1.pt", 0.5, torch_weights())
+    fleet.run(2, one, other)
+    for place, number in enumerate((7, 3, 8, 4), start=1):
+        fleet.save(f"ck/model_{number}.pt", 2 + place, torch_weights())
+        fleet.run(2.5 + place, one, other)
+    assert [each.severity for each in findings(fleet)] == [Severity.CRITICAL] * 2

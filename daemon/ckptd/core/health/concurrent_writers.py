@@ -32,7 +32,7 @@ class ConcurrentWriters:
         # the parts of one heterogeneous job write together on purpose
         if len({job.het_job_id or job.job_id for job, _ in everyone}) < 2:
             return ()
-        sharing = judge_sharing(history, (job for job, _ in everyone[len(own) :]))
+        sharing = judge_sharing(history, [job for job, _ in everyone[len(own) :]])
         if sharing is Sharing.IS_SEPARATE:
             return ()
         users = {user for _, user in everyone[len(own) :]} | ({history.user} if len(own) > 1 else set())

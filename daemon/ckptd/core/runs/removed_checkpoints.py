@@ -5,10 +5,13 @@ does the same by mistake, and only the owner knows which it was.
 """
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import NamedTuple
 
 from ckptd.core.model import Attempt, EndCause, RecordedCheckpoint, RestartKind, RunRecord
 from ckptd.core.runs.resumable import list_resumable
+
+LEAST_AT_ONCE = 2  # checkpoints that go with the first own save: no rotation removes several for one
 
 
 class Removal(NamedTuple):
@@ -31,19 +34,25 @@ def find_removal(history: RunRecord, attempt: Attempt) -> Removal | None:
     before = [each for each in saved if each.checkpoint.modified_at < attempt.started_at]
     own = [each for each in history.checkpoints if each.checkpoint.modified_at >= attempt.started_at]
     left = [each for each in before if each.deleted_at is None or each.deleted_at > ended_at]
-    if not left or not all(_is_removed(each, own) for each in left):
+    if not left or any(each.deleted_at is None or each.pruned_at is not None for each in left):
+        return None
+    first_seen_at = min((each.first_seen_at for each in own), default=None)
+    if first_seen_at is not None and not _is_gone_by_then(left, own, first_seen_at):
         return None
     return Removal(len(left), _is_started_by_hand(attempt, earlier[-1]))
 
 
-def _is_removed(record: RecordedCheckpoint, own: Iterable[RecordedCheckpoint]) -> bool:
-    if record.deleted_at is None or record.pruned_at is not None:
-        return False
-    return all(
-        record.deleted_at < each.first_seen_at
-        or (record.deleted_at == each.first_seen_at and record.checkpoint.path != each.checkpoint.path)
-        for each in own
-    )
+def _is_gone_by_then(
+    left: Iterable[RecordedCheckpoint], own: Iterable[RecordedCheckpoint], first_seen_at: datetime
+) -> bool:
+    """Whether all were gone before the first own save was seen, or with it and most of them without a successor.
+
+    A single one that went with it may be what a rotation made room for.
+    """
+    paths = {each.checkpoint.path for each in own}
+    last = [each for each in left if each.deleted_at is not None and each.deleted_at >= first_seen_at]
+    removed = [each for each in last if each.checkpoint.path not in paths]
+    return not last or (all(each.deleted_at == first_seen_at for each in last) and len(removed) >= LEAST_AT_ONCE)
 
 
 def _is_started_by_hand(attempt: Attempt, before: Attempt) -> bool:

@@ -6,16 +6,17 @@ goes on by itself, they write files of their own.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum, auto
 from itertools import pairwise
+from pathlib import PurePosixPath
 
 from ckptd.core.model import Attempt, Job, RecordedCheckpoint, RunHistory
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.resumable import list_resumable
 
-LEAST_SAVES = 2  # of one series, to see that it goes on by itself
+LEAST_SAVES = 2  # of one series with different progress, to see that it goes on by itself
 
 
 class Sharing(Enum):
@@ -26,47 +27,68 @@ class Sharing(Enum):
     IS_SEPARATE = auto()  # each of them has names of its own
 
 
-def judge_sharing(history: RunHistory, others: Iterable[Job]) -> Sharing:
+def judge_sharing(history: RunHistory, others: Sequence[Job]) -> Sharing:
     """Judge by what was saved since two of the running jobs ran together; `others` are jobs of other runs there."""
-    since = _find_second_start(history, others)
-    if since is None:
+    together = _list_together(history)
+    starts = sorted([each.started_at for each in together] + [job.started_at for job in others if job.started_at])
+    if len(starts) < 2:
         return Sharing.UNKNOWN
-    series: dict[tuple[str, str], list[RecordedCheckpoint]] = defaultdict(list)
-    for each in list_resumable(history.checkpoints):
-        if each.completed_at is not None:
-            series[each.checkpoint.grouping.series or str(each.checkpoint.path), each.checkpoint.format].append(each)
+    job_count = len({each.job for each in together}) + len(others)
     going_on = new = 0
-    for members in series.values():
+    for members, counts in _list_series(history, starts[1], job_count):
         ordered = sorted(members, key=_saved_at)
-        later = [each for each in ordered if _saved_at(each) >= since]
-        if any(_is_step_back(*pair) and not _is_restarted_between(history, *pair) for pair in pairwise(later)):
+        later = [each for each in ordered if _saved_at(each) >= starts[1]]
+        steps_back = (pair for pair in pairwise(later) if _is_step_back(*pair, is_counted=counts))
+        if any(not _is_restarted_between(history, *pair) for pair in steps_back):
             return Sharing.COLLIDES
-        if len(later) >= LEAST_SAVES and all(facts.progress(each.checkpoint) for each in later):
+        if len({facts.progress(each.checkpoint) for each in later} - {None}) >= LEAST_SAVES:
             going_on += 1
             new += later[0] is ordered[0]
     return Sharing.IS_SEPARATE if going_on > 1 and new else Sharing.UNKNOWN
 
 
-def _find_second_start(history: RunHistory, others: Iterable[Job]) -> datetime | None:
-    """Return when the second of the jobs started that ran beside those that run now."""
+def _list_series(history: RunHistory, since: datetime, job_count: int) -> list[tuple[list[RecordedCheckpoint], bool]]:
+    """Return the checkpoints that one job alone would write in order, and whether the numbers in their names count.
+
+    Those are the checkpoints of one series, or else of one name.
+
+    A number in the names may be that of a task, `model_3.pt`. It counts progress if a word such as `epoch` says so, or
+    if there are more numbers than jobs.
+    """
+    by_series: dict[tuple[str, str], list[RecordedCheckpoint]] = defaultdict(list)
+    for each in list_resumable(history.checkpoints):
+        if each.completed_at is not None:
+            by_series[each.checkpoint.grouping.series, each.checkpoint.format].append(each)
+    found: list[tuple[list[RecordedCheckpoint], bool]] = []
+    for (series, _), members in by_series.items():
+        numbers = {each.checkpoint.grouping.progress for each in members if _saved_at(each) >= since}
+        has_word = all(each.checkpoint.grouping.has_progress_word for each in members)
+        if series and (has_word or len(numbers) > job_count):
+            found.append((members, True))
+            continue
+        by_path: dict[PurePosixPath, list[RecordedCheckpoint]] = defaultdict(list)
+        for each in members:
+            by_path[each.checkpoint.path].append(each)
+        found.extend((alike, False) for alike in by_path.values())
+    return found
+
+
+def _list_together(history: RunHistory) -> list[Attempt]:
+    """Return the attempts that ran beside one that runs now, these included."""
     running = [attempt for job in facts.running_jobs(history) if (attempt := facts.attempt_of(history, job))]
-    together = [each for each in history.attempts if any(_overlap(each, now) for now in running)]
-    starts = [each.started_at for each in together]
-    starts += [job.started_at for job in others if job.started_at is not None]
-    return sorted(starts)[1] if len(starts) > 1 else None
+    return [each for each in history.attempts if any(_overlap(each, now) for now in running)]
 
 
 def _overlap(one: Attempt, running: Attempt) -> bool:
     return one.ended_at is None or one.ended_at > running.started_at
 
 
-def _is_step_back(earlier: RecordedCheckpoint, later: RecordedCheckpoint) -> bool:
-    """Whether one job alone would not have saved these two of one series in this order."""
+def _is_step_back(earlier: RecordedCheckpoint, later: RecordedCheckpoint, *, is_counted: bool) -> bool:
+    """Whether one job alone would not have saved these two in this order; a number that counts is saved once."""
     before, after = facts.progress(earlier.checkpoint), facts.progress(later.checkpoint)
     if before is None or after is None or before[0] != after[0]:
         return False
-    is_numbered = bool(later.checkpoint.grouping.progress)
-    return after[1] < before[1] or (is_numbered and earlier.checkpoint.path == later.checkpoint.path)
+    return after[1] < before[1] or (is_counted and earlier.checkpoint.path == later.checkpoint.path)
 
 
 def _is_restarted_between(history: RunHistory, earlier: RecordedCheckpoint, later: RecordedCheckpoint) -> bool:
