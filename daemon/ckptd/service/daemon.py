@@ -21,8 +21,8 @@ from ckptd.core.model import RunKey, Unknown
 from ckptd.core.model.records import DaemonIdentity
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
-from ckptd.present.formatting import format_count
-from ckptd.service import control_group, gc_tuning
+from ckptd.present.formatting import format_count, format_duration
+from ckptd.service import control_group, gc_tuning, scan_watch
 from ckptd.service.agent_watch import AgentWatch
 from ckptd.service.build import Helpers, OpenCluster, build, build_access_rules, open_cluster, start_helpers
 from ckptd.service.build_retention import build_retention
@@ -71,6 +71,7 @@ class Daemon:
         self._stop = threading.Event()
         self._reload = threading.Event()
         self._lookers = ScanPool(MAX_LOOKERS, MAX_LOOKERS + MAX_SLOW_LOOKERS)
+        self._scan_watch = scan_watch.ScanWatch()
         self._identity = DaemonIdentity(
             host=socket.gethostname(), pid=os.getpid(), version=version("ckptd"), started_at=_now()
         )
@@ -260,19 +261,28 @@ class Daemon:
             if jump is not None:
                 log.warning("clock jumped by %+.0f s; running all steps now", jump.total_seconds())
             self._collector.record_leader(term.cluster, is_leader=term.is_valid)
-            if term.is_lost:
-                log.error("another daemon acts for the cluster %s now; stopping, to wait as its standby", term.cluster)
-                return 1
-            if self._opened.helpers.agent.is_gone:
-                log.error("agent exited; stopping the daemon, because only a restart can start it with its privileges")
-                return 1
-            if watch.is_silent():
-                log.error(
-                    "agent has not answered for %.0f s; stopping the daemon, because only a restart can replace it",
-                    MAX_AGENT_SILENCE,
-                )
+            failure = self._describe_failure(watch, term)
+            if failure:
+                log.error("%s", failure)
                 return 1
         return 0
+
+    def _describe_failure(self, watch: AgentWatch, term: LeaseTerm) -> str | None:
+        """Return why only another process can go on; None: this one can."""
+        if term.is_lost:
+            return f"another daemon acts for the cluster {term.cluster} now; stopping, to wait as its standby"
+        if self._opened.helpers.agent.is_gone:
+            return "agent exited; stopping the daemon, because only a restart can start it with its privileges"
+        if watch.is_silent():
+            return (
+                f"agent has not answered for {MAX_AGENT_SILENCE:.0f} s; stopping the daemon, because only a restart"
+                " can replace it"
+            )
+        limit = scan_watch.find_limit(self._config.scan.interval, self._config.scan.deadline)
+        # without a valid lease, the scans wait for the database, as its renewals do
+        if term.is_valid and self._scan_watch.is_silent(round(limit.total_seconds() / WAIT_SECONDS)):
+            return f"no scan has ended for {format_duration(limit)}; stopping the daemon, because all of them are stuck"
+        return None
 
     def _listen_to_signals(self) -> None:
         def stop(_number: int, _frame: FrameType | None) -> None:
@@ -296,12 +306,17 @@ class Daemon:
         """Scan one owner's directories in a thread of their own."""
 
         def scan(_now: datetime) -> StepResult:
-            work()
+            try:
+                work()
+            finally:
+                self._scan_watch.end()
             return StepResult()
 
+        self._scan_watch.begin()
         try:
             self._lookers.submit(partial(self._stepper.run, SCAN, scan))
         except RuntimeError:
+            self._scan_watch.end()
             if not self._stop.is_set():  # else there is nobody left to scan
                 raise
 
