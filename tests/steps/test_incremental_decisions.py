@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ckptd.core import health
 from ckptd.core.health.no_room import NoRoom
-from ckptd.core.model import CheckpointState, JobState, RunKey, Scan
+from ckptd.core.model import CheckpointState, Finding, JobState, RunKey, Scan, Severity
 from ckptd.core.model.records import LocationRecord
 from ckptd.steps import decide, declared_locations, poll, record_scans
 from ckptd.steps.polled_queue import PolledQueue
@@ -317,3 +317,34 @@ def test_a_decision_after_scans_alone_does_not_compare_every_run_again(tmp_path)
     twin.poll(1, [make_job(1)])
     twin.decide(1)
     assert memory.compared_at == at(1)
+
+
+class Always:
+    """A rule that flags every run."""
+
+    name = "not-requeueable"
+
+    def evaluate(self, history, now):
+        return (Finding(rule=self.name, severity=Severity.INFO, run=history.key, job_id=None, user="eve", evidence={}),)
+
+
+def test_a_run_that_another_process_moves_during_a_decision_keeps_no_other_flag_from_being_recorded(
+    tmp_path, monkeypatch
+):
+    twin = Twin(tmp_path, forgets=False, rules=(Always(),))
+    twin.poll(0, [make_job(1), make_job(2)])
+    for job_id in (1, 2):
+        twin.locate(1, job_id)
+    twin.poll(2, [make_job(1), make_job(2)])
+    record = twin.store.flags.record
+
+    def move_before(*arguments):
+        monkeypatch.undo()
+        with twin.store.database.writing() as connection:
+            connection.exec_driver_sql("UPDATE runs SET directory_hash = 'x' WHERE directory = '/scratch/1'")
+        return record(*arguments)
+
+    monkeypatch.setattr(twin.store.flags, "record", move_before)
+    twin.decide(2)
+    assert [each.finding.run.directory for each in twin.store.flags.list_open(CLUSTER)] == ["/scratch/2"]
+    twin.store.close()

@@ -7,7 +7,7 @@ import pytest
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import RunKey, Severity
 from ckptd.core.model.records import AuditEntry
-from ckptd.store.engine import StoreError
+from ckptd.store.database_errors import UnknownRunError
 from store.observing import HOSTILE, make_flag, poll, scan
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
 from support.recorded import locate
@@ -34,7 +34,7 @@ def test_a_flag_of_a_run_that_is_not_on_record_leaves_nothing_of_its_transaction
     poll(store, 0, make_job(1))
     locate(store, 1)
     changes = FlagChanges(opened=(make_flag(), make_flag(RunKey(CLUSTER, 1, "/none"))))
-    with pytest.raises(StoreError, match="not on record"):
+    with pytest.raises(UnknownRunError, match="not on record"):
         store.flags.record(changes, at(1))
     assert store.flags.read(include_resolved=True) == ()
 

@@ -7,7 +7,7 @@ from ckptd.core import notices
 from ckptd.core.model import RunKey, Severity
 from ckptd.core.notices import Recipient
 from ckptd.core.notices.delivery import MailRestriction, NoticeState, SendOutcome, SendResult
-from ckptd.store.engine import StoreError
+from ckptd.store.database_errors import UnknownRunError
 from core.histories import at
 from core.notice_facts import POLICY, facts_of, flag, opened, run_of
 from support.recorded import note_run
@@ -53,7 +53,7 @@ def test_a_notice_is_claimed_whole_once_its_window_has_passed(cluster_store):
 
 
 def test_a_notice_is_recorded_with_its_flags_or_not_at_all(cluster_store):
-    with pytest.raises(StoreError, match="not on record"):
+    with pytest.raises(UnknownRunError, match="not on record"):
         record(cluster_store, critical(1), flag(9, run=RunKey("c1", 1000, "/nowhere")))
     assert cluster_store.flags.list_open("c1") == ()
     assert claim(cluster_store, 100) is None

@@ -36,7 +36,7 @@ from ckptd.steps.results import IDLE, StepResult, error
 from ckptd.steps.run_facts import EndTallies, FreeSpaceSamples, JobHolds
 from ckptd.steps.snapshots import CurrentFlags, PurgeFacts, RunHistories, ScanProgress
 from ckptd.steps.state import State
-from ckptd.store.database_errors import StoreError
+from ckptd.store.database_errors import StoreError, UnknownRunError
 from ckptd.store.histories import RevisedRecord
 
 RUNS_AT_ONCE = 500  # whose checkpoints are in memory, unpacked, while they are evaluated
@@ -108,8 +108,15 @@ def decide(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChange
     """Evaluate the runs of which anything changed; record flags that opened, got worse or resolved with their notices.
 
     If an address or a batch script must be read from Slurm, this is done without the lock, and the runs that this
-    concerns are evaluated again.
+    concerns are evaluated again. If another process moved or removed a run meanwhile, everything is decided once more.
     """
+    try:
+        return _decide(parts, state, now)
+    except UnknownRunError:
+        return _decide(parts, state, now)
+
+
+def _decide(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChanges:
     try:
         with state.record_lock:
             changes = _judge(parts, state, now)

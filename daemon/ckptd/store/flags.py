@@ -11,7 +11,7 @@ from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import Flag, Job, RunKey
 from ckptd.core.notices import Notice
 from ckptd.store import outbox, runs
-from ckptd.store.database_errors import StoreError
+from ckptd.store.database_errors import UnknownRunError
 from ckptd.store.listing_readers import FlagReader
 from ckptd.store.rows import JOB_COLUMNS, RUN_KEY_COLUMNS, job_from_row, run_key, split, table_of
 from ckptd.store.tables import FlagTable, JobTable, RunTable
@@ -36,6 +36,10 @@ class FlagStore(StorePart, FlagReader):
         """Record the changes of one decision and its notices in one transaction; return the opened flags.
 
         The opened flags get their row ids here; the others already have theirs.
+
+        Raises:
+            UnknownRunError: a flag opens of a run that is not on record, and nothing was recorded.
+
         """
         if not changes:
             return ()
@@ -67,7 +71,7 @@ def _record_flags(connection: sa.Connection, changes: FlagChanges, now: datetime
     numbered = []
     for flag in changes.opened:
         if flag.finding.run not in rows:
-            raise StoreError(f"a flag of a run that is not on record: {flag.finding.run.directory!r}")
+            raise UnknownRunError(f"a flag of a run that is not on record: {flag.finding.run.directory!r}")
         values = _content(flag) | {"run_id": rows[flag.finding.run], "opened_at": flag.opened_at}
         result = connection.execute(sa.insert(FlagTable).values(**values))
         assert result.inserted_primary_key is not None
