@@ -22,7 +22,7 @@ from ckptd.core.model.records import DaemonIdentity
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
 from ckptd.present.formatting import format_count, format_duration
-from ckptd.service import control_group, gc_tuning, scan_watch
+from ckptd.service import control_group, freed_memory, gc_tuning, scan_watch
 from ckptd.service.agent_watch import AgentWatch
 from ckptd.service.build import Helpers, OpenCluster, build, build_access_rules, open_cluster, start_helpers
 from ckptd.service.build_retention import build_retention
@@ -84,6 +84,7 @@ class Daemon:
 
     def run(self) -> int:
         """Work until SIGTERM or SIGINT; return the exit status."""
+        freed_memory.use_one_heap()
         helpers = start_helpers(self._started_with, self._config_path)
         try:
             return self._run_with(helpers)

@@ -12,7 +12,7 @@ from ckptd.service.step_table import TABLE
 TIMEOUT_SECONDS = 10.0
 # A round: every step that runs at least once a minute by default, except those with their own thread, which may wait
 # for a file system or a relay of one user.
-LONGER = {"prune", "remind", "expire", "collect-garbage"}
+LONGER = {"prune", "remind", "expire", "collect-garbage", "release-memory"}
 ROUND = frozenset(step.name for step in TABLE if not step.has_own_thread) - LONGER
 
 log = logging.getLogger("ckptd")

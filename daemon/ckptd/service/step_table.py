@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from ckptd.service import gc_tuning
+from ckptd.service import freed_memory, gc_tuning
 from ckptd.steps import act, backfill, check_purges, decide, expire, housekeeping, poll, publish, remind, scan, send
 from ckptd.steps.parts import Parts, Runner
 from ckptd.steps.prune import step as prune
@@ -72,6 +72,7 @@ TABLE = (
     Step("publish", publish.run, _every(seconds=5), is_recording=True),
     Step(EXPIRE, expire.run, _every(days=1), first_delay=timedelta(hours=1)),
     Step("collect-garbage", _collect_garbage, _every(hours=1), once=0),
+    Step("release-memory", freed_memory.run, _every(minutes=2), once=0),
 )
 STEPS = {step.name: step for step in TABLE}
 

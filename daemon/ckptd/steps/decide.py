@@ -39,8 +39,8 @@ from ckptd.steps.state import State
 from ckptd.store.database_errors import StoreError, UnknownRunError
 from ckptd.store.histories import RevisedRecord
 
-RUNS_AT_ONCE = 500  # whose checkpoints are in memory, unpacked, while they are evaluated
-FIRST_AT_ONCE = 8 * RUNS_AT_ONCE  # evaluated for the first time in one decision: scans wait for its end
+RUNS_AT_ONCE = 100  # whose checkpoints are in memory, unpacked, while they are evaluated
+FIRST_AT_ONCE = 40 * RUNS_AT_ONCE  # evaluated for the first time in one decision: scans wait for its end
 MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
 
 

@@ -15,6 +15,7 @@ from ckptd.steps.run_facts import FreeSpaceSamples
 from ckptd.steps.state import State
 
 LONGEST_LOOK = timedelta(minutes=10)
+SCANNED_AT_ONCE = 10  # directories of one owner whose checkpoints are in memory, as often as requests carry them
 
 
 @dataclass(slots=True)
@@ -46,8 +47,10 @@ def rescan_directories(parts: Parts, state: State, due: list[WatchedRun], now: d
         with state.recording():
             _record_rescans(parts, state, rescanned, now)
     others = [each for each in due if each.key not in rescanned]
-    scanned = dict(zip((each.key for each in others), scan_directories(parts, state, others, now), strict=True))
-    return [(rescanned | scanned)[key] for key in keys]
+    for start in range(0, len(others), SCANNED_AT_ONCE):
+        some = others[start : start + SCANNED_AT_ONCE]
+        rescanned.update(zip((each.key for each in some), scan_directories(parts, state, some, now), strict=True))
+    return [rescanned[key] for key in keys]
 
 
 def scan_directories(

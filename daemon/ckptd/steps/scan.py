@@ -30,7 +30,7 @@ from ckptd.steps.state import State
 from ckptd.store.database_errors import StoreError
 
 MAX_DUE = 100  # directories of one owner in one task, so that their results are recorded soon
-SCANNED_AT_ONCE = 25  # directories of one owner whose checkpoints are in memory, as often as requests carry them
+RESCANNED_AT_ONCE = 50  # directories of one owner in one request, which carries no checkpoints
 MAX_SILENT = 2  # owners whose file systems do not answer, in one `scan_again`
 SECONDS_TO_WAIT = 1.0  # for a running scan of the same directories
 
@@ -81,8 +81,8 @@ def _scan_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[W
         declared_locations.follow_declarations(parts, state, located, now)
         search_again.search_again(parts, state, located, now)
         watched = [each for each in located if each.key in state.watchlist]
-        for start in range(0, len(watched), SCANNED_AT_ONCE):
-            rescan_directories(parts, state, watched[start : start + SCANNED_AT_ONCE], now)
+        for start in range(0, len(watched), RESCANNED_AT_ONCE):
+            rescan_directories(parts, state, watched[start : start + RESCANNED_AT_ONCE], now)
         state.change(ScanProgress, lambda progress: replace(progress, scanned_at=now))
         state.decision_due.set()
     except StoreError:

@@ -53,6 +53,9 @@ _SILENT = frozenset(
 )
 
 
+_NOTHING_RESOLVED: Mapping[str, str | None] = {}  # one for all: most of a hundred thousand jobs name no path
+
+
 class Mention(NamedTuple):
     """One path that a job names, as far as the text shows it."""
 
@@ -78,7 +81,8 @@ class JobMentions:
     is_script_awaited: bool = False  # its script may be read and was not yet
     mentions: tuple[Mention, ...] = ()  # in its name, comment and command line
     script_mentions: tuple[Mention, ...] | None = None  # None: its script was not read
-    resolved: Mapping[str, str | None] = field(default_factory=dict)  # real paths; None: nothing is there
+    # real paths; None: nothing is there
+    resolved: Mapping[str, str | None] = field(default_factory=lambda: _NOTHING_RESOLVED)
     links: tuple[SeenLink, ...] = ()  # in its working directory
 
     @property
@@ -107,7 +111,7 @@ def describe(job: Job, known: JobMentions | None, *, reads_scripts: bool) -> Job
         is_script_awaited=reads_scripts and job.is_batch and (known is None or known.script_mentions is None),
         mentions=found,
         script_mentions=known.script_mentions if known else None,
-        resolved=known.resolved if known else {},
+        resolved=known.resolved if known else _NOTHING_RESOLVED,
         links=known.links if known else (),
     )
 

@@ -1,5 +1,6 @@
 """Evaluates the rules for one run, if its poll and scan are recent and its jobs are not exempt."""
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -73,7 +74,7 @@ def evaluate(
     if not history.jobs:
         return _ask_of_ended(history, (rule for rule in rules if rule.name in OF_ENDED_RUNS), now, max_age)
     if _is_stale(history, now, max_age, max_scan_age) or _is_resting(history, now):
-        return Evaluation(run=history.key, undecided=frozenset(rule.name for rule in rules))
+        return Evaluation(run=history.key, undecided=_share_names(rule.name for rule in rules))
     judged = tuple(job for job in history.jobs if _is_judged(job, min_job_duration))
     if judged and history.user_settings.is_saving:
         history = history if judged == history.jobs else replace(history, jobs=judged)
@@ -152,7 +153,7 @@ def _is_plain(evidence: object) -> bool:
 def _ask_of_ended(history: RunHistory, rules: Iterable[Rule], now: datetime, max_age: timedelta) -> Evaluation:
     """Evaluate the rules for a run without a job in the queue, if the last poll is recent."""
     if _is_unseen(history, now, max_age):
-        return Evaluation(run=history.key, undecided=frozenset(rule.name for rule in rules))
+        return Evaluation(run=history.key, undecided=_share_names(rule.name for rule in rules))
     return _ask(history, rules, now)
 
 
@@ -180,9 +181,19 @@ def _ask(history: RunHistory, rules: Iterable[Rule], now: datetime) -> Evaluatio
     return Evaluation(
         run=history.key,
         findings=drop_superseded(findings),
-        undecided=frozenset(undecided | failed.keys()),
+        undecided=_share_names(undecided | failed.keys()),
         failed=failed,
     )
+
+
+@functools.lru_cache(maxsize=1024)
+def _share(names: frozenset[str]) -> frozenset[str]:
+    return names
+
+
+def _share_names(names: Iterable[str]) -> frozenset[str]:
+    """Return one set for all runs with the same undecided rules: a set of ten names takes 700 bytes."""
+    return _share(frozenset(names))
 
 
 def _heed_mute(finding: Finding, muted: frozenset[str]) -> Finding:
