@@ -32,9 +32,11 @@ test: check
 	deploy/demo/install demo test
 	$(BIN)/pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder tests
 
-# Random kills and attacks at length, to run each night.
+# Random kills, attacks and made-up examples at length, to run each night.
 test-long: venv
 	deploy/demo/install test
+	CKPTD_DAEMON_KILLS=40 CKPTD_EXAMPLES_FACTOR=20 $(BIN)/pytest tests/steps/prune/test_enforcing_daemon_killed.py \
+		tests/steps/test_incremental_decisions.py tests/checkpoints/test_tree_fingerprint.py
 	CKPTD_RANDOM_KILLS=1000 CKPTD_ATTACK_SECONDS=60 $(BIN)/pytest \
 		tests/checkpoints/test_trash_crash.py tests/checkpoints/test_trash_attack.py
 	$(BIN)/python tests/fuzz/kill_sets.py --kills 600

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ckptd.checkpoints.agent import scan_json
 from ckptd.checkpoints.scanning.scan_operation import scan
 from ckptd.core.model import checkpoint_json
+from support.examples import FACTOR
 
 HOUR = 3600.0
 NAMES = ("step_1.safetensors", "step_2.safetensors", "step_3.safetensors", "notes.txt", "model.tmp")
@@ -103,7 +104,7 @@ changes = st.lists(
 
 
 @hypothesis.given(changes)
-@hypothesis.settings(max_examples=40, deadline=None)
+@hypothesis.settings(max_examples=15 * FACTOR, deadline=None)
 def test_what_is_said_to_be_unchanged_would_be_found_the_same(tmp_path_factory, planned):
     directory = tmp_path_factory.mktemp("tree")
     write(directory / NAMES[0], HOUR)

@@ -17,6 +17,7 @@ from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.snapshots import RunHistories
 from ckptd.steps.state import begin
 from support.checkpoints import make_checkpoint
+from support.examples import FACTOR
 from support.migrated import open_record
 from support.parts import make_parts
 from support.queue_facts import CLUSTER, at, look, make_job
@@ -156,7 +157,7 @@ steps = st.lists(
 
 @hypothesis.given(steps)
 @hypothesis.settings(
-    max_examples=40, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+    max_examples=12 * FACTOR, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
 )
 def test_incremental_decisions_equal_those_from_scratch(tmp_path, planned):
     twins = [Twin(tmp_path, forgets=False), Twin(tmp_path, forgets=True)]

@@ -8,5 +8,12 @@ import multiprocessing
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    ["ckptd.notify.rendering", "ckptd.notify.smtp_channel", "ckptd.steps.send", "ckptd.store.store"]
+    [
+        "ckptd.cli.daemon_commands",
+        "ckptd.cli.daemon_runs",
+        "ckptd.notify.rendering",
+        "ckptd.notify.smtp_channel",
+        "ckptd.steps.send",
+        "ckptd.store.store",
+    ]
 )

@@ -1,11 +1,10 @@
 """A real `ckptd run` that polls recorded snapshots, of which a test can start several with one database."""
 
-import os
-import subprocess
 import sys
 import urllib.request
 from pathlib import Path
 
+from support.forked_daemon import ForkedDaemon, run_ckptd
 from support.mail_server import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -18,19 +17,20 @@ class RealDaemon:
     def __init__(self, folder, database, more="", *, source=RECORDED, environment=None):
         """`source` is the section [slurm]; `more` follows in [service]."""
         self.port = free_port()
-        self._environment = {**os.environ, **(environment or {})}
+        self._environment = environment
         self.folder = folder
         folder.mkdir()
         (folder / "config.toml").write_text(
             f'[slurm]\n{source}poll_interval = "1s"\n[web]\nlisten = "127.0.0.1:{self.port}"\n'
             f'[store]\nurl = "{database}"\n[service]\nstate_directory = "{folder}"\n{more}'
         )
-        self.argv = [sys.executable, "-m", "ckptd", "--config", str(folder / "config.toml")]
+        self._words = ["--config", str(folder / "config.toml")]
+        self.argv = [sys.executable, "-m", "ckptd", *self._words]
 
     def start(self):
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [*self.argv, "run"], stdout=log, stderr=log, cwd=self.folder, env=self._environment
+            self.process = ForkedDaemon(
+                run_ckptd, *self._words, "run", log=log, folder=self.folder, environment=self._environment
             )
         return self
 

@@ -1,22 +1,21 @@
 """The real daemon with its real agent, store and schedule over one user's training; only the queue is made up."""
 
-import subprocess
-import sys
 import threading
 import time
 import urllib.request
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
 from demo import ports
 from demo.patience import Deadline, allow
+from steps.prune import enforcing_program
+from support.forked_daemon import ForkedDaemon
 from support.prune_facts import UID, own
 from support.rank_files import make_ranks
 from support.tensorflow_table import make_set
 
-SLOW_AGENT = Path(__file__).parents[2] / "fuzz/slow_agent.py"
 SETTINGS = """
 [slurm]
 cluster = "c"
@@ -45,46 +44,6 @@ filesystem_share = 1.0
 name = "tight"
 mode = "{mode}"
 last = 2
-"""
-DAEMON = """
-import logging, os, sys
-from datetime import UTC, datetime, timedelta
-from pathlib import Path, PurePosixPath
-from ckptd.config import read_config
-from ckptd.core.model import Job, JobState, PastJobs, QueueSnapshot
-from ckptd.service import build
-from ckptd.service.daemon import Daemon
-
-class Queue:
-    name = "made up"
-    def read_queue(self, now):
-        start = datetime.fromtimestamp(float(sys.argv[3]), UTC)
-        day = timedelta(days=1)
-        job = Job(cluster="c", job_id=1, user="alice", uid=int(sys.argv[2]), state=JobState.RUNNING, started_at=start,
-            submitted_at=start, ends_at=start + day, time_limit=day, time_left=start + day - now,
-            work_dir=PurePosixPath(sys.argv[4]), comment="ckpt=ckpts")
-        return QueueSnapshot(cluster="c", polled_at=now, jobs=(job,))
-    def read_past(self, since, until):
-        return PastJobs((), until)
-    def read_ended(self, job_ids, since):
-        return ()
-    def read_clock(self):
-        return None
-    def read_maintenance(self):
-        return ()
-
-logging.basicConfig(level="INFO")
-build.build_source = lambda config, only_user: Queue()
-path = Path(sys.argv[1])
-sys.exit(Daemon(read_config(path, {}), path, os.environ).run())
-"""
-SLOW = f"""
-import subprocess
-class Popen(subprocess.Popen):
-    def __init__(self, command, **options):
-        is_agent = "ckptd.service.agent_process" in command
-        super().__init__([command[0], {str(SLOW_AGENT)!r}, *command[4:]] if is_agent else command, **options)
-subprocess.Popen = Popen
 """
 
 
@@ -166,9 +125,8 @@ def configure(shop, *, mode="enforce", listen=""):
 
 def start(shop, log, *, is_slow=False, **settings):
     """Start the daemon; where it is slow, every rename in the trash takes a moment."""
-    arguments = [str(configure(shop, **settings)), str(UID), str(shop.now.timestamp()), str(shop.directory.parent)]
-    program = SLOW + DAEMON if is_slow else DAEMON
-    return subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=log, stderr=log, start_new_session=True)
+    arguments = configure(shop, **settings), UID, shop.now.timestamp(), str(shop.directory.parent)
+    return ForkedDaemon(partial(enforcing_program.run, is_slow=is_slow), *arguments, log=log, folder=shop.root)
 
 
 def wait_for(what, holds, seconds=60):

@@ -1,0 +1,74 @@
+"""The program of `enforcing_daemon`: the real daemon, whose queue is made up. It holds one job of one user."""
+
+import logging
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path, PurePosixPath
+
+from ckptd.config import read_config
+from ckptd.core.model import Job, JobState, PastJobs, QueueSnapshot
+from ckptd.service import build
+from ckptd.service.daemon import Daemon
+
+SLOW_AGENT = Path(__file__).parents[2] / "fuzz/slow_agent.py"
+
+
+class Queue:
+    """A source of jobs that always shows the one that runs for a day."""
+
+    name = "made up"
+
+    def __init__(self, uid, started_at, work_dir):
+        self._uid = uid
+        self._started_at = started_at
+        self._work_dir = PurePosixPath(work_dir)
+
+    def read_queue(self, now):
+        ends_at = self._started_at + timedelta(days=1)
+        job = Job(
+            cluster="c",
+            job_id=1,
+            user="alice",
+            uid=self._uid,
+            state=JobState.RUNNING,
+            started_at=self._started_at,
+            submitted_at=self._started_at,
+            ends_at=ends_at,
+            time_limit=timedelta(days=1),
+            time_left=ends_at - now,
+            work_dir=self._work_dir,
+            comment="ckpt=ckpts",
+        )
+        return QueueSnapshot(cluster="c", polled_at=now, jobs=(job,))
+
+    def read_past(self, since, until):
+        return PastJobs((), until)
+
+    def read_ended(self, job_ids, since):
+        return ()
+
+    def read_clock(self):
+        return None
+
+    def read_maintenance(self):
+        return ()
+
+
+class SlowlyStarted(subprocess.Popen):
+    """Starts programs; instead of the agent, one whose renames in the trash take a moment."""
+
+    def __init__(self, command, **options):
+        is_agent = "ckptd.service.agent_process" in command
+        super().__init__([command[0], str(SLOW_AGENT), *command[4:]] if is_agent else command, **options)
+
+
+def run(path, uid, start, work_dir, *, is_slow):
+    """Run the daemon with the configuration at `path` until it is told to stop; the job started at the time `start`."""
+    logging.basicConfig(level="INFO")
+    queue = Queue(uid, datetime.fromtimestamp(start, UTC), work_dir)
+    build.build_source = lambda config, only_user: queue
+    if is_slow:
+        subprocess.Popen = SlowlyStarted
+    sys.exit(Daemon(read_config(path, {}), path, os.environ).run())

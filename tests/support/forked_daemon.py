@@ -1,0 +1,77 @@
+"""Daemons in processes of their own, without the cost of their start.
+
+To start the program costs a second of CPU time for its imports. Here one process has them, and forks. Tests of the
+start itself, and those beside a real Slurm, start the program.
+"""
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from multiprocessing import connection, reduction
+
+from ckptd.cli import main
+from support.forked_processes import FORKS
+
+
+class ForkedDaemon:
+    """What a test needs of `subprocess.Popen`, of a process that calls a function."""
+
+    def __init__(self, function, *arguments, log, folder, environment=None):
+        """Call `function`, which a module holds, in a session of its own with its output in `log`, an open file."""
+        self._process = FORKS.Process(
+            target=_be_daemon,
+            args=(_InheritedFile(log), folder, {**os.environ, **(environment or {})}, function, arguments),
+        )
+        self._process.start()
+        self.pid = self._process.pid
+
+    def poll(self):
+        return self._process.exitcode
+
+    def wait(self, timeout=None):
+        if not connection.wait([self._process.sentinel], timeout):
+            raise subprocess.TimeoutExpired("daemon", timeout)
+        return self._process.exitcode
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def terminate(self):
+        self._process.terminate()
+
+    def kill(self):
+        self._process.kill()
+
+
+class _InheritedFile:
+    """Stands for an open file among a process's arguments, where its descriptor arrives."""
+
+    def __init__(self, file):
+        self._file = file
+
+    def __reduce__(self):
+        return _get_descriptor, (reduction.DupFd(self._file.fileno()),)
+
+
+def _get_descriptor(duplicate):
+    return duplicate.detach()
+
+
+def _be_daemon(log, folder, environment, function, arguments):
+    os.setsid()
+    for each in (1, 2):
+        os.dup2(log, each)
+    os.close(log)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    function(*arguments)
+
+
+def run_ckptd(*words):
+    """Be the command `ckptd` with these words."""
+    sys.argv = ["ckptd", *words]
+    main()
