@@ -114,46 +114,57 @@ def test_a_link_that_is_gone_keeps_nothing_once_it_was_looked_for_again(shop):
     assert kept(shop) == []
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        {"comment": "resume_from={run}/epoch_3.npz"},
-        {"command": "/home/alice/train.sh --resume {run}/epoch_3.npz"},
-        {"command": "/home/alice/train.sh --resume ../home/ckpts/epoch_3.npz"},
-        {"name": "{run}/epoch_3.npz"},
-        {"name": "again-epoch_3.npz"},
-    ],
-    ids=["comment", "command line", "relative path", "name", "bare name"],
-)
+NAMED = {  # in other words, a different checkpoint each
+    "epoch_1.npz": {"comment": "resume_from={run}/epoch_1.npz"},
+    "epoch_2.npz": {"command": "/home/alice/train.sh --resume {run}/epoch_2.npz"},
+    "epoch_3.npz": {"command": "/home/alice/train.sh --resume ../home/ckpts/epoch_3.npz"},
+    "epoch_4.npz": {"name": "{run}/epoch_4.npz"},
+}
+BARE = {"epoch_3.npz": {"name": "again-epoch_3.npz"}}
+
+
+@pytest.mark.parametrize("said", [NAMED, BARE], ids=["by its path", "by its name alone"])
 def test_what_a_pending_job_of_its_owner_names_stays_until_the_job_is_gone(shop, said):
-    submit(shop, **{key: text.format(run=shop.directory) for key, text in said.items()})
-    assert kept(shop) == ["epoch_3.npz"]
-    assert any(reason.startswith("job 2 ") for reason in reasons(shop, "epoch_3.npz"))
+    for job_id, words in enumerate(said.values(), 2):
+        submit(shop, job_id, **{key: text.format(run=shop.directory) for key, text in words.items()})
+    assert kept(shop) == list(said)
+    for job_id, name in enumerate(said, 2):
+        assert naming(shop, name, said) == {job_id}
     shop.end_jobs()
     shop.wait(90)
     assert kept(shop) == []
 
 
-SCRIPTS = {
-    "an option": "#!/bin/sh\npython train.py --resume {run}/epoch_3.npz\n",
-    "a variable of its own": "#!/bin/sh\nCKPT={run}\npython train.py --load $CKPT/epoch_3.npz\n",
-    "a directory that it changes to": "#!/bin/sh\ncd {run}\npython train.py --resume epoch_3.npz\n",
-    "a variable that nobody knows": "#!/bin/sh\npython train.py --resume $CKPTS/epoch_3.npz\n",
-    "a home": "#!/bin/sh\npython train.py --resume ~nobody/ckpts/epoch_3.npz\n",
+def naming(shop, name, said):
+    """Return which of the jobs that name something are given as reasons why a checkpoint stays."""
+    found = reasons(shop, name)
+    jobs = range(2, 2 + len(said))
+    return {job_id for job_id in jobs for reason in found if f"job {job_id} " in f"{reason} "}
+
+
+SCRIPTS = {  # in other words, a different checkpoint each
+    "epoch_1.npz": "#!/bin/sh\npython train.py --resume {run}/epoch_1.npz\n",
+    "epoch_2.npz": "#!/bin/sh\nCKPT={run}\npython train.py --load $CKPT/epoch_2.npz\n",
+    "epoch_3.npz": "#!/bin/sh\ncd {run}\npython train.py --resume epoch_3.npz\n",
+    "epoch_4.npz": "#!/bin/sh\npython train.py --resume $CKPTS/epoch_4.npz\n",  # a variable that nobody knows
 }
+HOME = {"epoch_3.npz": "#!/bin/sh\npython train.py --resume ~nobody/ckpts/epoch_3.npz\n"}
 
 
-@pytest.mark.parametrize("how", SCRIPTS)
-def test_what_the_script_of_a_pending_job_names_stays_where_scripts_may_be_read(shop, how):
+@pytest.mark.parametrize("scripts", [SCRIPTS, HOME], ids=["by its path", "in a home"])
+def test_what_the_script_of_a_pending_job_names_stays_where_scripts_may_be_read(shop, scripts):
     shop.parts = replace(shop.parts, reads_batch_scripts=True)
-    shop.scripts[2] = SCRIPTS[how].format(run=shop.directory)
-    submit(shop)
-    assert kept(shop) == ["epoch_3.npz"]
-    assert any("its script" in reason for reason in reasons(shop, "epoch_3.npz"))
+    for job_id, text in enumerate(scripts.values(), 2):
+        shop.scripts[job_id] = text.format(run=shop.directory)
+        submit(shop, job_id)
+    assert kept(shop) == list(scripts)
+    for job_id, name in enumerate(scripts, 2):
+        assert naming(shop, name, scripts) == {job_id}
+        assert any("its script" in reason for reason in reasons(shop, name))
 
 
 def test_no_script_is_read_where_scripts_may_not_be_read(shop):
-    shop.scripts[2] = SCRIPTS["an option"].format(run=shop.directory)
+    shop.scripts[2] = SCRIPTS["epoch_1.npz"].format(run=shop.directory)
     submit(shop)
     assert kept(shop) == []
 
@@ -210,24 +221,34 @@ only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be sever
 
 
 @only_root
-@pytest.mark.parametrize("field", ["comment", "command", "name"])
-def test_another_users_job_keeps_a_checkpoint_by_its_exact_path_while_it_is_queued(shop, field):
-    text = f"{shop.directory}/epoch_3.npz" if field != "command" else f"x --resume {shop.directory}/epoch_3.npz"
-    submit(shop, **STRANGER, **{field: text})
-    assert kept(shop) == ["epoch_3.npz"]
-    assert any("job 2 of bob" in reason for reason in reasons(shop, "epoch_3.npz"))
+def test_other_users_jobs_keep_checkpoints_by_their_exact_paths_while_they_are_queued(shop):
+    texts = {"comment": "{}/epoch_1.npz", "command": "x --resume {}/epoch_2.npz", "name": "{}/epoch_3.npz"}
+    for job_id, (field, text) in enumerate(texts.items(), 2):
+        submit(shop, job_id, **STRANGER, **{field: text.format(shop.directory)})
+    assert kept(shop) == EPOCHS[:3]
+    for job_id, name in enumerate(EPOCHS[:3], 2):
+        assert any(f"job {job_id} of bob" in reason for reason in reasons(shop, name))
+        assert naming(shop, name, texts) == {job_id}
     shop.end_jobs()
     shop.wait(90)
     assert kept(shop) == []
 
 
-INEXACT = ("ckpt={run}", "{run}", "--resume {run}/*.npz", "--resume $X/epoch_3.npz", "epoch_3.npz", "--resume $X")
+INEXACT = (
+    "ckpt={run}",
+    "{run}",
+    "--resume {run}/*.npz",
+    "--resume $X/epoch_3.npz",
+    "epoch_3.npz",
+    "--resume $X",
+    "A={run};--resume $A/epoch_3.npz",
+)
 
 
-@pytest.mark.parametrize("words", [*INEXACT, "A={run};--resume $A/epoch_3.npz"])
 @only_root
-def test_another_users_job_keeps_nothing_by_less_than_an_exact_path(shop, words):
-    submit(shop, **{**STRANGER, "comment": words.format(run=shop.directory)})
+def test_other_users_jobs_keep_nothing_by_less_than_an_exact_path(shop):
+    for job_id, words in enumerate(INEXACT, 2):
+        submit(shop, job_id, **{**STRANGER, "comment": words.format(run=shop.directory)})
     assert kept(shop) == []
 
 
@@ -291,14 +312,21 @@ def test_a_run_of_another_user_that_was_seen_writing_there_is_still_respected(sh
     assert set(EPOCHS) <= set(shop.names())
 
 
-@pytest.mark.parametrize("form", ['"{path}"', '["/nowhere", "{path}"]'])
-@pytest.mark.parametrize("path", ["ckpts/epoch_3.npz", "{run}/epoch_3.npz"])
-def test_what_resume_from_names_in_a_users_own_file_stays_while_the_file_says_so(shop, form, path):
+RESUMED = {
+    '"ckpts/epoch_3.npz"': ["epoch_3.npz"],
+    '"{run}/epoch_3.npz"': ["epoch_3.npz"],
+    '["/nowhere", "ckpts/epoch_2.npz", "{run}/epoch_3.npz"]': ["epoch_2.npz", "epoch_3.npz"],
+}
+
+
+@pytest.mark.parametrize("resumed", RESUMED)
+def test_what_resume_from_names_in_a_users_own_file_stays_while_the_file_says_so(shop, resumed):
     file = shop.directory.parent / ".ckptd.toml"
-    file.write_text(f"resume_from = {form.format(path=path.format(run=shop.directory))}\n")
+    file.write_text(f"resume_from = {resumed.format(run=shop.directory)}\n")
     own(file)
-    assert kept(shop) == ["epoch_3.npz"]
-    assert any("resume_from" in reason for reason in reasons(shop, "epoch_3.npz"))
+    assert kept(shop) == RESUMED[resumed]
+    for name in RESUMED[resumed]:
+        assert any("resume_from" in reason for reason in reasons(shop, name))
     file.unlink()
     shop.wait(7 * 60)
     assert kept(shop) == []
