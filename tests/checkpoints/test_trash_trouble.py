@@ -4,13 +4,14 @@ import ctypes
 import errno
 import os
 from contextlib import suppress
-from pathlib import PurePosixPath
 
 import pytest
 
+from checkpoints import trash_failures
 from ckptd.checkpoints import trash
 from ckptd.checkpoints.trash import TrashResult
 from ckptd.core.fleet.prune_totals import FailureCause
+from support import small_process
 from support.trash_facts import (
     NOW,
     SHAPES,
@@ -40,36 +41,7 @@ from support.trash_facts import (
 )
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_system_call_that_fails_at_any_step_loses_nothing(directory, shape, number, words):
-    write(directory, shape, 1)
-    before = read_files(directory)
-
-    def fail_at(failing):
-        names = []
-
-        def step(name):
-            names.append(name)
-            if len(names) == failing:
-                raise OSError(number, os.strerror(number))
-
-        asked = request(directory, shape, 1, act_id=f"act-{failing}")
-        return trash.move_aside(asked, now=NOW, step=step), len(names)
-
-    failing = 1
-    while True:
-        outcome, steps = as_user(lambda at=failing: fail_at(at))
-        if steps < failing:
-            break
-        if outcome.result is TrashResult.FAILED:
-            assert words in outcome.reason
-            assert read_files(directory) == before
-        else:
-            for place in trash.list_places(PurePosixPath(directory)):
-                as_user(lambda where=place: trash.recover(where))
-                as_user(lambda where=place, at=failing: trash.restore(where, f"act-{at}"))
-            assert read_files(directory) == before
-        failing += 1
-    assert failing > 12
-    assert outcome.result is TrashResult.MOVED
+    assert small_process.call(trash_failures.fail_at_each_step, directory, shape, number, words) > 11
 
 
 def test_a_read_only_mount_is_an_outcome_and_a_bind_mount_is_never_crossed(directory):
