@@ -65,3 +65,11 @@ def make_saver(slurm):
     copy.write_bytes(source.read_bytes())
     copy.chmod(0o644)
     return SAVE.format(source=copy)
+
+
+def wait_for_restarts(slurm, job, count):
+    def restarted():
+        text = slurm.command("scontrol", "show", "job", str(job))
+        return f"Restarts={count} " in text and "JobState=RUNNING" in text
+
+    slurm.wait_for(f"job {job} to run with {count} restarts", restarted)

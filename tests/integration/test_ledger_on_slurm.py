@@ -24,7 +24,7 @@ from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.publish import LOSS_FINAL_AGE, LostWorkTotals
 from demo.cluster import PrivateCluster
-from integration.ledger_jobs import HERE, SLEEP, break_off, make_saver
+from integration.ledger_jobs import HERE, SLEEP, break_off, make_saver, wait_for_restarts
 from integration.watch import (
     Forgetful,
     Watch,
@@ -265,14 +265,6 @@ def test_what_happened_while_the_daemon_was_stopped_is_caught_up(watch, blind, s
     assert [(each.restart_count, each.cause) for each in blind.attempts(requeued)] == [(0, EndCause.REQUEUE), (2, None)]
     assert blind.causes(cancelled) == [EndCause.CANCEL]
     assert [each.restart_count for each in blind.attempts(preempted)] == [0, 1]
-
-
-def wait_for_restarts(slurm, job, count):
-    def restarted():
-        text = slurm.command("scontrol", "show", "job", str(job))
-        return f"Restarts={count} " in text and "JobState=RUNNING" in text
-
-    slurm.wait_for(f"job {job} to run with {count} restarts", restarted)
 
 
 def test_a_time_limit(watch, slurm, broken_off):
