@@ -100,14 +100,14 @@ LAYOUTS = {"index and shards": make_set, "a file of each rank": make_ranks}
 
 
 class TrainingOfSets(Training):
-    """Saves a checkpoint of 40 files every few moments, between which nothing is unfinished."""
+    """Saves a checkpoint of 40 files every second, between which nothing is unfinished."""
 
     def __init__(self, directory, layout):
         super().__init__(directory)
         self._make = LAYOUTS[layout]
 
     def run(self):
-        while not self._is_over.wait(3):
+        while not self._is_over.wait(1):
             step = len(self.written) + 1
             files = self._make(step, 40)
             for name, data in files.items():
