@@ -67,11 +67,14 @@ constraints:
 		$(VENV)/resolve/bin/pip freeze --exclude-editable; } > constraints.txt
 	rm -rf $(VENV)/resolve
 
-# A wheel and a package for Debian 12, in dist/.
+# A wheel, a package for Debian 12 and one for EL 9, in dist/.
 packages: venv
+	deploy/demo/install packages
 	deploy/packages/build-deb
+	deploy/packages/build-rpm
 
-# Installs, upgrades, rolls back and purges that package in a container with systemd; two to four minutes.
+# Installs, upgrades, rolls back and purges Debian's in a container with systemd, and lints and unpacks that for EL 9;
+# three to five minutes.
 test-packages: venv
-	deploy/demo/install demo test
-	$(BIN)/pytest tests/integration/packages/check_package_life.py
+	deploy/demo/install demo test packages
+	$(BIN)/pytest tests/integration/packages/check_package_life.py tests/integration/packages/check_rpm.py
