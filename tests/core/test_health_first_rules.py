@@ -294,6 +294,30 @@ def test_lammps_that_starts_over_and_writes_the_same_step_again_is_not_resuming(
     assert "It probably started from nothing." in text_of(finding)
 
 
+def test_a_backup_that_was_loaded_counts_with_its_progress():
+    """It was made at minute 50 of a state that was saved at minute 40."""
+    newest, backup = saved(50, name="state.cpt", step=50), saved(50.1, name="state_prev.cpt", step=40, gone=63)
+    evidence = {"unit": "step", "loaded": 40.0}
+    resume = Resume(
+        certainty=Certainty.INFERRED,
+        reason=ResumeReason.PROGRESS,
+        path=f"{RUN.directory}/state_prev.cpt",
+        saved_at=at(40),
+        evidence=evidence,
+    )
+    attempts = [*REQUEUED[:-1], replace(REQUEUED[-1], resumed_from=resume)]
+    older = replace(saved(40, name="state.cpt", step=40, gone=80), first_seen_at=at(63))
+    gone = replace(newest, deleted_at=at(63))
+    copy = CopyLocation(directory="/archive", scan=look(90), checkpoints=(saved(41, step=40),))
+    given = history(
+        now=90,
+        attempts=attempts,
+        checkpoints=[gone, backup, older, saved(80, name="state.cpt", step=45)],
+        copies=(copy,),
+    )
+    assert list(NotResuming().evaluate(given, at(90))) == []
+
+
 def resuming_from_put_back(**changes):
     """What is found where an older checkpoint took the place of the newest after the restart, and was loaded."""
     newest, own = saved(50, name="c", step=50, gone=63), saved(80, name="c", step=45)

@@ -118,6 +118,16 @@ def test_an_older_checkpoint_that_the_job_puts_back_before_it_loads_it_may_be_lo
     assert found.saved_at == at(6)
 
 
+def test_of_a_state_and_the_backup_of_the_same_step_the_state_is_named():
+    """The backup may be gone with the disk already; it was there at the last scan."""
+    early = [part(2 * n, 100 * n, 0, gone=2 * n + 2) for n in (1, 2)]
+    older, newest = part(6, 300, 0, gone=8), part(8, 400, 0, gone=11.3)
+    backup = part(8.001, 300, 0, name="state_prev.cpt", gone=11.3)
+    found = resume(*early, older, newest, backup, put_back(older, 13), part(13, 400, 1))
+    assert (name_of(found), found.saved_at) == ("state.cpt", at(6))
+    assert [path.rpartition("/")[2] for path in found.equals] == ["state_prev.cpt"]
+
+
 @pytest.mark.parametrize(("epoch", "loaded"), [(4, 3), (6, 5)])
 def test_what_was_put_back_is_told_from_what_it_replaced_by_progress(epoch, loaded):
     older, newest = (saved(2 * n, name="last.pt", epoch=n, **STATE) for n in (3, 5))

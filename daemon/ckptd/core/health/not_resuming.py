@@ -130,6 +130,8 @@ def _has_resumed(
         for record in before
         if str(record.checkpoint.path) == resume.path and record.completed_at == resume.saved_at
     ]
+    if not loaded and resume.evidence.get("unit") == unit and isinstance(value := resume.evidence.get("loaded"), float):
+        loaded = [value]  # a backup is on record by when it was made, and not by when its state was saved
     if not loaded:
         return None
     left = [each for each in before if not _is_put_back_over(each, before)] if copied else before

@@ -307,7 +307,11 @@ def _match(
         )
     if is_fresh:
         return Resume(certainty=Certainty.INFERRED, reason=ResumeReason.PROGRESS, evidence=evidence)
-    loaded = max((each for value, each in values if value in fitting), key=lambda each: (each.completed_at, each.path))
+    paths = {each.path for each in there}
+    loaded = max(
+        (each for value, each in values if value in fitting),
+        key=lambda each: (each.completed_at, not is_previous(each.path, paths), each.path),
+    )
     return Resume(
         certainty=Certainty.INFERRED,
         reason=ResumeReason.PROGRESS,
