@@ -2,13 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 
 import numpy as np
 
 from demo.patience import allow
+from support.forked_daemon import complete_ckptd
 
 UID = 54_321 if os.geteuid() == 0 else os.geteuid()
 JOB_ID = 7
@@ -80,8 +79,8 @@ class OneJobSite:
 
     def run(self, *words):
         """Return what a command prints."""
-        argv = [sys.executable, "-m", "ckptd", "--config", self.root / "config.toml", *words]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=allow(120))
+        config = str(self.root / "config.toml")
+        done = complete_ckptd("--config", config, *words, folder=self.root, timeout=allow(120))
         assert done.returncode in {0, 1}, done.stderr[-2000:]  # 1: there are flags
         return done.stdout
 

@@ -1,7 +1,5 @@
 """The real daemon on a real PostgreSQL that goes away and comes back."""
 
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -9,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from demo.patience import allow
+from support.forked_daemon import ForkedDaemon, run_ckptd
 from support.mail_server import free_port, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -26,8 +25,7 @@ def daemon(tmp_path, postgresql_url):
         f'[store]\nurl = "{postgresql_url.replace(password, "")}"\npassword_file = "{tmp_path}/password"\n'
     )
     with (tmp_path / "log").open("wb") as log:
-        argv = [sys.executable, "-m", "ckptd", "--config", str(config), "run"]
-        process = subprocess.Popen(argv, stdout=log, stderr=log, cwd=tmp_path)
+        process = ForkedDaemon(run_ckptd, "--config", str(config), "run", log=log, folder=tmp_path)
         process.port, process.password = port, password
         yield process
         process.kill()

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 from contextlib import contextmanager
 from datetime import timedelta
@@ -15,6 +13,7 @@ from ckptd.core import notices
 from ckptd.core.model import RunKey, Severity
 from core.notice_facts import POLICY, facts_of, flag, opened
 from demo.patience import allow
+from support.forked_daemon import ForkedDaemon, complete_ckptd, run_ckptd
 from support.mail_server import PASSWORD, USER, MailServer, SilentServer, wait_until
 from support.migrated import open_record
 from support.outbox_sender import let_the_next_try_come, now
@@ -52,13 +51,13 @@ def write_config(tmp_path, port, more=""):
         f'[mail]\nmode = "on"\nsender = "ckptd@example.org"\nrecipient = "{{user}}@example.org"\n'
         f'relays = ["127.0.0.1:{port}"]\ntimeout = "60s"\n{more}'
     )
-    return [sys.executable, "-m", "ckptd", "--config", str(config)]
+    return ["--config", str(config)]
 
 
 @contextmanager
-def running(tmp_path, argv):
+def running(tmp_path, options):
     with (tmp_path / "log").open("ab") as log:
-        process = subprocess.Popen([*argv, "run"], stdout=log, stderr=log, cwd=tmp_path)
+        process = ForkedDaemon(run_ckptd, *options, "run", log=log, folder=tmp_path)
         yield process
         process.kill()
         process.wait()
@@ -93,13 +92,13 @@ def test_a_relay_that_hangs_slows_no_poll_and_no_end(daemon, relay, store, tmp_p
     assert store.outbox.read_waiting("c1", now()).due_count == 1
 
 
-def run_once(argv, tmp_path):
-    return subprocess.run([*argv, "once", "--json"], capture_output=True, text=True, cwd=tmp_path, check=False)
+def run_once(options, tmp_path):
+    return complete_ckptd(*options, "once", "--json", folder=tmp_path, timeout=allow(120))
 
 
 def test_one_cycle_by_hand_sends_what_is_due_and_nothing_twice(server, store, tmp_path):
-    argv = write_config(tmp_path, server.port, server.access)
-    dead = run_once(argv, tmp_path)
+    options = write_config(tmp_path, server.port, server.access)
+    dead = run_once(options, tmp_path)
     assert dead.returncode == 1
     assert f"127.0.0.1:{server.port}: " in dead.stderr
     document = json.loads(dead.stdout)
@@ -108,23 +107,23 @@ def test_one_cycle_by_hand_sends_what_is_due_and_nothing_twice(server, store, tm
 
     server.start()
     let_the_next_try_come(tmp_path / "ckptd.sqlite3")
-    sent = run_once(argv, tmp_path)
+    sent = run_once(options, tmp_path)
     assert json.loads(sent.stdout)["messages_sent"] == 1, sent.stderr
-    assert json.loads(run_once(argv, tmp_path).stdout)["messages_sent"] == 0
+    assert json.loads(run_once(options, tmp_path).stdout)["messages_sent"] == 0
     assert [mail["To"] for mail in server.inbox.mails] == ["alice@example.org"]
 
 
 def test_a_daemon_killed_between_acceptance_and_record_sends_the_very_same_again_and_no_more(server, store, tmp_path):
-    argv = write_config(tmp_path, server.port, server.access)
+    options = write_config(tmp_path, server.port, server.access)
     server.start()
     server.inbox.is_held = True
-    with running(tmp_path, argv) as process:
+    with running(tmp_path, options) as process:
         wait_until(lambda: server.inbox.mails, 60)
         process.kill()
         process.wait()
     server.inbox.is_held = False
     let_the_next_try_come(tmp_path / "ckptd.sqlite3")
-    with running(tmp_path, argv):
+    with running(tmp_path, options):
         wait_until(lambda: store.outbox.read_waiting("c1", now()).due_count == 0, 60)
     assert list(server.inbox.ids.values()) == [2]
     assert len({mail.get_body(["plain"]).get_content() for mail in server.inbox.mails}) == 1

@@ -1,4 +1,4 @@
-"""Daemons in processes of their own, without the cost of their start.
+"""Daemons and commands in processes of their own, without the cost of their start.
 
 To start the program costs a second of CPU time for its imports. Here one process has them, and forks. Tests of the
 start itself, and those beside a real Slurm, start the program.
@@ -7,6 +7,7 @@ start itself, and those beside a real Slurm, start the program.
 import os
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from multiprocessing import connection, reduction
 
@@ -17,11 +18,15 @@ from support.forked_processes import FORKS
 class ForkedDaemon:
     """What a test needs of `subprocess.Popen`, of a process that calls a function."""
 
-    def __init__(self, function, *arguments, log, folder, environment=None):
-        """Call `function`, which a module holds, in a session of its own with its output in `log`, an open file."""
+    def __init__(self, function, *arguments, log, folder, output=None, environment=None):
+        """Call `function`, which a module holds, in a session of its own.
+
+        What it prints goes to the open files `output` and `log`, or all of it to `log`.
+        """
+        files = _InheritedFile(output or log), _InheritedFile(log)
         self._process = FORKS.Process(
             target=_be_daemon,
-            args=(_InheritedFile(log), folder, {**os.environ, **(environment or {})}, function, arguments),
+            args=(files, folder, {**os.environ, **(environment or {})}, function, arguments),
         )
         self._process.start()
         self.pid = self._process.pid
@@ -60,11 +65,11 @@ def _get_descriptor(duplicate):
     return duplicate.detach()
 
 
-def _be_daemon(log, folder, environment, function, arguments):
+def _be_daemon(files, folder, environment, function, arguments):
     os.setsid()
-    for each in (1, 2):
-        os.dup2(log, each)
-    os.close(log)
+    for number, file in enumerate(files, 1):
+        os.dup2(file, number)
+        os.close(file)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -75,3 +80,15 @@ def run_ckptd(*words):
     """Be the command `ckptd` with these words."""
     sys.argv = ["ckptd", *words]
     main()
+
+
+def complete_ckptd(*words, folder, timeout):
+    """Run the command `ckptd` with these words as `subprocess.run` does with captured text."""
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        process = ForkedDaemon(run_ckptd, *words, log=errors, output=output, folder=folder)
+        try:
+            status = process.wait(timeout)
+        finally:
+            process.kill()
+        texts = [file.seek(0) or file.read() for file in (output, errors)]
+    return subprocess.CompletedProcess(words, status, *texts)

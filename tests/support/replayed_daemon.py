@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from contextlib import contextmanager
@@ -14,6 +12,7 @@ import numpy as np
 
 from demo import ports
 from demo.patience import allow
+from support.forked_daemon import ForkedDaemon, run_ckptd
 from support.queue_facts import CLUSTER
 
 UID = 54_321 if os.geteuid() == 0 else os.geteuid()
@@ -78,9 +77,9 @@ class ReplayedDaemon:
         (root / "config.toml").write_text(text)
 
     def start(self):
-        argv = [sys.executable, "-m", "ckptd", "--config", self.root / "config.toml", "run"]
+        words = "--config", str(self.root / "config.toml"), "run"
         with (self.root / "log").open("w") as log:
-            self._process = subprocess.Popen(argv, stdout=log, stderr=log, cwd=self.root)
+            self._process = ForkedDaemon(run_ckptd, *words, log=log, folder=self.root)
 
     def check(self):
         """Make sure that it still runs."""
