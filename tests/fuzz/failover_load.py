@@ -12,6 +12,7 @@ import numpy as np
 from aiosmtpd.controller import Controller
 
 from demo import ports, users
+from support import quick_retention
 from support.mail_server import Inbox
 from support.simulated_slurm import SimulatedSlurm
 
@@ -40,19 +41,6 @@ info_window = "3s"
 max_per_minute = 100000
 max_per_user = 100000
 max_per_hour = 100000
-[retention]
-min_age = "1s"
-interval = "1s"
-hold = "5s"
-[retention.guards]
-restart_grace = "1s"
-save_grace = "1s"
-[retention.caps]
-filesystem_share = 1.0
-[[retention.policy]]
-name = "tight"
-mode = "enforce"
-last = 2
 """
 SOURCE = 'source = "squeue"\ncluster = "lab"\n'
 WANTED = 'directory = "ckpt"\nresubmit = true\nmax_resubmits = 1\n'
@@ -74,7 +62,8 @@ class Load:
         self._inbox = Inbox()
         self._relay = Controller(self._inbox, hostname="127.0.0.1", port=ports.find_free_ports(1)[0])
         self._relay.start()
-        self.settings = SETTINGS.format(root=root, relay=self._relay.port)
+        settings = SETTINGS.format(root=root, relay=self._relay.port)
+        self.settings = settings + quick_retention.format_settings(hold="5s")
         self.saved = {}  # by directory: the bytes of each file
         self.timed_out = {}  # by number: the directory
         self.looping = []

@@ -14,6 +14,7 @@ from demo.errors import DemoError
 from demo.patience import allow
 from demo.samples import Samples
 from demo.watcher import CKPTD
+from support import quick_retention
 from support.quick_watcher import QuickWatcher
 
 SETTINGS = """
@@ -28,21 +29,13 @@ allowed_roots = ["{homes}"]
 listen = "{listen}"
 [service]
 state_directory = "{state}"
-[retention]
-min_age = "2s"
-interval = "1s"
-[retention.guards]
-restart_grace = "2s"
-save_grace = "2s"
-last_minutes = "1s"
-[retention.caps]
-filesystem_share = 1.0
-[[retention.policy]]
-name = "tight"
-mode = "enforce"
-last = 2
-prune_files = ["epoch_*.npz"]  # arrays prove no state by themselves: the site names them
 """
+RETENTION = quick_retention.format_settings(
+    hold="7d",
+    grace="2s",
+    guards='last_minutes = "1s"\n',
+    policy='prune_files = ["epoch_*.npz"]\n',  # arrays prove no state by themselves: the site names them
+)
 EPOCH_SECONDS = 0.8  # on an idle host: the daemon must keep up with the jobs
 TASKS = 4
 EPOCHS = 6 * TASKS
@@ -94,7 +87,7 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def fleet(cluster):
-    watcher = QuickWatcher(cluster, SETTINGS, port=ports.find_free_ports(1)[0])
+    watcher = QuickWatcher(cluster, SETTINGS + RETENTION, port=ports.find_free_ports(1)[0])
     watcher.start()
     fleet = Fleet(cluster, watcher)
     fleet.submit("array", f"--array=1-{TASKS}%1")

@@ -12,6 +12,7 @@ import numpy as np
 
 from demo import ports
 from demo.patience import allow
+from support import quick_retention
 from support.forked_daemon import ForkedDaemon, run_ckptd
 from support.queue_facts import CLUSTER
 
@@ -45,19 +46,6 @@ critical_window = "1s"
 listen = "{address}"
 [service]
 state_directory = "{root}/state"
-[retention]
-min_age = "1s"
-interval = "1s"
-hold = "2s"
-[retention.guards]
-restart_grace = "1s"
-save_grace = "1s"
-[retention.caps]
-filesystem_share = 1.0
-[[retention.policy]]
-name = "tight"
-mode = "enforce"
-last = 2
 """
 
 
@@ -74,7 +62,7 @@ class ReplayedDaemon:
             (root / folder).mkdir()
             os.chown(root / folder, UID, -1)
         text = SETTINGS.format(root=root, cluster=CLUSTER, database=database, address=self.address)
-        (root / "config.toml").write_text(text)
+        (root / "config.toml").write_text(text + quick_retention.format_settings(hold="2s"))
 
     def start(self):
         words = "--config", str(self.root / "config.toml"), "run"

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from demo import ports
 from demo.patience import Deadline, allow
 from steps.prune import enforcing_program
+from support import quick_retention
 from support.forked_daemon import ForkedDaemon
 from support.prune_facts import UID, own
 from support.rank_files import make_ranks
@@ -31,19 +32,6 @@ allowed_roots = ["{root}/home"]
 listen = "{listen}"
 [service]
 state_directory = "{root}/state"
-[retention]
-min_age = "1s"
-interval = "1s"
-hold = "4s"
-[retention.guards]
-restart_grace = "1s"
-save_grace = "1s"
-[retention.caps]
-filesystem_share = 1.0
-[[retention.policy]]
-name = "tight"
-mode = "{mode}"
-last = 2
 """
 
 
@@ -119,7 +107,8 @@ class TrainingOfSets(Training):
 
 def configure(shop, *, mode="enforce", listen=""):
     path = shop.root / "config.toml"
-    path.write_text(SETTINGS.format(root=shop.root, mode=mode, listen=listen))
+    text = SETTINGS.format(root=shop.root, listen=listen)
+    path.write_text(text + quick_retention.format_settings(hold="4s", mode=mode))
     return path
 
 
