@@ -223,7 +223,9 @@ def test_thousands_of_entries_of_one_user_delay_nobody_elses(shop):
     shop.act()
     entry = shop.audit(audit_entries.PRUNE)[0]
     due = entry.begun_at
-    for number in range(4000):
+    # the files are the same beside PostgreSQL, where the rows are what matters
+    count = 4000 if shop.store.database.sqlite_path else 5 * trash_expiry.USER_LIMIT
+    for number in range(count):
         plant(ann, f"0000-{number:04d}", due, is_hollow=number % 2 == 0)
     for number in range(500):  # and as many as she likes under names that are on record
         act_id = f"1111-{number:04d}"
@@ -249,7 +251,7 @@ def test_thousands_of_entries_of_one_user_delay_nobody_elses(shop):
         sum(entry.run == ann.run and entry.action == audit_entries.EMPTY for entry in rows) <= trash_expiry.USER_LIMIT
     )
     assert sum(entry.run == ann.run and entry.action == audit_entries.SWEEP for entry in rows) == 1
-    assert len(ann.trashed()) > 3500
+    assert len(ann.trashed()) > count - 500
 
 
 def plant(user, name, moved_at, *, is_hollow):
