@@ -42,6 +42,7 @@ class ReportCollector(Collector):
         self._unrecorded: set[str] = set()  # steps to which the database gave no answer
         self._config_read_at = started_at
         self._memory: ServiceMemory | None = None
+        self._certificate_expires_at: datetime | None = None
         self._loss_places = BoundedNames(NAMED_PARTITIONS)
         self._loss_accounts = BoundedNames(NAMED_ACCOUNTS)
         self.exposition = Exposition(self, _OperatorMetrics(self), lambda: self._cluster)
@@ -81,6 +82,12 @@ class ReportCollector(Collector):
         """Record whether this daemon acts for its cluster; visible immediately."""
         if self._leadership != (cluster, is_leader):
             self._leadership = (cluster, is_leader)
+            self.exposition.write()
+
+    def record_certificate(self, expires_at: datetime | None) -> None:
+        """Record when the status page's certificate expires; visible immediately, as a standby makes no reports."""
+        if self._certificate_expires_at != expires_at:
+            self._certificate_expires_at = expires_at
             self.exposition.write()
 
     def record_memory(self, memory: ServiceMemory | None) -> None:
@@ -138,6 +145,12 @@ class ReportCollector(Collector):
                 "ckptd_memory_limit_bytes",
                 "Limit of the service's memory: MemoryMax of the unit, or of a slice above it.",
                 self._memory.limit_bytes,
+            )
+        if self._certificate_expires_at is not None:
+            yield gauge(
+                "ckptd_web_certificate_expiry_timestamp_seconds",
+                "When the certificate of the status page expires, as a Unix timestamp.",
+                self._certificate_expires_at.timestamp(),
             )
         yield gauge(
             "ckptd_config_last_reload_successful",

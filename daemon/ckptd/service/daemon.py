@@ -76,6 +76,7 @@ class Daemon:
             host=socket.gethostname(), pid=os.getpid(), version=version("ckptd"), started_at=_now()
         )
         self._web: WebServer | None = None
+        self._web_config: WebConfig | None = None
         self._collector = ReportCollector(
             version("ckptd"), started_at=self._identity.started_at, flagged_limit=config.metrics.flagged_jobs
         )
@@ -170,7 +171,7 @@ class Daemon:
                 if trouble != str(error):
                     log.warning("standby: the lease cannot be read: %s", error)
                 trouble = str(error)
-            self._collector.record_leader(keeper.cluster, is_leader=False)
+            self._show_process(keeper.cluster, is_leader=False)
             self._systemd.alive()
             if self._reload.is_set():
                 self._reload.clear()
@@ -210,7 +211,7 @@ class Daemon:
         web = self._started_with.web
         if not web.listen:
             return None
-        web_config = WebConfig(web.config_file) if web.config_file else None
+        web_config = self._web_config = WebConfig(web.config_file) if web.config_file else None
         store = open_store(self._started_with, is_upgraded=False)
 
         def list_limited_settings(run: RunKey) -> tuple[str, ...]:
@@ -261,7 +262,7 @@ class Daemon:
             jump = self._schedule.repair(_now(), timedelta(seconds=time.monotonic()))
             if jump is not None:
                 log.warning("clock jumped by %+.0f s; running all steps now", jump.total_seconds())
-            self._collector.record_leader(term.cluster, is_leader=term.is_valid)
+            self._show_process(term.cluster, is_leader=term.is_valid)
             failure = self._describe_failure(watch, term)
             if failure:
                 log.error("%s", failure)
@@ -325,6 +326,12 @@ class Daemon:
         self._collector.record_memory(control_group.read_memory())
         self._collector.publish(report)
         self._systemd.status(describe(report))
+
+    def _show_process(self, cluster: str, *, is_leader: bool) -> None:
+        """Show what a standby has to show, too."""
+        self._collector.record_leader(cluster, is_leader=is_leader)
+        if self._web_config:
+            self._collector.record_certificate(self._web_config.certificate_expires_at)
 
     def _record_failed_reload(self) -> None:
         self._systemd.status("configuration reload failed; keeping the previous one")

@@ -14,6 +14,7 @@ import re
 import secrets
 import ssl
 import threading
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -22,6 +23,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ckptd.errors import CkptdError
+from ckptd.web.certificate_expiry import parse_expiry
 
 REMEMBERED = 256  # right passwords, so that a scrape does not pay for bcrypt each time
 LONGEST_PASSWORD = 72  # bytes that bcrypt reads
@@ -144,10 +146,17 @@ class WebConfig:
         self._stamp: tuple[object, ...] = ()
         self._watched = [path]
         self._file, self._context = self._load()
+        self._expires_at = self._read_expiry()
 
     @property
     def has_tls(self) -> bool:
         return self._context is not None
+
+    @property
+    def certificate_expires_at(self) -> datetime | None:
+        """Return when the listener's certificate expires; None without TLS, or if it cannot be parsed."""
+        self._refresh()
+        return self._expires_at
 
     @property
     def headers(self) -> dict[str, str]:
@@ -214,6 +223,7 @@ class WebConfig:
                 log.error("web configuration reload failed: %s; keeping the previous one", error)  # noqa: TRY400 - text is all
             else:
                 self._file, self._context = found, context
+                self._expires_at = self._read_expiry()
 
     def _check_listener(self, context: ssl.SSLContext | None) -> None:
         if (context is None) != (self._context is None):
@@ -229,6 +239,15 @@ class WebConfig:
             self._watched = [self._path, *(folder / path for path in named)]
             self._stamp = self._take_stamp()
         return found, _make_context(self._path, tls) if tls else None
+
+    def _read_expiry(self) -> datetime | None:
+        if (tls := self._file.tls_server_config) is None:
+            return None
+        try:
+            return parse_expiry((self._path.parent / tls.cert_file).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            log.warning("%s: it is not known when the certificate expires: %s", tls.cert_file, error)
+            return None
 
     def _take_stamp(self) -> tuple[object, ...]:
         return tuple(_stamp(path) for path in self._watched)
