@@ -24,7 +24,7 @@ def expire(parts: Parts, state: State, keep: timedelta, now: datetime) -> Expiry
     total = ExpiryCounts()
     while True:
         with state.recording():
-            done = parts.store.expiry.delete_old(parts.cluster, now - keep)
+            done = parts.store.expiry.delete_old(parts.cluster, now - keep, total.last_run)
         total += done
         if done.is_all:
             break

@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.fleet.prune_totals import DONE
-from ckptd.core.model.records import ExpiryCounts
+from ckptd.core.model.records import ExpiryCounts, RunPlace
 from ckptd.core.notices.delivery import NoticeState
 from ckptd.store.locations import is_copy_of_any
 from ckptd.store.rows import split
@@ -30,7 +30,7 @@ from ckptd.store.tables import (
 )
 from ckptd.store.transactions import StorePart, writing
 
-RUN_COUNT = 200  # in one transaction, so that nobody waits long for it
+RUN_COUNT = 200  # checked in one transaction, so that it is short however many runs stay
 ROW_COUNT = 2000
 _OPEN_NOTICES = [NoticeState.WAITING.value, NoticeState.CLAIMED.value]
 
@@ -39,14 +39,20 @@ class ExpiryStore(StorePart):
     """Deletion of old records."""
 
     @writing
-    def delete_old(self, connection: sa.Connection, cluster: str, before: datetime) -> ExpiryCounts:
-        """Delete some of the runs that ended before an instant, oldest first; the next call deletes more.
+    def delete_old(
+        self, connection: sa.Connection, cluster: str, before: datetime, after: RunPlace | None = None
+    ) -> ExpiryCounts:
+        """Delete those of the next RUN_COUNT runs that ended before an instant, in the order of their record.
 
-        A run with a checkpoint on disk or in the trash stays.
+        A run with a checkpoint on disk or in the trash stays. The next call continues after `last_run`; the last ones
+        delete old notices and flags of runs that stay.
         """
-        run_ids, is_full = _find_runs(connection, cluster, before)
+        page = _list_runs(connection, cluster, before, after)
+        run_ids = _find_expired(connection, cluster, before, [row_id for _, row_id in page])
         for chunk in split(run_ids):
             _delete_runs(connection, chunk)
+        if len(page) == RUN_COUNT:
+            return ExpiryCounts(run_count=len(run_ids), is_all=False, last_run=page[-1])
         notices = _find_notices(connection, cluster, before)
         flags = _find_flags(connection, cluster, before)
         for chunk in split(notices):
@@ -57,22 +63,30 @@ class ExpiryStore(StorePart):
             run_count=len(run_ids),
             notice_count=len(notices),
             flag_count=len(flags),
-            is_all=not is_full and ROW_COUNT not in {len(notices), len(flags)},
+            is_all=ROW_COUNT not in {len(notices), len(flags)},
+            last_run=page[-1] if page else after,
         )
 
 
-def _find_runs(connection: sa.Connection, cluster: str, before: datetime) -> tuple[list[int], bool]:
-    """Return runs that may be deleted, and whether there may be more."""
+def _list_runs(connection: sa.Connection, cluster: str, before: datetime, after: RunPlace | None) -> list[RunPlace]:
+    """Return the next runs that may have ended before an instant: those recorded before it, oldest first."""
+    statement = sa.select(RunTable.recorded_since, RunTable.id).where(
+        RunTable.cluster == cluster, RunTable.recorded_since < before
+    )
+    if after is not None:
+        since, row_id = after
+        is_later = (RunTable.recorded_since > since) | (RunTable.id > row_id)
+        statement = statement.where(RunTable.recorded_since >= since, is_later)
+    ordered = statement.order_by(RunTable.recorded_since, RunTable.id).limit(RUN_COUNT)
+    return [(recorded_since, row_id) for recorded_since, row_id in connection.execute(ordered)]
+
+
+def _find_expired(connection: sa.Connection, cluster: str, before: datetime, run_ids: list[int]) -> list[int]:
+    """Return which of these runs may be deleted."""
     found: list[int] = []
-    last = 0
-    while len(found) < RUN_COUNT:
-        statement = _select_runs(cluster, before).where(RunTable.id > last).order_by(RunTable.id).limit(RUN_COUNT)
-        page = list(connection.scalars(statement))
-        found += sorted(set(page) - _find_in_trash(connection, page))
-        if len(page) < RUN_COUNT:
-            return found, False
-        last = page[-1]
-    return found, True
+    for chunk in split(run_ids):
+        found += connection.scalars(_select_runs(cluster, before).where(RunTable.id.in_(chunk)))
+    return sorted(set(found) - _find_in_trash(connection, found))
 
 
 def _select_runs(cluster: str, before: datetime) -> sa.Select[Any]:
@@ -151,7 +165,7 @@ def _find_notices(connection: sa.Connection, cluster: str, before: datetime) -> 
         NoticeTable.created_at < before,
         ~flagged,
     )
-    return list(connection.scalars(statement.order_by(NoticeTable.id).limit(ROW_COUNT)))
+    return list(connection.scalars(statement.order_by(NoticeTable.created_at, NoticeTable.id).limit(ROW_COUNT)))
 
 
 def _find_flags(connection: sa.Connection, cluster: str, before: datetime) -> list[int]:
@@ -160,4 +174,4 @@ def _find_flags(connection: sa.Connection, cluster: str, before: datetime) -> li
         .join(RunTable, FlagTable.run_id == RunTable.id)
         .where(RunTable.cluster == cluster, FlagTable.resolved_at < before)
     )
-    return list(connection.scalars(statement.order_by(FlagTable.id).limit(ROW_COUNT)))
+    return list(connection.scalars(statement.order_by(FlagTable.resolved_at, FlagTable.id).limit(ROW_COUNT)))

@@ -56,7 +56,7 @@ def _read_jobs(connection: sa.Connection, flags: Iterable[Flag]) -> dict[tuple[R
         rows = connection.execute(
             sa.select(*RUN_KEY_COLUMNS, *JOB_COLUMNS)
             .join(JobTable, JobTable.run_id == RunTable.id)
-            .where(JobTable.job_id.in_(chunk))
+            .where(JobTable.cluster.in_({run.cluster for run, _ in wanted}), JobTable.job_id.in_(chunk))
             .order_by(JobTable.first_seen_at)
         )
         for row in rows:

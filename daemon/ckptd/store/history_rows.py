@@ -235,9 +235,8 @@ def _scan(
 
 _SHARED = f"""
 SELECT {RUN_KEY.of("r")}, r."user", {JOB.of("j")} FROM runs r JOIN jobs j ON j.run_id = r.id
-WHERE r.cluster = :cluster AND j.ended_at IS NULL AND j.state = 'RUNNING' AND r.directory_hash IN (
-    SELECT r.directory_hash FROM runs r WHERE r.cluster = :cluster AND {IS_LOCATED}
-    GROUP BY r.directory_hash HAVING count(*) > 1
+WHERE j.cluster = :cluster AND j.ended_at IS NULL AND j.state = 'RUNNING' AND {IS_LOCATED} AND EXISTS (
+    SELECT 1 FROM runs o WHERE o.cluster = :cluster AND o.directory_hash = r.directory_hash AND o.id <> r.id
 )
 """  # noqa: S608 - the columns are this package's own
 

@@ -17,6 +17,7 @@ from ckptd.core.runs.lost_work_totals import (
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import JOB_KEY, decode_any, decode_day
 from ckptd.store.read_parts import ReadPart, selecting
+from ckptd.store.run_rows import OF_ANY_CLUSTER
 from ckptd.store.text_escapes import encode_text
 
 _HIGH = "coalesce(l.lost_high_seconds, l.lost_seconds)"
@@ -159,7 +160,9 @@ class LostWorkSumReader(ReadPart):
         """
         conditions = ["l.day >= :day", "l.ended_at >= :since"]
         values: dict[str, object] = {"day": since.astimezone(UTC).date(), "since": since}
-        if cluster is not None:
+        if cluster is None:
+            conditions.append(OF_ANY_CLUSTER.format(table="l"))
+        else:
             conditions.append("l.cluster = :cluster")
             values["cluster"] = encode_text(cluster)
         if user is not None:

@@ -11,6 +11,7 @@ from ckptd.store.row_values import hash_path, split
 from ckptd.store.text_escapes import encode_text
 
 MOST_OF_ARRAY = 1000  # attempts of tasks whose runs an array's id finds
+OF_ANY_CLUSTER = "{table}.cluster IN (SELECT name FROM clusters)"  # for indexes that begin with the cluster
 IS_LOCATED = "substr(r.directory, 1, 1) = '/'"
 
 
@@ -67,7 +68,9 @@ class RunReader(ReadPart):
         """Return the runs of a directory, one for each user who has used it."""
         values: dict[str, object] = {"hash": hash_path(directory), "directory": encode_text(directory)}
         condition = "r.directory_hash = :hash AND r.directory = :directory"
-        if cluster is not None:
+        if cluster is None:
+            condition = f"{condition} AND {OF_ANY_CLUSTER.format(table='r')}"
+        else:
             condition, values["cluster"] = f"{condition} AND r.cluster = :cluster", encode_text(cluster)
         statement = f"SELECT {RUN_KEY.of('r')} FROM runs r WHERE {condition} ORDER BY r.id"  # noqa: S608
         return tuple(RunKey(*RUN_KEY.decode(row)) for row in select(statement, values))
@@ -107,7 +110,9 @@ FROM runs r WHERE {IS_LOCATED} ORDER BY r.id
 
 
 def _find_of(select: Select, condition: str, values: Mapping[str, object], cluster: str | None) -> tuple[RunKey, ...]:
-    if cluster is not None:
+    if cluster is None:
+        condition = f"{condition} AND {OF_ANY_CLUSTER.format(table='j')}"
+    else:
         condition, values = f"{condition} AND j.cluster = :cluster", {**values, "cluster": encode_text(cluster)}
     statement = f"""
         SELECT {RUN_KEY.of("r")}

@@ -45,6 +45,7 @@ class RunTable(Base):
     __table_args__ = (
         sa.UniqueConstraint("cluster", "uid", "directory_hash"),
         sa.Index(None, "cluster", "directory_hash"),
+        sa.Index(None, "cluster", "recorded_since", "id"),
     )
 
     id: Mapped[int] = primary_key()
@@ -52,7 +53,7 @@ class RunTable(Base):
     uid: Mapped[int]
     directory: Mapped[str]
     directory_hash: Mapped[str] = mapped_column(sa.String(32))
-    user: Mapped[str]
+    user: Mapped[str] = mapped_column(index=True)
     located_by: Mapped[str | None]
     recorded_since: Mapped[datetime]
     revision: Mapped[int]
@@ -113,6 +114,14 @@ class JobTable(Base):
             "run_id",
             sqlite_where=sa.text("ended_at IS NULL"),
             postgresql_where=sa.text("ended_at IS NULL"),
+        ),
+        sa.Index(
+            "ix_jobs_array",
+            "cluster",
+            "array_job_id",
+            "array_task_id",
+            sqlite_where=sa.text("array_job_id IS NOT NULL"),
+            postgresql_where=sa.text("array_job_id IS NOT NULL"),
         ),
         sa.Index(
             "ix_jobs_awaiting_scan",
@@ -330,7 +339,7 @@ class FlagTable(Base):
     audience: Mapped[Any]
     opened_at: Mapped[datetime] = mapped_column(index=True)
     worsened_at: Mapped[datetime | None]
-    resolved_at: Mapped[datetime | None]
+    resolved_at: Mapped[datetime | None] = mapped_column(index=True)
 
 
 class NoticeTable(Base):
@@ -344,6 +353,8 @@ class NoticeTable(Base):
     __table_args__ = (
         sa.UniqueConstraint("recipient_hash", "channel", "edge"),
         sa.Index("ix_notices_due", "state", "next_try_at"),
+        sa.Index(None, "cluster", "sent_at"),
+        sa.Index(None, "cluster", "created_at"),
     )
 
     id: Mapped[int] = primary_key()

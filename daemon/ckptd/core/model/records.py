@@ -144,6 +144,9 @@ class AuditEntry:
     outcome: str | None = None
 
 
+RunPlace = tuple[datetime, int]  # since when a run is recorded, and its row id
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExpiryCounts:
     """How many old records were deleted."""
@@ -152,6 +155,7 @@ class ExpiryCounts:
     notice_count: int = 0
     flag_count: int = 0
     is_all: bool = True  # False: more records can be deleted
+    last_run: RunPlace | None = field(default=None, compare=False)  # the last one that was checked
 
     def __add__(self, other: "ExpiryCounts") -> "ExpiryCounts":
         return ExpiryCounts(
@@ -159,4 +163,5 @@ class ExpiryCounts:
             notice_count=self.notice_count + other.notice_count,
             flag_count=self.flag_count + other.flag_count,
             is_all=other.is_all,
+            last_run=other.last_run,
         )

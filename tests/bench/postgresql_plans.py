@@ -1,0 +1,58 @@
+"""Which rows PostgreSQL reads for each statement: run `python tests/bench/postgresql_plans.py [--jobs N]`.
+
+Makes a year of records of two clusters in a private PostgreSQL, makes every call of `support/hot_statements.py`, and
+explains each statement with EXPLAIN (ANALYZE, BUFFERS). Exits with 1 if one read more rows of a large table than ten
+times the rows that its call needs, or a large table from end to end. A job takes about 3 kB of disk.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(CHECKOUT / "tests"), str(CHECKOUT / "deploy")]
+
+from ckptd.store.store import Store
+from conftest import PostgreSQL
+from support import plan_limits, recorded_year
+from support.hot_statements import list_calls
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=300_000)
+    parser.add_argument("--active", type=int, help="running jobs; without it, one of 3000 jobs, at least 99")
+    parser.add_argument("--explain", metavar="NAME", help="print the plans of this call")
+    options = parser.parse_args()
+    server = PostgreSQL()
+    try:
+        server.start()
+        return check(server, options)
+    finally:
+        server.stop()
+
+
+def check(server, options):
+    address = server.create_database()
+    store = Store.open(address, upgrade=True)
+    began = time.monotonic()
+    year = recorded_year.record_year(address, options.jobs, options.active or max(99, options.jobs // 3000))
+    print(f"{year.job_count} jobs, {year.active_count} running: made in {time.monotonic() - began:.0f} s")
+    print(f"{'call':<24} {'statements':>10} {'ms':>9} {'blocks':>9} {'rows read':>10} {'needed':>8}")
+    failures = []
+    for call, found, error in plan_limits.explain_calls(store, list_calls(year)):
+        read = max((sum(each.rows_read.values()) for each in found), default=0)
+        blocks, spent = sum(each.block_count for each in found), sum(each.milliseconds for each in found)
+        print(f"{call.name:<24} {len(found):10} {spent:9.1f} {blocks:9} {read:10} {call.needed:8}  {error or ''}")
+        failures += plan_limits.list_failures(call, found, plan_limits.read_sizes(store))
+        if error:
+            failures.append(f"{call.name}: {error}")
+        if options.explain and options.explain == call.name:
+            plan_limits.print_plans(found)
+    print(*failures, sep="\n")
+    store.close()
+    return 1 if failures else 0
+
+
+sys.exit(main())
