@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import EndCause, Finding, Flag, NamedLocation, RunKey, Severity
-from ckptd.core.model.records import AuditEntry, LocationRecord
+from ckptd.core.model.records import AuditEntry, ExpiryCounts, LocationRecord
 from ckptd.store.all_tables import METADATA
 from support.migrated import open_record
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
@@ -201,6 +201,20 @@ def test_many_leave_some_at_a_time(store, monkeypatch):
         if done.is_all:
             break
     assert counts == [3, 3, 1]
+
+
+def test_runs_that_stay_are_checked_once_and_keep_no_later_one(store, monkeypatch):
+    monkeypatch.setattr("ckptd.store.expiry.RUN_COUNT", 1)
+    finish_run(store)
+    scan(store, 1, make_checkpoint())
+    for number in (2, 3):
+        finish_run(store, number, RunKey(CLUSTER, 1000, f"/data/{number}"), minutes=number)
+    total, counts = ExpiryCounts(is_all=False), []
+    while not total.is_all:
+        total += store.expiry.delete_old(CLUSTER, at(YEAR), total.last_run)
+        counts.append(total.run_count)
+    assert counts == [0, 1, 2, 2]
+    assert [each.key for each in store.histories.read(CLUSTER)] == [RUN]
 
 
 def test_what_left_is_counted_no_more_and_what_stays_is(store):

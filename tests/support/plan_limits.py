@@ -8,7 +8,7 @@ from ckptd.store.database_errors import StoreError
 from support.explained_statements import explain_statements
 
 FACTOR = 10  # times the rows that a call needs
-LEAST = 2000  # rows that any statement may read
+LEAST = 500  # rows that any statement may read
 LARGE = 10_000  # rows from which on a table is not to be read from end to end
 
 
