@@ -5,6 +5,7 @@ import json
 import pytest
 
 from ckptd.store import audit_rows, columns, histories, history_rows, mention_rows, named_locations, plain_rows
+from ckptd.store.location_tables import LocationTable
 from ckptd.store.plain_reads import instant
 from ckptd.store.plain_rows import decode_any, decode_number, decode_seconds
 from ckptd.store.tables import (
@@ -12,7 +13,6 @@ from ckptd.store.tables import (
     AuditTable,
     CheckpointTable,
     JobTable,
-    LocationTable,
     MentionTable,
     RunTable,
 )

@@ -11,7 +11,6 @@ from ckptd.core.health import array_folding, flag_changes
 from ckptd.core.health.no_room import needed_bytes
 from ckptd.core.model import (
     SUSPENDED_STATES,
-    CopyLocation,
     Flag,
     Job,
     LimitSignal,
@@ -26,6 +25,7 @@ from ckptd.core.model import (
 from ckptd.core.runs.earlier_directories import join_earlier
 from ckptd.steps import job_action_history, plan_notices, read_scripts
 from ckptd.steps.evaluated_runs import EvaluatedRun, EvaluatedRuns, has_damaged
+from ckptd.steps.further_locations import read_locations
 from ckptd.steps.job_action_history import RunActions
 from ckptd.steps.open_flags import OpenFlags
 from ckptd.steps.opened_flag_lines import list_opened
@@ -341,28 +341,6 @@ def _purge_of(parts: Parts, state: State, key: RunKey) -> SitePurge:
     return SitePurge(rules=parts.purge_rules, workspace=workspace)
 
 
-def _with_last_scan(state: State, key: RunKey, copy: CopyLocation) -> CopyLocation:
-    """Return a further location of a run with its last scan."""
-    watched = state.watchlist.get(key._replace(directory=copy.directory))
-    return replace(copy, scan=watched.last) if watched and not copy.is_absent and watched.last else copy
-
-
-def _read_copies(
-    parts: Parts, state: State, wanted: Mapping[RunKey, RevisedRecord]
-) -> dict[RunKey, tuple[CopyLocation, ...]]:
-    """Return the further locations of runs, with what was last found there."""
-    named = [key for key in wanted if state.watchlist.copies_of(key)]
-    known = state.own(DecisionSlice, DecisionSlice).evaluated.by_run
-    found = {key: _locations_of(known[key].history) for key in wanted if key in known}
-    for record in parts.store.histories.read(parts.cluster, named) if named else ():
-        found[record.key] = tuple(_with_last_scan(state, record.key, each) for each in _locations_of(record))
-    return found
-
-
-def _locations_of(record: RunRecord) -> tuple[CopyLocation, ...]:
-    return (*record.earlier, *record.copies)
-
-
 def _bring_up(
     parts: Parts,
     state: State,
@@ -375,7 +353,9 @@ def _bring_up(
         memory.queued_jobs = QueuedJobs.sort(queued)
     jobs, writers = memory.queued_jobs.by_run, memory.queued_jobs.by_directory
     free_space = state.latest(FreeSpaceSamples).by_run
-    copies = _read_copies(parts, state, wanted)
+    known = memory.evaluated.by_run
+    before = {key: known[key].history if key in known else None for key in wanted}
+    locations = read_locations(parts, state, before)
     polled_at = None if queued.slurm_trouble else queued.polled_at  # while Slurm is silent nothing is judged
     return [
         join_earlier(
@@ -390,7 +370,7 @@ def _bring_up(
                 scan=scans[record.key],
                 free_space_samples=free_space.get(record.key, ()),
             ),
-            copies.get(record.key, record.copies),
+            locations.get(record.key, record.copies),
         )
         for _, _, record in sorted(wanted.values(), key=lambda each: each.row_id)
     ]

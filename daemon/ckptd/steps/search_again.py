@@ -39,7 +39,7 @@ class SearchSlice:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Wanted:
+class _SearchedAgain:
     """A run to search again for; `started_at` is the start whose saves are missed, None where better ones are."""
 
     watched: WatchedRun
@@ -85,7 +85,7 @@ def search_again(parts: Parts, state: State, due: Collection[WatchedRun], now: d
         declared_locations.record_moves(parts, state, moved, now)
 
 
-def _list_wanted(state: State, due: Iterable[WatchedRun], now: datetime) -> list[_Wanted]:
+def _list_wanted(state: State, due: Iterable[WatchedRun], now: datetime) -> list[_SearchedAgain]:
     histories = state.latest(RunHistories).by_run
     searched_at = state.own(SearchSlice, SearchSlice).searched_at
     located = [
@@ -101,15 +101,15 @@ def _list_wanted(state: State, due: Iterable[WatchedRun], now: datetime) -> list
     jobs: Mapping[RunKey | None, list[TrackedJob]] = defaultdict(list)
     for known in state.latest(PolledQueue).tracked.values():
         jobs[known.run].append(known)
-    wanted: list[_Wanted] = []
+    wanted: list[_SearchedAgain] = []
     for each in located:
         record, mine = histories[each.key], tuple(jobs[each.key])
         if _strongest_role(record) is not Role.STATE:
-            wanted.append(_Wanted(watched=each, record=record, jobs=mine, started_at=None))
+            wanted.append(_SearchedAgain(watched=each, record=record, jobs=mine, started_at=None))
         elif (started_at := _find_silent_start(record, mine, now)) is not None:
             gap = max(SEARCH_GAP, (now - started_at) / LONGER_GAP)
             if now - searched_at.get(each.key, now - gap) >= gap:
-                wanted.append(_Wanted(watched=each, record=record, jobs=mine, started_at=started_at))
+                wanted.append(_SearchedAgain(watched=each, record=record, jobs=mine, started_at=started_at))
     return wanted
 
 
@@ -129,7 +129,7 @@ def _is_elsewhere(answer: CheckpointLocation, key: RunKey) -> bool:
     return answer.directory is not None and not answer.directory.is_relative_to(key.directory)
 
 
-def _as_continued(wanted: _Wanted, located: LocationRecord, state: State) -> LocationRecord:
+def _as_continued(wanted: _SearchedAgain, located: LocationRecord, state: State) -> LocationRecord:
     """Return the new location of a whole run, whose directory so far becomes an earlier one."""
     key = wanted.watched.key
     copies = name_earlier(key, located.run, state.watchlist.copies_of(key))

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from ckptd.core.fleet.prune_totals import DONE
 from ckptd.core.model.records import ExpiryCounts, RunPlace
 from ckptd.core.notices.delivery import NoticeState
+from ckptd.store.location_tables import LocationTable
 from ckptd.store.locations import is_copy_of_any
 from ckptd.store.rows import split
 from ckptd.store.tables import (
@@ -23,7 +24,6 @@ from ckptd.store.tables import (
     CheckpointTable,
     FlagTable,
     JobTable,
-    LocationTable,
     LossTable,
     NoticeTable,
     RunTable,

@@ -15,10 +15,11 @@ from ckptd.core.model import COPY, NamedLocation, RunKey
 from ckptd.core.model.records import LocationRecord
 from ckptd.store import runs
 from ckptd.store.engine import select_through
+from ckptd.store.location_tables import LocationTable
 from ckptd.store.named_locations import read_locations
 from ckptd.store.row_values import hash_path
 from ckptd.store.rows import RUN_KEY_COLUMNS, run_key, split
-from ckptd.store.tables import LocationTable, RunTable
+from ckptd.store.tables import RunTable
 
 _NAMED: list[Any] = [
     LocationTable.directory,

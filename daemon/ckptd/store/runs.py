@@ -14,6 +14,7 @@ from ckptd.core.model.resume_json import decode_resume
 from ckptd.core.runs import candidate_reads
 from ckptd.store import run_rows
 from ckptd.store.engine import select_through
+from ckptd.store.location_tables import LocationTable
 from ckptd.store.row_values import hash_path
 from ckptd.store.rows import RUN_KEY_COLUMNS, run_key, split, table_of
 from ckptd.store.run_rows import RunReader
@@ -24,7 +25,6 @@ from ckptd.store.tables import (
     ClusterTable,
     FlagTable,
     JobTable,
-    LocationTable,
     NoticeTable,
     RunTable,
 )

@@ -13,8 +13,9 @@ import sqlalchemy as sa
 
 from ckptd.core.model import CheckpointState, JobKey, Role
 from ckptd.core.runs.saved_state import SavedState
+from ckptd.store.location_tables import LocationTable
 from ckptd.store.rows import split
-from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LocationTable, RunTable
+from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, RunTable
 
 STATE_COUNT = 1000  # latest checkpoints of one run, which tell how fast it gets on
 MAX_COPIES = 1000  # latest ones in its further locations
