@@ -194,6 +194,18 @@ def test_data_that_only_might_be_a_checkpoint_is_not_taken_for_one(ask, tmp_path
     assert ask(("discovery", "."))["directory"] == str(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["state_latest.npz", "checkpoint.npz", "restart.npz"])
+def test_data_that_is_named_for_what_a_program_resumes_from_counts(ask, tmp_path, name):
+    np.savez(tmp_path / name, a=np.zeros(3))
+    assert ask(("discovery", "."))["directory"] == str(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["estate.npz", "statement.npz"])
+def test_data_whose_name_only_resembles_that_does_not(ask, tmp_path, name):
+    np.savez(tmp_path / name, a=np.zeros(3))
+    assert ask(("discovery", "."))["directory"] is None
+
+
 def test_a_bounded_look_around_says_that_it_did_not_see_everything(ask, tmp_path):
     deep = tmp_path / "a/b/c/d/e/f/g"
     deep.mkdir(parents=True)

@@ -290,3 +290,23 @@ def test_a_dead_file_system_holds_up_no_script(run, ckptd_in_path):
             done = shell(script, *directories, env=ckptd_in_path)
             assert done.stdout.startswith("status 3: "), done
         assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("name", ["model.tar", "ck_0002.tar", "snap_3.t7"])
+def test_a_file_of_torch_under_another_suffix_is_found(tmp_path, name):
+    path = put(tmp_path / name, torch_state(3))
+    found = newest(tmp_path)
+    assert (found.exit_code, found.stdout) == (0, f"{path}\n")
+
+
+def test_an_archive_of_files_is_no_checkpoint(tmp_path):
+    put(tmp_path / "data.tar", b"a/b.txt".ljust(512, b"\0") + bytes(1024))
+    assert newest(tmp_path).exit_code == 1
+
+
+def test_stages_of_a_training_are_no_parts_of_one_checkpoint(tmp_path):
+    for stage, epochs in ((1, 4), (2, 2)):
+        for epoch in range(1, epochs + 1):
+            last = put(tmp_path / f"stage{stage}_epoch{epoch}.pt", torch_state(epoch), stage * 10 + epoch)
+    found = newest(tmp_path)
+    assert (found.exit_code, found.stdout) == (0, f"{last}\n")

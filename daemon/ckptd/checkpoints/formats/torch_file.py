@@ -20,7 +20,7 @@ from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level
 
-_SUFFIXES = ("pt", "pth", "ckpt", "pt2", "ptc", "th", "tar")
+_SUFFIXES = ("pt", "pth", "ckpt", "pt2", "ptc", "th", "t7", "tar")
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
 _EXPORTED = frozenset({"models/model.json", "archive_format", "serialized_exported_program.json"})
 
@@ -31,7 +31,8 @@ class TorchFile:
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for file in _list_by_suffix(directory):
-            yield checkpoint_names.claim_file(self.name, file, bare="epoch")
+            if not _is_plain_tar(file.name) or torch_legacy.is_torch(read_head(reader, file.path, 16)):
+                yield checkpoint_names.claim_file(self.name, file, bare="epoch")
         for file in directory.by_suffix.get("bin", ()):
             if _is_weights_name(file.name) or torch_legacy.is_torch(read_head(reader, file.path, 16)):
                 yield checkpoint_names.claim_file(self.name, file, bare="epoch")
@@ -51,9 +52,12 @@ def _list_by_suffix(directory: Directory) -> Iterator[File]:
     for suffix in _SUFFIXES:
         if suffix == "pth" and directory.name in _PACKAGES:
             continue  # Python's own `.pth` files, which are text
-        for file in directory.by_suffix.get(suffix, ()):
-            if suffix != "tar" or file.name.lower().endswith((".pth.tar", ".pt.tar")):
-                yield file
+        yield from directory.by_suffix.get(suffix, ())
+
+
+def _is_plain_tar(name: str) -> bool:
+    """Whether a name may be that of an archive of files as well: PyTorch's tutorial saves `model.tar`."""
+    return name.lower().endswith(".tar") and not name.lower().endswith((".pth.tar", ".pt.tar"))
 
 
 def _is_torch_name(name: str) -> bool:

@@ -30,6 +30,7 @@ from ckptd.core.discovery import batch_script
 from ckptd.core.discovery.declared import is_declared_without, list_directories, split_locations, stated_path
 from ckptd.core.model import Job, Level, NamedLocation, Role
 from ckptd.core.notices import EVERY_RULE
+from ckptd.core.runs.resumable import is_named_as_checkpoint
 from ckptd.core.text.job_patterns import JobPatterns
 from ckptd.errors import CkptdError
 
@@ -41,6 +42,7 @@ MAX_JUDGED = 20  # directories of one search whose files are read
 MAX_NUMBERED = 50  # saves of one search of which it is told when they were written
 JUDGED_CLAIMS = 4  # newest files of each of them
 NAMED_DEPTH = 3  # levels below a place of the site's at which a directory may be named for its job
+_STATE = re.compile(r"(?<![a-z])states?(?![a-z])")
 DATA_FORMATS = frozenset({"numpy", "pickle", "hdf5", "matlab", "r", "octave", "sqlite", "generic"})
 
 
@@ -300,7 +302,8 @@ def _search_below(root: str, item: dict[str, Any], problems: list[str], *, is_ro
         claims, _ = claim_in_child(tree, reader, limits=ChildLimits())
         for claim in claims:
             facts = parse_name(PurePosixPath(claim.path).name)
-            if claim.format in DATA_FORMATS and facts.epoch is None and facts.step is None:
+            is_numbered = facts.epoch is not None or facts.step is not None
+            if claim.format in DATA_FORMATS and not is_numbered and not _is_named_as_state(claim.path):
                 continue
             modified_ns = max((file.modified_ns for file in claim.files), default=0)
             is_later = item["until_ns"] is not None and modified_ns > item["until_ns"]
@@ -311,6 +314,12 @@ def _search_below(root: str, item: dict[str, Any], problems: list[str], *, is_ro
         if len(written) > 1 or is_role_asked:
             _judge_roles(list(written.values())[:MAX_JUDGED], reader)
     return written
+
+
+def _is_named_as_state(path: str) -> bool:
+    """Whether a container of any data is named for what a program resumes from."""
+    name = PurePosixPath(path)
+    return is_named_as_checkpoint(name) or _STATE.search(name.stem.lower()) is not None
 
 
 def _judge_roles(written: list[_Written], reader: Reader) -> None:

@@ -38,7 +38,7 @@ _WEAK_WORDS = split_words(
     "e s it gen batch batches"
 )  # subjects, seeds and batch sizes as often: the content must agree
 _MEMBER_WORDS = split_words(
-    "rank ranks r shard shards part parts partition tp pp dp mp zero layer expert stage proc processor "
+    "rank ranks r shard shards part parts partition tp pp dp mp zero layer expert proc processor "
     "process node host gpu device dev worker w thread chunk piece segment chain member replica walker pid"
 )
 CONTIGUOUS_WORDS = split_words("rank ranks r shard shards part parts proc processor")
@@ -47,7 +47,7 @@ MEMBER_LETTERS = frozenset(word for word in _MEMBER_WORDS if len(word) == 1)
 _COUNT_WORDS = split_words("of size nranks nprocs")
 _VARIANT_WORDS = split_words(
     "fold folds cv split seed trial run exp experiment version v ensemble agent client task config cfg lr bs "
-    "try attempt job env variant"
+    "try attempt job env variant stage phase"
 )
 _METRIC_WORDS = split_words(
     "acc accuracy loss score auc bleu ppl mse mae rmse reward psnr ssim iou miou wer cer fid top val metric map"
