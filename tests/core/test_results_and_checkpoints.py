@@ -118,7 +118,7 @@ def test_a_restart_of_a_job_that_only_writes_results_may_have_lost_work(resume, 
 
 
 def test_weights_that_a_search_found_make_not_resuming_a_warning():
-    again = saved(60, name="again-10.npz", step=10, role=Role.WEIGHTS)
+    again = saved(60, name="result-10.npz", step=10, role=Role.WEIGHTS)
     given = {"now": 61, "attempts": RESTARTED, "checkpoints": [*WEIGHTS, again]}
     assert judge(history(located_by="discovery", **given), 61) == {"not-resuming": Severity.WARNING}
     assert judge(history(**given), 61) == {"not-resuming": Severity.CRITICAL}

@@ -100,6 +100,7 @@ INTERRUPTED = {
 }
 NOT_RESUMING = {
     "deleted_count": 0,
+    "intent": None,
     "unit": "step",
     "saved_before": 4000.0,
     "saved_now": 250.0,
@@ -466,6 +467,12 @@ CASES = {
         NOT_RESUMING | {"is_still_there": False},
         "After the restart, the job saved step 250, although step 4000 had been saved before it. So it has probably not resumed from that checkpoint.",
         "/scratch/alice/run/step-4000.pt has since been replaced or deleted. Make the program load its newest checkpoint when it starts, and save each checkpoint under a name of its own.",
+    ),
+    "not resuming, under other names": Case(
+        "not-resuming",
+        NOT_RESUMING | {"intent": "other-names"},
+        "After the restart, the job saved step 250, although step 4000 had been saved before it. It saves under names that no earlier checkpoint has. So it has probably not resumed from that checkpoint.",
+        "If the job began anew on purpose, or does other work, you need not do anything. Otherwise: Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
     ),
     "not resuming, after everything was deleted": Case(
         "not-resuming",

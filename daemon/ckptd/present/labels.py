@@ -154,6 +154,7 @@ UNSHOWN = frozenset(
     {
         "array_job_id",
         "interval_spread_seconds",
+        "intent",
         "is_certain",
         "is_earliest",
         "is_expired",

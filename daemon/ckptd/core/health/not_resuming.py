@@ -4,7 +4,7 @@ If it is known what the attempt resumed from, the rule uses that, also if its ch
 rule compares its checkpoints with those saved before.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
@@ -15,7 +15,9 @@ from ckptd.core.model import (
     Certainty,
     Evidence,
     Finding,
+    Job,
     RecordedCheckpoint,
+    RestartKind,
     Resume,
     Role,
     RunHistory,
@@ -23,7 +25,8 @@ from ckptd.core.model import (
     Unknown,
 )
 from ckptd.core.runs import history as facts
-from ckptd.core.runs.removed_checkpoints import Removal, find_removal
+from ckptd.core.runs.meant_restarts import RestartIntent, find_intent, is_of_one_series
+from ckptd.core.runs.removed_checkpoints import find_removal
 from ckptd.core.runs.resumable import may_be_results
 from ckptd.core.runs.rotated_copies import leave_out_previous
 
@@ -33,14 +36,15 @@ class NotResuming:
     """Flag an attempt until it has saved more than was saved before it, if it did not resume from the furthest one.
 
     Where its checkpoints state no progress, a start from nothing that the program's own record proves is flagged. It is
-    a warning where the files may be results, or where everything was deleted before a person started the job again.
+    a warning where the files may be results, where everything was deleted before a person started the job again, where
+    a person submitted it again after it had failed or was cancelled, where it says itself what it loaded, and where a
+    requeued job saves under other names. After a job that completed, another one may do what it likes.
     """
 
     name: ClassVar[str] = "not-resuming"
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
         findings: list[Finding] = []
-        usual = Severity.WARNING if may_be_results(history) else Severity.CRITICAL
         for job in facts.running_jobs(history):
             attempt = facts.attempt_of(history, job)
             if attempt is None or not facts.is_restart(attempt):
@@ -49,38 +53,59 @@ class NotResuming:
                 return Unknown(
                     what=self.name, reason="the checkpoints saved before the restart are no longer on record"
                 )
-            before, since = _choose_states(
-                facts.complete_at(history, attempt.started_at),
-                leave_out_previous(facts.saves_since(history, attempt.started_at)),
-            )
-            removal = find_removal(history, attempt)
-            severity = Severity.WARNING if removal and removal.is_by_hand else usual
-            unit = _common_unit(before, since)
-            if unit is None:
-                if before and since and _is_proven_fresh(attempt.resumed_from):
-                    evidence = _make_evidence(attempt, removal, max(before, key=_saved_at), None, None, None)
-                    findings.append(FindingBuilder(self.name, history).make_finding(job, severity, evidence))
-                continue
-            reached = max(_value(record, unit) for record in before)
-            newest = max(since, key=_saved_at)
-            saved = _value(newest, unit)
-            resume = attempt.resumed_from if attempt.resumed_from and attempt.resumed_from.is_known else None
-            has_resumed = _has_resumed(resume, before, _list_copied(history, attempt), unit) if resume else None
-            if has_resumed or saved > reached or (saved == reached and has_resumed is None):
-                continue
-            source = max(before, key=lambda record: _value(record, unit))
-            evidence = _make_evidence(attempt, removal, source, unit, reached, saved)
-            findings.append(FindingBuilder(self.name, history).make_finding(job, severity, evidence))
+            earlier = [each for each in history.attempts if each.started_at < attempt.started_at]
+            intent = find_intent(attempt, earlier[-1] if earlier else None, job)
+            if intent is not RestartIntent.COMPLETED:
+                findings += self._judge(history, job, attempt, intent)
         return findings
+
+    def _judge(
+        self, history: RunHistory, job: Job, attempt: Attempt, intent: RestartIntent | None
+    ) -> Iterator[Finding]:
+        before, since = _choose_states(
+            facts.complete_at(history, attempt.started_at),
+            leave_out_previous(facts.saves_since(history, attempt.started_at)),
+        )
+        if not before or not since:
+            return
+        newest = max(since, key=_saved_at)
+        if alike := [each for each in before if is_of_one_series(each, newest)]:
+            before = alike
+        elif attempt.kind in {RestartKind.RESUBMIT, RestartKind.ARRAY}:
+            return  # other work in the same directory
+        else:
+            intent = intent or RestartIntent.OTHER_NAMES
+        removal = find_removal(history, attempt)
+        may_be_meant = intent is not None or (removal is not None and removal.is_by_hand)
+        severity = Severity.WARNING if may_be_meant or may_be_results(history) else Severity.CRITICAL
+        evidence = _compare(history, attempt, before, since)
+        if evidence is not None:
+            evidence["deleted_count"] = removal.checkpoint_count if removal else 0
+            evidence["intent"] = intent.value if intent else None
+            yield FindingBuilder(self.name, history).make_finding(job, severity, evidence)
+
+
+def _compare(
+    history: RunHistory, attempt: Attempt, before: Sequence[RecordedCheckpoint], since: Sequence[RecordedCheckpoint]
+) -> dict[str, Evidence] | None:
+    """Return the evidence that an attempt did not go on with what was saved before; None if it did, or may have."""
+    unit, newest = _common_unit(before, since), max(since, key=_saved_at)
+    if unit is None:
+        is_fresh = _is_proven_fresh(attempt.resumed_from)
+        return _make_evidence(attempt, max(before, key=_saved_at), None, None, None) if is_fresh else None
+    reached, saved = max(_value(record, unit) for record in before), _value(newest, unit)
+    resume = attempt.resumed_from if attempt.resumed_from and attempt.resumed_from.is_known else None
+    has_resumed = _has_resumed(resume, before, _list_copied(history, attempt), unit) if resume else None
+    if has_resumed or saved > reached or (saved == reached and has_resumed is None):
+        return None
+    if _is_further(newest, before, "epoch" if unit == "step" else "step"):
+        return None  # the two units disagree: a batch of another size changes steps
+    source = max(before, key=lambda record: _value(record, unit))
+    return _make_evidence(attempt, source, unit, reached, saved)
 
 
 def _make_evidence(
-    attempt: Attempt,
-    removal: Removal | None,
-    source: RecordedCheckpoint,
-    unit: str | None,
-    reached: float | None,
-    saved: float | None,
+    attempt: Attempt, source: RecordedCheckpoint, unit: str | None, reached: float | None, saved: float | None
 ) -> dict[str, Evidence]:
     """Return the evidence; it has no unit where the checkpoints state no progress, but prove a start from nothing."""
     resume = attempt.resumed_from if attempt.resumed_from and attempt.resumed_from.is_known else None
@@ -91,7 +116,6 @@ def _make_evidence(
         "restart_count": attempt.restart_count,
         "should_resume_from": str(source.checkpoint.path),
         "is_still_there": source.deleted_at is None,
-        "deleted_count": removal.checkpoint_count if removal else 0,
         "saved_at": source.completed_at.isoformat() if source.completed_at else None,
         "resume_certainty": resume.certainty.value if resume else None,
         "resumed_from": resume.path if resume else None,
@@ -160,6 +184,12 @@ def _common_unit(before: Iterable[RecordedCheckpoint], since: Iterable[RecordedC
         if all(side and all(_has(record, unit) for record in side) for side in both):
             return unit
     return None
+
+
+def _is_further(newest: RecordedCheckpoint, before: Sequence[RecordedCheckpoint], unit: str) -> bool:
+    if not all(_has(each, unit) for each in (newest, *before)):
+        return False
+    return _value(newest, unit) > max(_value(each, unit) for each in before)
 
 
 def _has(record: RecordedCheckpoint, unit: str) -> bool:

@@ -14,14 +14,14 @@ from ckptd.core.runs.resumable import list_resumable
 LEAST_AT_ONCE = 2  # checkpoints that go with the first own save: no rotation removes several for one
 
 
-class Removal(NamedTuple):
+class EarlierDeletion(NamedTuple):
     """How many complete checkpoints were deleted, and whether a person probably started the job again."""
 
     checkpoint_count: int
     is_by_hand: bool
 
 
-def find_removal(history: RunRecord, attempt: Attempt) -> Removal | None:
+def find_removal(history: RunRecord, attempt: Attempt) -> EarlierDeletion | None:
     """Return what was deleted between the attempt before and the first save of this one; None if anything was left.
 
     What a newer save has replaced under the same name was not deleted, nor what retention removed.
@@ -39,7 +39,7 @@ def find_removal(history: RunRecord, attempt: Attempt) -> Removal | None:
     first_seen_at = min((each.first_seen_at for each in own), default=None)
     if first_seen_at is not None and not _is_gone_by_then(left, own, first_seen_at):
         return None
-    return Removal(len(left), _is_started_by_hand(attempt, earlier[-1]))
+    return EarlierDeletion(len(left), _is_started_by_hand(attempt, earlier[-1]))
 
 
 def _is_gone_by_then(

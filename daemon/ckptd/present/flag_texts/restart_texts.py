@@ -137,6 +137,10 @@ def not_resuming(evidence: EvidenceReader, context: FlagContext) -> FlagText:
             f"After the restart, the job saved {unit} {evidence.progress('saved_now')}, although {unit} "
             f"{evidence.progress('saved_before')} had been saved before it."
         )
+    if evidence.has("intent"):
+        advice = f"If the job began anew on purpose, or does other work, you need not do anything. Otherwise: {advice}"
+        if evidence.text("intent") == "other-names":
+            statement += " It saves under names that no earlier checkpoint has."
     return FlagText(title=context.title, statement=f"{statement} {_describe_resume(evidence)}.", advice=advice)
 
 

@@ -1,0 +1,92 @@
+"""Jobs that begin anew, or do other work, in a directory with earlier checkpoints: how surely that is a mistake."""
+
+import pytest
+
+from ckptd.core.model import EndedAttempt, JobState, Severity
+from steps.replayed_fleet import minute
+from support.checkpoint_bytes import torch_state
+
+NAMED = {"comment": "ckpt=ck"}
+
+
+def train(fleet, names=("epoch_1.pt", "epoch_2.pt", "epoch_3.pt")):
+    job = fleet.job(**NAMED)
+    fleet.run(1, job)
+    for epoch, name in enumerate(names, start=1):
+        fleet.save(f"ck/{name}", epoch * 10, torch_state(epoch))
+        fleet.run(epoch * 10 + 1, job)
+
+
+def end(fleet, state, minutes=33):
+    ended = EndedAttempt(1, minute(-1), minute(0), minute(minutes), JobState(state), "n1", 1, 1, 0)
+    fleet.source.ended = (ended,)
+    fleet.source.jobs = ()
+    for later in (minutes + 1, minutes + 2, minutes + 3):
+        fleet.run(later)
+
+
+def severities(fleet):
+    flags = [flag.finding for flag in fleet.parts.store.flags.list_open("c1")]
+    return [each.severity for each in flags if each.rule == "not-resuming"]
+
+
+def begin_anew(fleet, job, name="epoch_1.pt", epoch=1):
+    fleet.run(52, job)
+    fleet.save(f"ck/{name}", 61, torch_state(epoch))
+    fleet.run(62, job)
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("COMPLETED", []),
+        ("CANCELLED", [Severity.WARNING]),
+        ("FAILED", [Severity.WARNING]),
+        ("TIMEOUT", [Severity.CRITICAL]),
+    ],
+)
+def test_a_job_that_is_submitted_again_after_its_end_may_begin_anew(fleet, state, expected):
+    train(fleet)
+    end(fleet, state)
+    begin_anew(fleet, fleet.job(2, start=51, **NAMED))
+    assert severities(fleet) == expected
+
+
+def test_the_next_job_of_a_chain_was_submitted_before_and_may_not(fleet):
+    train(fleet)
+    end(fleet, "COMPLETED")
+    begin_anew(fleet, fleet.job(2, start=51, submitted_at=minute(5), **NAMED))
+    assert severities(fleet) == [Severity.CRITICAL]
+
+
+OTHER = {
+    "another fold": ("fold0_epoch{}.pt", "fold1_epoch1.pt"),
+    "another part of the work": ("pre_epoch_{}.pt", "ft_epoch_1.pt"),
+    "another learning rate": ("lr0_last_{}.pt", "lr2_last_1.pt"),
+}
+
+
+@pytest.mark.parametrize(("names", "name"), OTHER.values(), ids=OTHER)
+def test_a_requeued_job_that_saves_under_other_names_may_do_other_work(fleet, names, name):
+    train(fleet, [names.format(epoch) for epoch in (1, 2, 3)])
+    begin_anew(fleet, fleet.job(start=51, restart_count=1, submitted_at=minute(50), **NAMED), name)
+    assert severities(fleet) == [Severity.WARNING]
+
+
+def test_another_job_that_saves_under_other_names_is_no_restart(fleet):
+    train(fleet, [f"seed0_epoch_{epoch}.pt" for epoch in (1, 2, 3)])
+    end(fleet, "TIMEOUT")
+    begin_anew(fleet, fleet.job(2, start=51, **NAMED), "seed1_epoch_1.pt")
+    assert severities(fleet) == []
+
+
+def test_steps_that_fall_while_epochs_rise_are_of_a_larger_batch(fleet):
+    job = fleet.job(**NAMED)
+    for epoch in (1, 2, 3):
+        fleet.save(f"ck/epoch_{epoch}.pt", epoch * 10, torch_state(epoch, epoch * 1000))
+        fleet.run(epoch * 10 + 1, job)
+    again = fleet.job(start=51, restart_count=1, submitted_at=minute(50), **NAMED)
+    fleet.run(52, again)
+    fleet.save("ck/epoch_4.pt", 61, torch_state(4, 2000))
+    fleet.run(62, again)
+    assert severities(fleet) == []
