@@ -73,11 +73,12 @@ def test_a_requeued_job_that_saves_under_other_names_may_do_other_work(fleet, na
     assert severities(fleet) == [Severity.WARNING]
 
 
-def test_another_job_that_saves_under_other_names_is_no_restart(fleet):
+@pytest.mark.parametrize(("state", "expected"), [("COMPLETED", []), ("TIMEOUT", [Severity.WARNING])])
+def test_the_next_job_that_saves_under_other_names_does_other_work_where_the_first_was_done(fleet, state, expected):
     train(fleet, [f"seed0_epoch_{epoch}.pt" for epoch in (1, 2, 3)])
-    end(fleet, "TIMEOUT")
-    begin_anew(fleet, fleet.job(2, start=51, **NAMED), "seed1_epoch_1.pt")
-    assert severities(fleet) == []
+    end(fleet, state)
+    begin_anew(fleet, fleet.job(2, start=51, submitted_at=minute(5), **NAMED), "seed1_epoch_1.pt")
+    assert severities(fleet) == expected
 
 
 def test_steps_that_fall_while_epochs_rise_are_of_a_larger_batch(fleet):

@@ -13,11 +13,11 @@ from ckptd.core.health.interface import FindingBuilder
 from ckptd.core.model import (
     Attempt,
     Certainty,
+    EndCause,
     Evidence,
     Finding,
     Job,
     RecordedCheckpoint,
-    RestartKind,
     Resume,
     Role,
     RunHistory,
@@ -25,7 +25,11 @@ from ckptd.core.model import (
     Unknown,
 )
 from ckptd.core.runs import history as facts
-from ckptd.core.runs.meant_restarts import RestartIntent, find_intent, is_of_one_series
+from ckptd.core.runs.meant_restarts import (
+    RestartIntent,
+    find_intent,
+    is_of_one_series,
+)
 from ckptd.core.runs.removed_checkpoints import find_removal
 from ckptd.core.runs.resumable import may_be_results
 from ckptd.core.runs.rotated_copies import leave_out_previous
@@ -37,8 +41,8 @@ class NotResuming:
 
     Where its checkpoints state no progress, a start from nothing that the program's own record proves is flagged. It is
     a warning where the files may be results, where everything was deleted before a person started the job again, where
-    a person submitted it again after it had failed or was cancelled, where it says itself what it loaded, and where a
-    requeued job saves under other names. After a job that completed, another one may do what it likes.
+    a person submitted it again after it had failed or was cancelled, where it says itself what it loaded, and where it
+    saves under other names. After a job that completed, another one may do what it likes.
     """
 
     name: ClassVar[str] = "not-resuming"
@@ -53,8 +57,7 @@ class NotResuming:
                 return Unknown(
                     what=self.name, reason="the checkpoints saved before the restart are no longer on record"
                 )
-            earlier = [each for each in history.attempts if each.started_at < attempt.started_at]
-            intent = find_intent(attempt, earlier[-1] if earlier else None, job)
+            intent = find_intent(attempt, _find_before(history, attempt), job)
             if intent is not RestartIntent.COMPLETED:
                 findings += self._judge(history, job, attempt, intent)
         return findings
@@ -71,8 +74,8 @@ class NotResuming:
         newest = max(since, key=_saved_at)
         if alike := [each for each in before if is_of_one_series(each, newest)]:
             before = alike
-        elif attempt.kind in {RestartKind.RESUBMIT, RestartKind.ARRAY}:
-            return  # other work in the same directory
+        elif (earlier := _find_before(history, attempt)) and earlier.cause is EndCause.COMPLETED:
+            return  # other work, after that was done
         else:
             intent = intent or RestartIntent.OTHER_NAMES
         removal = find_removal(history, attempt)
@@ -83,6 +86,11 @@ class NotResuming:
             evidence["deleted_count"] = removal.checkpoint_count if removal else 0
             evidence["intent"] = intent.value if intent else None
             yield FindingBuilder(self.name, history).make_finding(job, severity, evidence)
+
+
+def _find_before(history: RunHistory, attempt: Attempt) -> Attempt | None:
+    earlier = [each for each in history.attempts if each.started_at < attempt.started_at]
+    return earlier[-1] if earlier else None
 
 
 def _compare(
