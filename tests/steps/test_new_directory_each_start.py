@@ -1,6 +1,7 @@
 """Jobs that save into a new directory each time they start: `version_1` of Lightning's loggers, dated directories."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -157,3 +158,23 @@ def test_nothing_is_said_of_the_earlier_directory_as_of_a_copy(fleet):
     assert read(fleet).copies == ()
     fleet.parts = replace(fleet.parts, scan_interval=minute(5) - minute(0))
     assert fleet.run(83, again) == []
+
+
+def test_what_the_first_start_saved_in_the_second_directory_is_not_lost(fleet):
+    """A training of two phases moves on to the second by itself, and goes on there after a restart."""
+    job = fleet.job()
+    fleet.run(1, job)
+    for phase, epoch, at in (("pre", 1, 8), ("pre", 2, 16), ("ft", 3, 24), ("ft", 4, 32)):
+        fleet.save(f"{phase}/epoch_{epoch}.pt", at, torch_state(epoch))
+        fleet.run(at + 1, job)
+    assert row_of(fleet).directory == f"{fleet.work_dir}/pre"
+    again = fleet.job(start=41, restart_count=1, submitted_at=minute(40))
+    fleet.run(42, again)
+    for epoch, at in ((5, 50), (6, 58), (7, 66)):
+        fleet.save(f"ft/epoch_{epoch}.pt", at, torch_state(epoch))
+        fleet.run(at + 1, again)
+    history = read(fleet)
+    assert history.key.directory == f"{fleet.work_dir}/ft"
+    [line] = fleet.parts.store.lost_work.list_lines(history.key)
+    assert line.loss.most <= timedelta(minutes=10)
+    assert fleet.flags() == []

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from ckptd.core.model import NamedLocation, RunKey
 from ckptd.core.model.records import LocationRecord
+from ckptd.core.runs.history import EPOCH
 from ckptd.store import checkpoint_writers, locations, lost_work, restart_state, runs
 from ckptd.store.transactions import StorePart, reading, writing_if_any
 
@@ -33,6 +34,8 @@ class LocatedRunStore(StorePart):
         restart_state.record_user_settings(connection, settings)
         joined = {rows[each.run] for each in found if each.jobs or each.continues}
         checkpoint_writers.correct_writers(connection, joined)
+        continued = {rows[each.run] for each in found if each.continues}
+        lost_work.reopen_since(connection, continued, EPOCH)  # earlier starts may have saved there, too
         lost_work.write_lines(connection, joined)
 
     @reading
