@@ -557,7 +557,7 @@ CASES = {
     "two writers": Case(
         "concurrent-writers",
         WRITERS,
-        "This job and 1 other running job save into /scratch/alice/run. If they write files of the same names, they overwrite each other's checkpoints.",
+        "This job and 1 other running job have the same checkpoint directory, /scratch/alice/run. If they write files of the same names, they overwrite each other's checkpoints.",
         "If each of them has file names of its own, you need not do anything. Otherwise, cancel all but one. Give each job a directory of its own, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path: ckptd cannot tell whose checkpoint is whose in a shared one.",
     ),
     "writers that collide": Case(
@@ -569,7 +569,7 @@ CASES = {
     "writers of other users": Case(
         "concurrent-writers",
         WRITERS | {"other_job_count": 2, "other_users": ["alice", "bob", "eve"]},
-        "This job and 2 other running jobs save into /scratch/alice/run. If they write files of the same names, they overwrite each other's checkpoints.",
+        "This job and 2 other running jobs have the same checkpoint directory, /scratch/alice/run. If they write files of the same names, they overwrite each other's checkpoints.",
         "If each of them has file names of its own, you need not do anything. Otherwise, cancel all but one. Give each job a directory of its own, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path: ckptd cannot tell whose checkpoint is whose in a shared one. Other users involved: bob, eve; they are notified as well.",
     ),
     "too frequent": Case(

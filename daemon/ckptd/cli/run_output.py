@@ -141,13 +141,19 @@ def _print_resumes(view: "ShownRunDocument") -> None:
             click.echo(safe(f"{name}: resumed from {row['resumed_from']['text']}"))
 
 
+def _name_in(path: str, earlier: "list[str]") -> str:
+    """Return the name of a checkpoint; its path if it is in a directory of earlier starts, which may hold the same."""
+    return path if any(path.startswith(f"{each}/") for each in earlier) else path.rpartition("/")[2]
+
+
 def _print_checkpoints(view: "ShownRunDocument") -> None:
     """Print existing checkpoints and the newest deleted ones, without the temporary names of saves."""
     saves = [row for row in view["checkpoints"] if not (row["deleted_at"] and row["state"] == CheckpointState.WRITING)]
     gone = [row for row in saves if row["deleted_at"]]
     left_out = {id(row) for row in gone[:-GONE_SHOWN]}
+    earlier = [each["path"] for each in view.get("locations", ()) if each["role"] == "earlier"]
     shown = [
-        {**row, "checkpoint": row["path"].rpartition("/")[2], "fate": _fate(row)}
+        {**row, "checkpoint": _name_in(row["path"], earlier), "fate": _fate(row)}
         for row in saves
         if id(row) not in left_out
     ]

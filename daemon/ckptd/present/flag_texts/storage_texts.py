@@ -62,8 +62,8 @@ def concurrent_writers(evidence: EvidenceReader, context: FlagContext) -> FlagTe
         advice = f"Cancel all but one of these jobs. {advice}"
     else:
         statement = (
-            f"{others} save into {evidence.text('directory')}. If they write files of the same names, they overwrite "
-            "each other's checkpoints."
+            f"{others} have the same checkpoint directory, {evidence.text('directory')}. If they write files of the "
+            "same names, they overwrite each other's checkpoints."
         )
         advice = (
             "If each of them has file names of its own, you need not do anything. Otherwise, cancel all but one. "
