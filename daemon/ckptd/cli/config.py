@@ -19,7 +19,9 @@ def config() -> None:
 
 
 @config.command()
-@click.option("--live", "is_live", is_flag=True, help="Check also what it names, as `ckptd doctor` does.")
+@click.option(
+    "--live", "is_live", is_flag=True, help="Also check Slurm, database, mail and files, as `ckptd doctor` does."
+)
 @click.pass_context
 @friendly
 def check(context: click.Context, is_live: bool) -> None:

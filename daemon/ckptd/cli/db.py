@@ -43,7 +43,7 @@ def check(context: click.Context) -> None:
 def backup(context: click.Context, path: Path) -> None:
     """Write the database to a new FILE while the daemon runs.
 
-    FILE is a SQLite database, whichever kind of database the daemon uses. It contains one moment of all tables.
+    FILE is a SQLite database, whichever kind of database the daemon uses. All its tables are of the same moment.
     """
     from ckptd.cli.db_copies import back_up  # noqa: PLC0415 - `check` needs none of it
 
@@ -72,7 +72,7 @@ def restore(context: click.Context, path: Path) -> None:
     metavar="FILE",
     help="File with the password of the new database, to keep it out of URL.",
 )
-@click.option("--online", "is_online", is_flag=True, help="Copy beside a running daemon; no daemon must use the copy.")
+@click.option("--online", "is_online", is_flag=True, help="Copy while the daemon runs; start no daemon on the copy.")
 @click.pass_context
 @friendly
 def copy(context: click.Context, url: str, password_file: Path | None, is_online: bool) -> None:

@@ -7,7 +7,9 @@ from ckptd.cli.command import friendly
 
 @click.command()
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
-@click.option("--timeout", default=60.0, show_default=True, help="Seconds after which a check that hangs is given up.")
+@click.option(
+    "--timeout", metavar="SECONDS", default=60.0, show_default=True, help="Give up a check that takes longer than this."
+)
 @click.pass_context
 @friendly
 def doctor(context: click.Context, is_json: bool, timeout: float) -> None:

@@ -31,7 +31,7 @@ class _Duration(click.ParamType[timedelta]):
 
 @click.command()
 @click.option("--since", "age", type=_Duration(), default="7d", metavar="DURATION", show_default=True,
-              help="Count the attempts that ended in this time until now.")  # fmt: skip
+              help="Count the attempts that ended in the last DURATION.")  # fmt: skip
 @click.option("--by", type=click.Choice([each.value for each in GroupedBy]), default="user", show_default=True,
               help="Add up by user, account, partition, cause of end, or rule.")  # fmt: skip
 @click.option("--cluster", metavar="NAME", help="Count only the jobs of this cluster.")
@@ -43,7 +43,7 @@ def report(context: click.Context, age: timedelta, by: str, cluster: str | None,
 
     Unsaved work is the time between an attempt's newest usable checkpoint and its end. Redone work was saved and is
     computed again, because a later attempt did not resume from it. Where ckptd is not certain, it prints bounds, and
-    counts the attempts of which nothing is known. By rule, an attempt counts under each rule that had a flag about
+    counts the attempts about which nothing is known. By rule, an attempt counts under each rule that had a flag about
     it, so these rows overlap.
     """
     from ckptd.store.lost_work_sums import LostWorkSumReader  # noqa: PLC0415 - --help needs none of it

@@ -27,8 +27,8 @@ def resumed(path: str, directory: str | None) -> None:
     """Record in a job that it resumes from the checkpoint at PATH.
 
     One line is appended to .ckptd/resumed in the job's working directory. The daemon reads it with its next scan, and
-    believes it unless the job's progress contradicts it. Only the first task of a step writes. The exit status is 0
-    also if nothing could be recorded, with a warning.
+    believes it unless the job's progress contradicts it. Only the first task of a step writes. If nothing
+    can be recorded, the command prints a warning and the exit status is still 0.
     """
     try:
         _record(path, directory, os.environ, datetime.now(UTC))

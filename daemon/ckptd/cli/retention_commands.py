@@ -13,7 +13,7 @@ from ckptd.cli.command import friendly
     "--verbose",
     "is_verbose",
     is_flag=True,
-    help="Also show which checkpoints form a series (same name except for a number), and why that number is progress.",
+    help="Also show which checkpoints form a series (same name except for a number), and why it counts progress.",
 )
 @click.pass_context
 @friendly

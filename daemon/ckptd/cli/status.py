@@ -41,7 +41,8 @@ def status(context: click.Context, is_json: bool) -> None:
     """Show whether the daemon is running and up to date.
 
     Prints the age of its last poll, scan and mail, and what is paused or overdue. The exit status is 1 if the daemon is
-    not running, Slurm does not answer, pruning is paused because of the clock, or mail is due for more than an hour.
+    not running, Slurm does not answer, pruning is paused because of the clock, or mail has been due for more than an
+    hour.
     """
     settings = load_settings(context)
     now = datetime.now(UTC)

@@ -57,9 +57,9 @@ def scan(context: click.Context, directories: tuple[str, ...], is_json: bool) ->
 @click.pass_context
 @friendly
 def restore(context: click.Context, act_ids: tuple[str, ...], directories: tuple[str, ...]) -> None:
-    """Move checkpoints from the trash back to where they were. ckptd will not prune them again.
+    """Move checkpoints from the trash back to where they were.
 
-    ID is the id that `ckptd trash list` prints.
+    ckptd will not prune them again. ID is the id that `ckptd trash list` prints.
     """
     from ckptd.cli.trash_changes import restore_entries  # noqa: PLC0415 - --help needs none of it
 
