@@ -242,7 +242,7 @@ def test_a_restart_whose_named_directory_does_not_exist_is_critical():
     )
     [finding] = RestartedWithoutCheckpoint().evaluate(given, at(70))
     assert finding.severity is Severity.CRITICAL
-    assert "/scratch/alice/ck, which it names for its checkpoints, does not exist" in text_of(finding)
+    assert "/scratch/alice/ck, named as its checkpoint directory, does not exist" in text_of(finding)
 
 
 def test_a_restart_that_nobody_can_judge_is_told_as_such_and_claims_no_loss():
@@ -291,7 +291,7 @@ def test_lammps_that_starts_over_and_writes_the_same_step_again_is_not_resuming(
     again = saved(50, name="poly.restart", step=20_000, gone=80), saved(80, name="poly.restart", step=20_000)
     (finding,) = resuming(*again)
     assert (finding.evidence["saved_before"], finding.evidence["saved_now"]) == (20_000, 20_000)
-    assert "It probably started from nothing." in text_of(finding)
+    assert "It probably started from the beginning." in text_of(finding)
 
 
 def test_a_backup_that_was_loaded_counts_with_its_progress():

@@ -272,11 +272,11 @@ def test_a_full_disk_asks_to_keep_the_save_that_got_furthest_beside_the_newest()
     scan = look(60, free_bytes=100)
     given = history(now=60, checkpoints=found, scan=scan)
     newest, furthest = (str(record.checkpoint.path) for record in reversed(found))
-    assert f"take 200 B in total). Keep {newest} and {furthest}." in text_of(only(NoRoom(), given, 60))
+    assert f"take 200 B in total). Do not delete {newest} or {furthest}." in text_of(only(NoRoom(), given, 60))
     cut = replace(given, is_truncated=True, totals=Totals(70, 7000, 0))
     assert "take 6.8 KiB in total)" in text_of(only(NoRoom(), cut, 60))
     alone = only(NoRoom(), replace(given, checkpoints=tuple(found[:1])), 60)
-    assert f"in total). Keep {furthest}." in text_of(alone)
+    assert f"in total). Do not delete {furthest}." in text_of(alone)
 
 
 def test_an_unsafe_pickle_is_told_to_administrators_alone():

@@ -47,7 +47,7 @@ STANDS = {
         {"run": ended_run(user_settings=replace(WISHES, max_resubmits=9)), "resubmit_count": 4},
         "this run has reached the maximum that the site allows (4)",
     ),
-    "nothing saved": ({"run": ended_run(saves=())}, "saved no checkpoint beyond"),
+    "nothing saved": ({"run": ended_run(saves=())}, "saved no checkpoint with more progress"),
     "heterogeneous": ({"job": replace(JOB, het_job_id=1)}, "heterogeneous"),
     "no script": ({"job": replace(JOB, is_batch=False)}, "not a batch job"),
     "refused": ({"outcomes": {NAME: "failed: sbatch ended with 1: no"}}, "sbatch ended with 1: no"),

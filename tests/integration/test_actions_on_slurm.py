@@ -321,7 +321,7 @@ def check_told(watcher, first, second, stuck):
     on = told["resubmitted", second]
     assert (str(on["ended_job"]), on["newest_good"][-18:], on["remark"]) == (first, "step_1.safetensors", None)
     assert "the maximum that max_resubmits allows" in told["not-resubmitted", second]["reason"]
-    assert "saved no checkpoint beyond" in told["not-resubmitted", stuck]["reason"]
+    assert "saved no checkpoint with more progress" in told["not-resubmitted", stuck]["reason"]
     assert not {first for rule, job in told if rule == "not-resubmitted" and job == first}
 
 

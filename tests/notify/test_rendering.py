@@ -106,7 +106,7 @@ def test_a_message_says_what_is_wrong_then_the_evidence_and_ends_with_the_comman
         "   further progress. It will not start until you release it.",
         "     restarts of this job: 3",
         "   What to do:",
-        "     Read its output and fix what ends it before it saves a checkpoint, or",
+        "     Find in its output why it ends without a new checkpoint, and fix that, or",
         "     cancel it (scancel 1). To release it:",
         "       scontrol release 1",
         "",

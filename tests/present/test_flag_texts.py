@@ -124,7 +124,7 @@ LOOP = {
     "slurm_job": "1",
 }
 NOT_RESUBMITTED = {
-    "reason": "the job saved no checkpoint beyond the progress made before it",
+    "reason": "the job saved no checkpoint with more progress than earlier attempts",
     "is_waited_for": False,
     "newest_good": None,
     "newest_good_step": None,
@@ -259,7 +259,7 @@ CASES = {
     "restarted, none found": Case(
         "restarted-without-checkpoint",
         RESTARTED,
-        "This job restarted without a checkpoint, as far as ckptd can tell: /scratch/alice/run, which it takes for the job's checkpoint directory, contained no complete checkpoint when it started. If the job saves nowhere else, 34 min of earlier work is lost.",
+        "This job seems to have restarted without a checkpoint: /scratch/alice/run, where it seems to save, contained no complete checkpoint when it started. If the job saves nowhere else, 34 min of earlier work is lost.",
         "Save a first checkpoint within a few minutes of the start. If the job saves checkpoints elsewhere, name their directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in the job's working directory.",
     ),
     "restarted, nobody knows where it saves": Case(
@@ -271,7 +271,7 @@ CASES = {
     "restarted, what it names does not exist": Case(
         "restarted-without-checkpoint",
         RESTARTED | {"directory": None, "located_by": None, "unmet_names": ["/scratch/alice/ck"]},
-        "This job restarted without a checkpoint: /scratch/alice/ck, which it names for its checkpoints, does not exist, so 34 min of earlier work is lost.",
+        "This job restarted without a checkpoint: /scratch/alice/ck, named as its checkpoint directory, does not exist, so 34 min of earlier work is lost.",
         "Check the path, and whether the job creates the directory and saves a first checkpoint there within a few minutes of the start.",
     ),
     "a copy cannot be read": Case(
@@ -299,7 +299,7 @@ CASES = {
             "slurm_job": "1",
         },
         "This job restarted, and ckptd does not know where its checkpoints are, so it cannot tell whether the job resumed: the batch script names $RUNS/ck, which has a value that ckptd does not know.",
-        "If the job saves checkpoints elsewhere, name their directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in the job's working directory.",
+        "If the job saves checkpoints, name their directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in the job's working directory.",
     ),
     "restarted, the named directory is empty": Case(
         "restarted-without-checkpoint",
@@ -440,7 +440,7 @@ CASES = {
     "started over, probably": Case(
         "not-resuming",
         NOT_RESUMING | {"saved_now": 4000.0, "resume_certainty": "inferred", "resumed_from": None},
-        "After the restart, the job saved step 4000, although step 4000 had been saved before it. It probably started from nothing.",
+        "After the restart, the job saved step 4000, although step 4000 had been saved before it. It probably started from the beginning.",
         "Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
     ),
     "resumed from an older one, as it says": Case(
@@ -453,7 +453,7 @@ CASES = {
         "not-resuming",
         NOT_RESUMING
         | {"unit": None, "saved_before": None, "saved_now": None, "resume_certainty": "proven", "resumed_from": None},
-        "After the restart, the job does not continue /scratch/alice/run/step-4000.pt, as the program's own record shows. It started from nothing.",
+        "After the restart, the job does not continue /scratch/alice/run/step-4000.pt, as the program's own record shows. It started from the beginning.",
         "Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
     ),
     "not resuming, after many steps": Case(
@@ -472,7 +472,7 @@ CASES = {
         "not-resuming",
         NOT_RESUMING | {"intent": "other-names"},
         "After the restart, the job saved step 250, although step 4000 had been saved before it. It saves under names that no earlier checkpoint has. So it has probably not resumed from that checkpoint.",
-        "If the job began anew on purpose, or does other work, you need not do anything. Otherwise: Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
+        "If you meant the job to start over or to do other work, ignore this message. Otherwise: Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
     ),
     "not resuming, after everything was deleted": Case(
         "not-resuming",
@@ -490,48 +490,48 @@ CASES = {
         "restart-loop",
         LOOP,
         "3 attempts in a row saved no further progress, in 54 min of run time altogether. There is no checkpoint to resume from.",
-        "Requeue and hold the job, then read its output and fix what ends it before it saves a checkpoint. To requeue and hold it:",
+        "Requeue and hold the job, then find in its output why it ends without a new checkpoint, and fix that. To requeue and hold it:",
         "scontrol requeuehold 1",
     ),
     "loop, held by ckptd": Case(
         "restart-loop",
         LOOP | {"held_by": "ckptd", "newest_good": f"{DIRECTORY}/a.pt"},
         "3 attempts in a row saved no further progress, in 54 min of run time altogether. The job should resume from /scratch/alice/run/a.pt.",
-        "ckptd held the job: read its output and fix what ends it before it saves a checkpoint, then release it:",
+        "ckptd held the job: find in its output why it ends without a new checkpoint, and fix that; then release it:",
         "scontrol release 1",
     ),
     "loop, held by somebody else": Case(
         "restart-loop",
         LOOP | {"held_by": "somebody else"},
         "3 attempts in a row saved no further progress, in 54 min of run time altogether. There is no checkpoint to resume from.",
-        "The job is held: read its output and fix what ends it before it saves a checkpoint, then release it:",
+        "The job is held: find in its output why it ends without a new checkpoint, and fix that; then release it:",
         "scontrol release 1",
     ),
     "loop of an array": Case(
         "restart-loop",
         LOOP | {"restart_count": 0, "array_job_id": 7, "slurm_job": "7_3"},
         "3 attempts in a row saved no further progress, in 54 min of run time altogether. There is no checkpoint to resume from.",
-        "Hold the pending tasks of the array, then read the output of the failed tasks and fix what ends them before they save a checkpoint. To hold them:",
+        "Hold the pending tasks of the array, then find in the output of the failed tasks why they end without a new checkpoint, and fix that. To hold them:",
         "scontrol hold 7",
     ),
     "loop of submissions": Case(
         "restart-loop",
         LOOP | {"restart_count": 0},
         "3 attempts in a row saved no further progress, in 54 min of run time altogether. There is no checkpoint to resume from.",
-        "Cancel the job, read its output and fix what ends it before it saves a checkpoint, and submit it again. To cancel it:",
+        "Cancel the job, find in its output why it ends without a new checkpoint, and fix that; then submit it again. To cancel it:",
         "scancel 1",
     ),
     "held": Case(
         "job-held",
         {"restart_count": 3, "release_with": "scontrol release 1", "slurm_job": "1"},
         "ckptd held this job because it was requeued repeatedly without saving further progress. It will not start until you release it.",
-        "Read its output and fix what ends it before it saves a checkpoint, or cancel it (scancel 1). To release it:",
+        "Find in its output why it ends without a new checkpoint, and fix that, or cancel it (scancel 1). To release it:",
         "scontrol release 1",
     ),
     "not resubmitted": Case(
         "not-resubmitted",
         NOT_RESUBMITTED,
-        "This job reached its time limit, and ckptd did not resubmit it: the job saved no checkpoint beyond the progress made before it.",
+        "This job reached its time limit, and ckptd did not resubmit it: the job saved no checkpoint with more progress than earlier attempts.",
         "To continue, resubmit the job yourself and let it resume from its newest checkpoint.",
     ),
     "not resubmitted, another may continue": Case(
@@ -557,20 +557,20 @@ CASES = {
     "two writers": Case(
         "concurrent-writers",
         WRITERS,
-        "This job and 1 other running job have the same checkpoint directory, /scratch/alice/run. If they write files of the same names, they overwrite each other's checkpoints.",
-        "If each of them has file names of its own, you need not do anything. Otherwise, cancel all but one. Give each job a directory of its own, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path: ckptd cannot tell whose checkpoint is whose in a shared one.",
+        "This job and 1 other running job have the same checkpoint directory, /scratch/alice/run. If they use the same file names, they overwrite each other's checkpoints.",
+        "If each of them uses file names of its own, you need not do anything. Otherwise, cancel all but one. Give each job a directory of its own, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path: in a shared one, ckptd cannot tell which job wrote which checkpoint.",
     ),
     "writers that collide": Case(
         "concurrent-writers",
         WRITERS | {"has_overwritten": True},
-        "This job and 1 other running job overwrite each other's checkpoints in /scratch/alice/run: less progress was saved after more, or the same again.",
-        "Cancel all but one of these jobs. Give each job a directory of its own, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path: ckptd cannot tell whose checkpoint is whose in a shared one.",
+        "This job and 1 other running job overwrite each other's checkpoints in /scratch/alice/run: a checkpoint was followed by one with less or the same progress.",
+        "Cancel all but one of these jobs. Give each job a directory of its own, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path: in a shared one, ckptd cannot tell which job wrote which checkpoint.",
     ),
     "writers of other users": Case(
         "concurrent-writers",
         WRITERS | {"other_job_count": 2, "other_users": ["alice", "bob", "eve"]},
-        "This job and 2 other running jobs have the same checkpoint directory, /scratch/alice/run. If they write files of the same names, they overwrite each other's checkpoints.",
-        "If each of them has file names of its own, you need not do anything. Otherwise, cancel all but one. Give each job a directory of its own, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path: ckptd cannot tell whose checkpoint is whose in a shared one. Other users involved: bob, eve; they are notified as well.",
+        "This job and 2 other running jobs have the same checkpoint directory, /scratch/alice/run. If they use the same file names, they overwrite each other's checkpoints.",
+        "If each of them uses file names of its own, you need not do anything. Otherwise, cancel all but one. Give each job a directory of its own, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path: in a shared one, ckptd cannot tell which job wrote which checkpoint. Other users involved: bob, eve; they are notified as well.",
     ),
     "too frequent": Case(
         "too-frequent",
@@ -629,68 +629,68 @@ CASES = {
         "no-room",
         ROOM,
         "The next checkpoint may not fit: 150.0 MiB is left of the quota, and a checkpoint takes 100.0 MiB.",
-        "Before the next save, ask for more space or delete older checkpoints (this job's checkpoints take 200.0 MiB in total). Keep /scratch/alice/run/epoch_4.pt and /scratch/alice/run/epoch_195.pt.",
+        "Before the next save, ask for more space or delete older checkpoints (this job's checkpoints take 200.0 MiB in total). Do not delete /scratch/alice/run/epoch_4.pt or /scratch/alice/run/epoch_195.pt.",
     ),
     "no room on the disk": Case(
         "no-room",
         ROOM | {"quota_left_bytes": None, "furthest_good": ROOM["newest_good"]},
         "The next checkpoint may not fit: 150.0 MiB is free, and a checkpoint takes 100.0 MiB.",
-        "Before the next save, ask for more space or delete older checkpoints (this job's checkpoints take 200.0 MiB in total). Keep /scratch/alice/run/epoch_4.pt.",
+        "Before the next save, ask for more space or delete older checkpoints (this job's checkpoints take 200.0 MiB in total). Do not delete /scratch/alice/run/epoch_4.pt.",
     ),
     "purged by access time": Case(
         "will-be-purged",
         PURGED,
-        "The site deletes files below /scratch that were not accessed for 56 days. The newest complete checkpoint of this run, /scratch/alice/run/epoch_9.pt (epoch 9), counts from 2026-03-01 12:00 UTC and may be deleted from 2026-04-26 12:00 UTC. It stays longer if the site counts from a later time: ckptd does not record when files were accessed.",
+        "The site deletes files below /scratch that were not accessed for 56 days. The newest complete checkpoint of this run is /scratch/alice/run/epoch_9.pt (epoch 9). Its age counts from 2026-03-01 12:00 UTC, so it may be deleted from 2026-04-26 12:00 UTC on. The site may keep it longer, because ckptd does not record when files were accessed.",
         "Copy this checkpoint before then to storage that the site does not clean, or continue the run so that it saves a new one. Many sites forbid `touch` and similar ways to make files look younger.",
     ),
     "purged by modification time": Case(
         "will-be-purged",
         PURGED | {"purged_by": "mtime", "purged_after_days": 1, "is_earliest": False, "newest_good_epoch": None},
-        "The site deletes files below /scratch that were not modified for 1 day. The newest complete checkpoint of this run, /scratch/alice/run/epoch_9.pt (step 1500000), counts from 2026-03-01 12:00 UTC and may be deleted from 2026-04-26 12:00 UTC.",
+        "The site deletes files below /scratch that were not modified for 1 day. The newest complete checkpoint of this run is /scratch/alice/run/epoch_9.pt (step 1500000). Its age counts from 2026-03-01 12:00 UTC, so it may be deleted from 2026-04-26 12:00 UTC on.",
         "Copy this checkpoint before then to storage that the site does not clean, or continue the run so that it saves a new one. Many sites forbid `touch` and similar ways to make files look younger.",
     ),
     "purged by change time, of which a bound is known": Case(
         "will-be-purged",
         PURGED | {"purged_by": "ctime", "newest_good_epoch": None, "newest_good_step": None},
-        "The site deletes files below /scratch that were not changed for 56 days. The newest complete checkpoint of this run, /scratch/alice/run/epoch_9.pt, counts from 2026-03-01 12:00 UTC and may be deleted from 2026-04-26 12:00 UTC. It stays longer if it was changed later than ckptd knows.",
+        "The site deletes files below /scratch that were not changed for 56 days. The newest complete checkpoint of this run is /scratch/alice/run/epoch_9.pt. Its age counts from 2026-03-01 12:00 UTC, so it may be deleted from 2026-04-26 12:00 UTC on. The site may keep it longer if it was changed since.",
         "Copy this checkpoint before then to storage that the site does not clean, or continue the run so that it saves a new one. Many sites forbid `touch` and similar ways to make files look younger.",
     ),
     "a workspace expires": Case(
         "will-be-purged",
         EXPIRES,
-        "The workspace train (/lustre/ws/alice-train) expires at 2026-04-26 12:00 UTC. The site then removes all files in it, also the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
+        "The workspace train (/lustre/ws/alice-train) expires at 2026-04-26 12:00 UTC. The site then removes all files in it, including the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
         "Copy this checkpoint before then to storage that the site does not clean, or extend the workspace (2 extensions left):",
         "ws_extend -F lustre train 30",
     ),
     "a workspace expired, without a known file system": Case(
         "will-be-purged",
         EXPIRES | {"is_expired": True, "workspace_filesystem": None, "extension_count": None},
-        "The workspace train (/lustre/ws/alice-train) expired at 2026-04-26 12:00 UTC. The site then removes all files in it, also the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
+        "The workspace train (/lustre/ws/alice-train) expired at 2026-04-26 12:00 UTC. The site then removes all files in it, including the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
         "Copy this checkpoint now to storage that the site does not clean, or extend the workspace:",
         "ws_extend train 30",
     ),
     "a workspace expires that cannot be extended": Case(
         "will-be-purged",
         EXPIRES | {"extension_count": 0},
-        "The workspace train (/lustre/ws/alice-train) expires at 2026-04-26 12:00 UTC. The site then removes all files in it, also the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
+        "The workspace train (/lustre/ws/alice-train) expires at 2026-04-26 12:00 UTC. The site then removes all files in it, including the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
         "Copy this checkpoint before then to storage that the site does not clean: the workspace has no extensions left.",
     ),
     "another user's workspace expires": Case(
         "will-be-purged",
         EXPIRES | {"workspace": "bob-train", "is_own_workspace": False},
-        "The workspace bob-train (/lustre/ws/alice-train) expires at 2026-04-26 12:00 UTC. The site then removes all files in it, also the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
+        "The workspace bob-train (/lustre/ws/alice-train) expires at 2026-04-26 12:00 UTC. The site then removes all files in it, including the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
         "Copy this checkpoint before then to storage that the site does not clean, or ask the owner of the workspace to extend it.",
     ),
     "a workspace with a name that a shell would read": Case(
         "will-be-purged",
         EXPIRES | {"workspace": "x;rm"},
-        "The workspace x;rm (/lustre/ws/alice-train) expires at 2026-04-26 12:00 UTC. The site then removes all files in it, also the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
+        "The workspace x;rm (/lustre/ws/alice-train) expires at 2026-04-26 12:00 UTC. The site then removes all files in it, including the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
         "Copy this checkpoint before then to storage that the site does not clean, or extend the workspace (2 extensions left) with `ws_extend`.",
     ),
     "copies are behind": Case(
         "copy-behind",
         BEHIND,
-        "The copies in /archive/alice/run are 1 h 20 min behind; usually it is 10 min. The newest complete checkpoint is /scratch/alice/run/step-90.pt; the newest complete copy is /archive/alice/run/step-10.pt.",
+        "The copies in /archive/alice/run are 1 h 20 min behind; usual is 10 min. The newest complete checkpoint is /scratch/alice/run/step-90.pt; the newest complete copy is /archive/alice/run/step-10.pt.",
         "Check that the command which copies the checkpoints still runs, and that the quota there is not used up. If you do not copy them there any more, remove the directory from the job's comment or .ckptd.toml.",
     ),
     "copies are behind, and nobody knows how far is usual": Case(
@@ -702,7 +702,7 @@ CASES = {
     "no copy": Case(
         "copy-behind",
         BEHIND | {"newest_copy": None, "usual_seconds": None},
-        "/archive/alice/run is named as a further location of this job's checkpoints, and ckptd finds no complete copy there. The newest complete checkpoint is /scratch/alice/run/step-90.pt.",
+        "/archive/alice/run is named for copies of this job's checkpoints, but contains no complete copy. The newest complete checkpoint is /scratch/alice/run/step-90.pt.",
         "Check that the command which copies the checkpoints still runs, and that the quota there is not used up. If you do not copy them there any more, remove the directory from the job's comment or .ckptd.toml.",
     ),
     "will not finish": Case(
@@ -747,7 +747,7 @@ CASES = {
     "mail is held back": Case(
         HELD_BACK,
         {"mails_in_an_hour": 50, "people_waiting": 40, "notices_waiting": 1300, "most_of_them": ["no-room: 1,200"]},
-        "More mail is due than [mail] max_per_hour (50) allows: 1,300 notices to 40 users wait. ckptd sends the waiting mail at the allowed rate, that about critical flags first.",
+        "More mail is due than [mail] max_per_hour (50) allows: 1,300 notices to 40 users wait. ckptd sends the waiting mail at the allowed rate, starting with critical flags.",
         'First find the cause that affects many users at once, and fix it. To send the mail faster, raise [mail] max_per_hour; to send mail only to administrators, set [mail] mode = "admin". To list all flags:',
         "ckptd flags",
     ),

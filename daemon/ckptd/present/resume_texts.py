@@ -76,7 +76,7 @@ def _describe_unknown(resume: Resume) -> str:
         fresh = ", or from nothing" if resume.may_be_fresh else ""
         return f"one of {choices}{fresh}: {_describe_first(resume.evidence)}"
     if resume.reason is ResumeReason.CONTRADICTION:
-        return f"an unknown checkpoint: {_describe_first(resume.evidence)}, which follows none of those that were there"
+        return f"an unknown checkpoint: {_describe_first(resume.evidence)}, which fits none of those that existed then"
     return f"an unknown checkpoint: {_UNKNOWN.get(resume.reason, 'nothing shows which')}"
 
 

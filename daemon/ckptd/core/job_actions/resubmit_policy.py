@@ -60,7 +60,7 @@ def judge(
         return ResubmitRefusal(job, _NOT_READ) if finished.is_late else None
     gained = _gain(history, attempt)
     if gained is None:
-        return ResubmitRefusal(job, "the job saved no checkpoint beyond the progress made before it")
+        return ResubmitRefusal(job, "the job saved no checkpoint with more progress than earlier attempts")
     if finished.has_successor:
         return ResubmitRefusal(job, _WAITS, is_waited_for=True)
     if finished.is_late:

@@ -7,15 +7,15 @@ from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
 def copy_behind(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     directory, newest = evidence.text("directory"), evidence.text("newest_good")
     if evidence.has("newest_copy"):
-        usual = f"; usually it is {evidence.duration('usual_seconds')}" if evidence.has("usual_seconds") else ""
+        usual = f"; usual is {evidence.duration('usual_seconds')}" if evidence.has("usual_seconds") else ""
         statement = (
             f"The copies in {directory} are {evidence.duration('behind_seconds')} behind{usual}. The newest complete "
             f"checkpoint is {newest}; the newest complete copy is {evidence.text('newest_copy')}."
         )
     else:
         statement = (
-            f"{directory} is named as a further location of this job's checkpoints, and ckptd finds no complete copy "
-            f"there. The newest complete checkpoint is {newest}."
+            f"{directory} is named for copies of this job's checkpoints, but contains no complete copy. "
+            f"The newest complete checkpoint is {newest}."
         )
     others = evidence.texts("other_directories")
     also = f" Also behind: {', '.join(others)}." if others else ""

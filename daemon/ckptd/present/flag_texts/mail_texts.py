@@ -12,7 +12,7 @@ def mail_held_back(evidence: EvidenceReader, context: FlagContext) -> FlagText:
             f"More mail is due than [mail] max_per_hour ({evidence.count('mails_in_an_hour'):,}) allows: "
             f"{format_count(evidence.count('notices_waiting'), 'notice')} to "
             f"{format_count(evidence.count('people_waiting'), 'user')} wait. ckptd sends the waiting mail "
-            "at the allowed rate, that about critical flags first."
+            "at the allowed rate, starting with critical flags."
         ),
         advice=(
             "First find the cause that affects many users at once, and fix it. To send the mail faster, raise "

@@ -21,14 +21,15 @@ def will_be_purged(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     since = evidence.instant("counted_from_at")
     bound = ""
     if evidence.is_true("is_earliest"):
-        bound = " It stays longer if the site counts from a later time: ckptd does not record when files were accessed"
-        bound = f"{bound}." if done == "accessed" else " It stays longer if it was changed later than ckptd knows."
+        bound = " The site may keep it longer if it was changed since."
+        if done == "accessed":
+            bound = " The site may keep it longer, because ckptd does not record when files were accessed."
     return FlagText(
         title=context.title,
         statement=(
             f"The site deletes files below {evidence.text('purged_path')} that were not {done} for {days}. The newest "
-            f"complete checkpoint of this run, {_name(evidence)}, counts from {since} and may be deleted from "
-            f"{evidence.instant('goes_at')}.{bound}"
+            f"complete checkpoint of this run is {_name(evidence)}. Its age counts from {since}, so it may be deleted "
+            f"from {evidence.instant('goes_at')} on.{bound}"
         ),
         advice=(
             f"Copy this checkpoint before then {_COPY}, or continue the run so that it saves a new one. {_NO_TOUCH}"
@@ -41,8 +42,8 @@ def _in_a_workspace(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     is_expired = evidence.is_true("is_expired")
     statement = (
         f"The workspace {name} ({evidence.text('workspace_directory')}) {'expired' if is_expired else 'expires'} at "
-        f"{evidence.instant('goes_at')}. The site then removes all files in it, also the newest complete checkpoint of "
-        f"this run, {_name(evidence)}."
+        f"{evidence.instant('goes_at')}. The site then removes all files in it, including the newest complete "
+        f"checkpoint of this run, {_name(evidence)}."
     )
     when = "now" if is_expired else "before then"
     copy = f"Copy this checkpoint {when} {_COPY}"

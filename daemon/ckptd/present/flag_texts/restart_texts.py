@@ -10,11 +10,15 @@ _ELSEWHERE = (
     "If the job saves checkpoints elsewhere, name their directory: submit with --comment=ckpt=PATH, or add `directory` "
     "to .ckptd.toml in the job's working directory."
 )
+_NAME_IT = (
+    "If the job saves checkpoints, name their directory: submit with --comment=ckpt=PATH, or add `directory` to "
+    ".ckptd.toml in the job's working directory."
+)
 _DELETED = (
     "If you deleted the earlier checkpoints to start over, you need not do anything. Otherwise, check whether the "
     "batch script, the program or a clean-up job empties the directory."
 )
-_FIX = "read its output and fix what ends it before it saves a checkpoint"
+_FIX = "find in its output why it ends without a new checkpoint, and fix that"
 
 
 def restarted_without_checkpoint(evidence: EvidenceReader, context: FlagContext) -> FlagText:
@@ -66,15 +70,15 @@ def _describe_nothing(evidence: EvidenceReader, restarted: str, directory: str, 
         )
     elif evidence.has("unmet_names"):
         named = ", ".join(evidence.texts("unmet_names")[:NAMED])
-        statement = f"{restarted}: {named}, which it names for its checkpoints, does not exist, so {earlier}."
+        statement = f"{restarted}: {named}, named as its checkpoint directory, does not exist, so {earlier}."
         advice = (
             "Check the path, and whether the job creates the directory and saves a first checkpoint there within a few "
             "minutes of the start."
         )
     elif evidence.has("directory"):
         statement = (
-            f"{restarted}, as far as ckptd can tell: {directory}, which it takes for the job's checkpoint directory, "
-            f"contained no complete checkpoint when it started. If the job saves nowhere else, {earlier}."
+            f"This job seems to have restarted without a checkpoint: {directory}, where it seems to save, contained no "
+            f"complete checkpoint when it started. If the job saves nowhere else, {earlier}."
         )
         advice = f"Save a first checkpoint within a few minutes of the start. {_ELSEWHERE}"
     else:
@@ -109,7 +113,7 @@ def checkpoints_not_located(evidence: EvidenceReader, context: FlagContext) -> F
             "This job restarted, and ckptd does not know where its checkpoints are, so it cannot tell whether the job "
             f"resumed: {evidence.text('reason')}."
         ),
-        advice=_ELSEWHERE,
+        advice=_NAME_IT,
     )
 
 
@@ -138,7 +142,7 @@ def not_resuming(evidence: EvidenceReader, context: FlagContext) -> FlagText:
             f"{evidence.progress('saved_before')} had been saved before it."
         )
     if evidence.has("intent"):
-        advice = f"If the job began anew on purpose, or does other work, you need not do anything. Otherwise: {advice}"
+        advice = f"If you meant the job to start over or to do other work, ignore this message. Otherwise: {advice}"
         if evidence.text("intent") == "other-names":
             statement += " It saves under names that no earlier checkpoint has."
     return FlagText(title=context.title, statement=f"{statement} {_describe_resume(evidence)}.", advice=advice)
@@ -151,7 +155,7 @@ def _describe_resume(evidence: EvidenceReader) -> str:
         return "So it has probably not resumed from that checkpoint"
     probably = "probably " if evidence.text("resume_certainty") == Certainty.INFERRED else ""
     if not evidence.has("resumed_from"):
-        return f"It {probably}started from nothing"
+        return f"It {probably}started from the beginning"
     return f"It {probably}resumed from {evidence.text('resumed_from')}"
 
 
@@ -176,14 +180,14 @@ def _stop_loop(evidence: EvidenceReader) -> tuple[str, str]:
     job = evidence.text("slurm_job")
     if evidence.has("held_by"):
         held = "ckptd held the job" if evidence.text("held_by") == "ckptd" else "The job is held"
-        return f"{held}: {_FIX}, then release it:", f"scontrol release {job}"
+        return f"{held}: {_FIX}; then release it:", f"scontrol release {job}"
     if evidence.count("restart_count"):
         return f"Requeue and hold the job, then {_FIX}. To requeue and hold it:", f"scontrol requeuehold {job}"
     if evidence.has("array_job_id"):
         array = evidence.count("array_job_id")
-        fix = "read the output of the failed tasks and fix what ends them before they save a checkpoint"
+        fix = "find in the output of the failed tasks why they end without a new checkpoint, and fix that"
         return f"Hold the pending tasks of the array, then {fix}. To hold them:", f"scontrol hold {array}"
-    return f"Cancel the job, {_FIX}, and submit it again. To cancel it:", f"scancel {job}"
+    return f"Cancel the job, {_FIX}; then submit it again. To cancel it:", f"scancel {job}"
 
 
 def job_held(evidence: EvidenceReader, context: FlagContext) -> FlagText:
@@ -194,7 +198,7 @@ def job_held(evidence: EvidenceReader, context: FlagContext) -> FlagText:
             "until you release it."
         ),
         advice=(
-            "Read its output and fix what ends it before it saves a checkpoint, or cancel it "
+            "Find in its output why it ends without a new checkpoint, and fix that, or cancel it "
             f"(scancel {evidence.text('slurm_job')}). To release it:"
         ),
         command=evidence.text("release_with"),

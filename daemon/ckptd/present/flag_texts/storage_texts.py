@@ -52,21 +52,21 @@ def concurrent_writers(evidence: EvidenceReader, context: FlagContext) -> FlagTe
     others = f"This job and {format_count(evidence.count('other_job_count'), 'other running job')}"
     advice = (
         "Give each job a directory of its own, for example with $SLURM_JOB_ID or $SLURM_ARRAY_TASK_ID in the path: "
-        "ckptd cannot tell whose checkpoint is whose in a shared one."
+        "in a shared one, ckptd cannot tell which job wrote which checkpoint."
     )
     if evidence.is_true("has_overwritten"):
         statement = (
-            f"{others} overwrite each other's checkpoints in {evidence.text('directory')}: less progress was saved "
-            "after more, or the same again."
+            f"{others} overwrite each other's checkpoints in {evidence.text('directory')}: a checkpoint was followed "
+            "by one with less or the same progress."
         )
         advice = f"Cancel all but one of these jobs. {advice}"
     else:
         statement = (
-            f"{others} have the same checkpoint directory, {evidence.text('directory')}. If they write files of the "
-            "same names, they overwrite each other's checkpoints."
+            f"{others} have the same checkpoint directory, {evidence.text('directory')}. If they use the same file "
+            "names, they overwrite each other's checkpoints."
         )
         advice = (
-            "If each of them has file names of its own, you need not do anything. Otherwise, cancel all but one. "
+            "If each of them uses file names of its own, you need not do anything. Otherwise, cancel all but one. "
             f"{advice}"
         )
     strangers = [user for user in evidence.texts("other_users") if user != clean(context.user)]
@@ -96,7 +96,7 @@ def volatile_path(evidence: EvidenceReader, context: FlagContext) -> FlagText:
 def no_room(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     is_quota = evidence.has("quota_left_bytes") and evidence.number("room_bytes") == evidence.number("quota_left_bytes")
     kept = [evidence.text(name) for name in ("newest_good", "furthest_good") if evidence.has(name)]
-    keep = f" Keep {' and '.join(dict.fromkeys(kept))}." if kept else " No complete checkpoint is left."
+    keep = f" Do not delete {' or '.join(dict.fromkeys(kept))}." if kept else " No complete checkpoint is left."
     return FlagText(
         title=context.title,
         statement=(
