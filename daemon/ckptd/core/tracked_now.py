@@ -1,9 +1,9 @@
-"""A stand-in for `now`, or the time of a scan, that notes until when a decision made with it stays the same.
+"""Replaces `now`, or the time of a scan, by a value that records until when a decision made with it stays the same.
 
 Decisions compare `now` with other instants and durations. Each such comparison keeps its result until a known instant;
-the earliest of these is when the decision must be made again. What cannot be followed, such as a conversion to text or
-to a float, makes it due at once: the result is still right, only not for long. The classes are no subclasses of
-`datetime` and `timedelta`, whose own arithmetic would silently return untracked values.
+the earliest of these is when the decision must be made again. An operation that cannot be tracked, such as a conversion
+to text or to a float, makes the decision due at once: its result is right, but valid only now. The classes are no
+subclasses of `datetime` and `timedelta`, whose own arithmetic would silently return untracked values.
 """
 
 from dataclasses import dataclass, field

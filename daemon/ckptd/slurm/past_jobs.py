@@ -1,4 +1,4 @@
-"""Reads jobs of all users from accounting that slurmctld no longer knows.
+"""Reads from accounting the jobs of all users that slurmctld no longer knows.
 
 Names, comments and directories are written by users and may contain any character. Every field therefore ends with a
 random delimiter drawn for each call, and a record is a fixed number of fields and a newline. Text that looks like a row

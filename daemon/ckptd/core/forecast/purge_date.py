@@ -1,4 +1,4 @@
-"""When the site's own cleaning takes a checkpoint: by the age of its files, or with the workspace that they are in.
+"""Calculates when the site's own cleaning deletes a checkpoint: by the age of its files, or with their workspace.
 
 What sites do, by their public documentation:
 
@@ -11,10 +11,10 @@ What sites do, by their public documentation:
   latest of two times: Purdue (atime and mtime, 60 days, rcac.purdue.edu/policies/scratchpurge), the Alliance in Canada
   (atime and ctime, 60 days, docs.computecanada.ca/wiki/Scratch_purging_policy).
 - LLNL, Purdue, NCSA and Iowa forbid `touch` and the like to keep files.
-- They clean weekly or monthly, or when a file system is nearly full: a file goes some time after its date, not at it.
+- They clean weekly or monthly, or when a file system is nearly full: a file is deleted some time after its date.
 
 The access time is not kept on record: scans and backups read files, too, and mounts with `relatime` or `noatime` update
-it late or never. A file was accessed at the latest when it was modified, so that its date by atime is an earliest one.
+it late or never. The last access is not before the last modification, so a date by atime is the earliest possible one.
 """
 
 from collections.abc import Iterable

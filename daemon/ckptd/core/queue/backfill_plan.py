@@ -1,4 +1,4 @@
-"""Decides what to record of jobs that accounting reports and no poll saw, after a gap between polls.
+"""Decides which jobs and attempts to record from accounting after a gap between polls.
 
 Accounting reports executions, not jobs, and a job id may stand for several jobs because Slurm reuses ids. Rows belong
 to one job if each was submitted when the one before it ended. They belong to a recorded job if one of them has the

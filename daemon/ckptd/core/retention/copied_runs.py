@@ -1,8 +1,8 @@
 """Plans the copies of a run like the run itself: in each location by itself, with the jobs and attempts of the run.
 
-A copy is proven to be one of the run's checkpoints if it has the place, the names, the sizes and the modification times
-of a checkpoint that a job of the run was seen writing. That is what `rsync --times` compares, too; a copy that `cp`
-gave a new date is not proven and stays. What a location has only ever adds reasons to keep in the others.
+A copy is proven to be one of the run's checkpoints if it has the path below the location, the names, the sizes and the
+modification times of a checkpoint that a job of the run was seen writing (`rsync --times` compares the same). A copy
+that `cp` gave a new date is not proven and stays. The content of one location only adds reasons to keep in the others.
 """
 
 from collections import defaultdict

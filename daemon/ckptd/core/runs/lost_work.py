@@ -83,14 +83,15 @@ def measure_loss(
 ) -> AttemptLoss:
     """Return what an attempt that has ended lost, given its run's saves in any order.
 
-    Where the run saves states, data beside them save no work. A save counts where it was complete by the end and
-    still there, or where this attempt was seen writing it until LATEST_SAVE after its end: Slurm lets a requeued
-    job's processes finish. Where nobody was seen writing it, it counts in the second of the end. Nothing is claimed
-    of a run whose directory is not known (`is_located`). Nor is it where a later attempt has started (`is_followed`),
-    which may have deleted saves, and the directory was not read for longer than LONGEST_UNREAD until then: `read_at`
-    is the last whole scan before it changed anything, None if there was none. Nor is it where that attempt had
-    replaced the newest save (`is_replaced`), or saved where none was on record, before a scan came. Then the time
-    since the newest save on record is the most that the attempt can have lost.
+    If the run saves states, data beside them save no work. A save counts if it was complete by the end and still
+    there, or if this attempt was seen writing it until LATEST_SAVE after its end, because Slurm lets the processes of
+    a requeued job finish. If no attempt was seen writing it, it counts if it was made in the second of the end.
+
+    In three cases `lost` is 0, and `most`, the time since the newest save on record, is the only bound:
+    - the run's directory is not known (`is_located` is false), and no save is on record;
+    - a later attempt, which may have deleted saves, has started (`is_followed`), and the directory had not been read
+      for longer than LONGEST_UNREAD: `read_at` is the last whole scan before that attempt changed anything, or None;
+    - that attempt replaced the newest save (`is_replaced`), or saved where none was on record, before a scan.
 
     Raises:
         ValueError: the attempt has not ended.

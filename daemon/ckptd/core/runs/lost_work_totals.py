@@ -1,4 +1,4 @@
-"""Adds up lost work over many attempts, with its bounds and the number of attempts of which nothing is known."""
+"""Adds up lost work over many attempts, with its bounds and the number of attempts about which nothing is known."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields

@@ -1,8 +1,8 @@
 """Choose the newest complete checkpoint of some directories, for a restart that has no daemon to ask.
 
-It is the one that the daemon's own rules call newest: a resumable state before parameters, parameters before data; what
-a framework's marker names before others of its directory; then what was written last. Nothing is chosen where something
-newer may be a complete checkpoint and nobody can tell: that answer would repeat work without a word.
+The order is that of the daemon's own rules: a resumable state before parameters, parameters before data; the checkpoint
+that a framework's marker names before others of its directory; then the one that was written last. None is chosen if it
+is unknown whether something newer is a complete checkpoint: the job would silently repeat work.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -1,10 +1,10 @@
 """Measure which saved work is computed again, because later attempts did not resume from it.
 
-The saved work of an attempt is the time from its start to its newest usable checkpoint. What a later attempt loaded
-builds on that work up to one instant: that of the checkpoint, where the attempt itself wrote it; or as far as the
-attempt built on it that wrote the checkpoint. The work after the latest such instant is done again. Where it is not
-certain what was loaded, this is a bound, or unknown; nothing is claimed before a later attempt has saved.
-Time in the queue and in suspension is no work.
+The saved work of an attempt is the time from its start to its newest usable checkpoint. A checkpoint that a later
+attempt loaded preserves this work up to one instant: the time of the checkpoint if the attempt itself wrote it;
+otherwise the instant up to which the writer of the checkpoint had preserved it. The work after the latest such instant
+is computed again. If it is not certain which checkpoint was loaded, the result is a bound, or unknown; it is unknown
+until a later attempt has saved. Time in the queue and in suspension is no work.
 """
 
 from collections.abc import Mapping, Sequence

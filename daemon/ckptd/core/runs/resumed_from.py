@@ -1,9 +1,9 @@
-"""Tell what an attempt resumed from: by the program's trace, the job's word, or its first own checkpoint.
+"""Find the checkpoint that an attempt resumed from: by the program's trace, the job's record, or its first checkpoint.
 
-That a checkpoint was there when the attempt started proves nothing: jobs load older ones, or none. The first
-checkpoint that the attempt completed says how far it was by then. How far it can have come since its start follows
-from the run's progress between two checkpoints and from its rate. What lies that far back is what it loaded.
-Where several explanations fit, none is chosen.
+A checkpoint that existed when the attempt started may not have been loaded: jobs load older ones, or none. The first
+checkpoint that the attempt completes states its progress at that time. The run's progress between two checkpoints and
+its rate limit how much of it the attempt can have made itself. The attempt loaded the checkpoint with the remaining
+progress. If several explanations fit, none is chosen.
 """
 
 from collections.abc import Iterable, Sequence

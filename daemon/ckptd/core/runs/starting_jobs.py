@@ -32,8 +32,8 @@ def list_newcomers(tracked: Iterable[TrackedJob], unsearched: Container[RunKey],
 def find_loader(newcomers: Iterable[StartingJob], run: RunKey, work_dir: PurePosixPath | None) -> Job | None:
     """Return a newly started job that may be loading a checkpoint of a run; `work_dir` is where the run's jobs work.
 
-    - Its directory is known: it loads from there, if that is the run's directory and it has the same owner. Anybody may
-      name any directory.
+    - Its directory is known: it loads from there, if that is the run's directory and it has the same owner: anybody
+      may name any directory.
     - It has the same owner, and its directory was not searched yet: it may load from any run of the owner. After the
       search, it may load from the runs near its working directory.
     - It has another owner: it counts only until the search, and only if it works inside the run's directory, so that

@@ -21,7 +21,7 @@ class BoundedWorkDocument(TypedDict):
     high_cpu_seconds: Annotated[Count, Field(description="At most, times the CPUs.")]
     low_gpu_seconds: Annotated[Count, Field(description="At least, times the GPUs.")]
     high_gpu_seconds: Annotated[Count, Field(description="At most, times the GPUs.")]
-    unknown_count: Annotated[Count, Field(description="Attempts of which nothing is known.")]
+    unknown_count: Annotated[Count, Field(description="Attempts about which nothing is known.")]
 
 
 class LostWorkSumDocument(TypedDict):
