@@ -259,7 +259,7 @@ CASES = {
     "restarted, none found": Case(
         "restarted-without-checkpoint",
         RESTARTED,
-        "This job seems to have restarted without a checkpoint: /scratch/alice/run, where it seems to save, contained no complete checkpoint when it started. If the job saves nowhere else, 34 min of earlier work is lost.",
+        "This job seems to have restarted without a checkpoint: /scratch/alice/run, probably its checkpoint directory, contained no complete checkpoint when it started. If the job saves nowhere else, 34 min of earlier work is lost.",
         "Save a first checkpoint within a few minutes of the start. If the job saves checkpoints elsewhere, name their directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in the job's working directory.",
     ),
     "restarted, nobody knows where it saves": Case(

@@ -41,6 +41,7 @@ LABELS = {
     "checkpoints": "checkpoints in the directory",
     "counted_from_at": "its age counts from",
     "damaged_since_good": "damaged checkpoints since the newest complete one",
+    "deleted_count": "complete checkpoints deleted before the restart",
     "earlier_run_time_seconds": "run time before this restart",
     "ended_job": "continues job",
     "ended_with_attempt": "ended with its attempt",

@@ -77,8 +77,8 @@ def _describe_nothing(evidence: EvidenceReader, restarted: str, directory: str, 
         )
     elif evidence.has("directory"):
         statement = (
-            f"This job seems to have restarted without a checkpoint: {directory}, where it seems to save, contained no "
-            f"complete checkpoint when it started. If the job saves nowhere else, {earlier}."
+            f"This job seems to have restarted without a checkpoint: {directory}, probably its checkpoint directory, "
+            f"contained no complete checkpoint when it started. If the job saves nowhere else, {earlier}."
         )
         advice = f"Save a first checkpoint within a few minutes of the start. {_ELSEWHERE}"
     else:
