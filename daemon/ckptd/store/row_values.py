@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from ckptd.core.model import (
     Attempt,
     Checkpoint,
-    FileIdentity,
     FreeSpaceSample,
     Grouping,
     Job,
@@ -23,8 +22,9 @@ from ckptd.core.model import (
     RunKey,
     Suspension,
 )
-from ckptd.core.model.checkpoint_json import decode_checkpoint, decode_grouping
+from ckptd.core.model.checkpoint_json import decode_checkpoint
 from ckptd.core.model.resume_json import decode_resume
+from ckptd.store.compact_columns import decode_files, decode_identities, decode_row_grouping
 from ckptd.store.text_escapes import encode_text
 
 CHUNK_SIZE = 500  # values in one IN (...): far below what either database refuses
@@ -97,9 +97,9 @@ def checkpoint_from_row(
     """Return the checkpoint of a row in two parts: RECORD_FIELDS and CHECKPOINT_FIELDS."""
     values = dict(zip(CHECKPOINT_FIELDS, content, strict=True))
     values["path"] = PurePosixPath(values["path"])
-    values["files"] = tuple(map(sys.intern, values["files"]))
+    values["files"] = tuple(map(sys.intern, decode_files(values["path"].name, values["files"])))
     values["format"] = sys.intern(values["format"])
-    values["identities"] = tuple(FileIdentity(*identity) for identity in values["identities"])
+    values["identities"] = decode_identities(values["identities"], values["modified_at"], values["size_bytes"])
     values["owner_uids"] = _share_uids(tuple(values["owner_uids"]))
     values["unsafe"] = tuple(values["unsafe"])
     values["metrics"] = values["metrics"] or _NO_METRICS
@@ -107,7 +107,7 @@ def checkpoint_from_row(
     values["role"] = values["role"] or Role.DATA
     values["role_evidence"] = sys.intern(values["role_evidence"] or "")
     values["is_result"] = bool(values["is_result"])
-    values["grouping"] = decode_grouping(values["grouping"]) if values["grouping"] else _NO_GROUPING
+    values["grouping"] = decode_row_grouping(values["grouping"]) if values["grouping"] else _NO_GROUPING
     values["parts"] = tuple(decode_checkpoint(part) for part in values["parts"] or ())
     times = dict(zip(RECORD_FIELDS, map(shared.instant, record), strict=True))
     return RecordedCheckpoint(checkpoint=Checkpoint(**values), attempt=attempt, **times)

@@ -6,8 +6,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.model import Attempt, Job, RecordedCheckpoint, Resume
-from ckptd.core.model.checkpoint_json import encode_checkpoint, encode_grouping
+from ckptd.core.model.checkpoint_json import encode_checkpoint
 from ckptd.core.model.resume_json import encode_resume
+from ckptd.store.compact_columns import encode_files, encode_grouping, encode_identities
 from ckptd.store.row_values import (
     ATTEMPT_FIELDS,
     CHECKPOINT_FIELDS,
@@ -82,12 +83,12 @@ def checkpoint_to_row(recorded: RecordedCheckpoint) -> dict[str, Any]:
     values |= {name: getattr(checkpoint, name) for name in CHECKPOINT_FIELDS}
     values["path"] = str(checkpoint.path)
     values["path_hash"] = hash_path(values["path"])
-    values["files"] = list(checkpoint.files)
-    values["identities"] = [list(identity) for identity in checkpoint.identities]
+    values["files"] = encode_files(checkpoint.path.name, checkpoint.files)
+    values["identities"] = encode_identities(checkpoint.identities, checkpoint.modified_at, checkpoint.size_bytes)
     values["owner_uids"] = sorted(checkpoint.owner_uids)
     values["metrics"] = dict(checkpoint.metrics)
     values["unsafe"] = list(checkpoint.unsafe)
-    values["grouping"] = encode_grouping(checkpoint.grouping) or None
+    values["grouping"] = encode_grouping(checkpoint.grouping)
     values["parts"] = [encode_checkpoint(part) for part in checkpoint.parts] or None
     return values
 
