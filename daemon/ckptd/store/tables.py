@@ -246,7 +246,6 @@ class CheckpointTable(Base):
             sqlite_where=sa.text("deleted_at IS NULL"),
             postgresql_where=sa.text("deleted_at IS NULL"),
         ),
-        sa.Index("ix_checkpoints_run_id_first_seen_at", "run_id", "first_seen_at"),
     )
 
     id: Mapped[int] = primary_key()
