@@ -3,13 +3,14 @@
 import logging
 import socket
 import threading
-from contextlib import ExitStack
+import time
+from contextlib import ExitStack, suppress
 from http.client import HTTPResponse
 
 import httpx
 import pytest
 
-from ckptd.web import connections, responses
+from ckptd.web import access, connections, responses
 from ckptd.web.access import AccessRules
 from ckptd.web.server import WebServer
 from demo.patience import allow
@@ -140,6 +141,43 @@ def test_pages_that_wait_have_an_end_and_scrapes_none(server, connect, monkeypat
     server.record.release.set()
     wait_for("them to be answered", lambda: all(each.is_idle for each in held(server)))
     assert b" 503 " not in connect(PAGE).recv(65536)
+
+
+def count_answers(connection, most=10_000):
+    """Count a connection's answers, until there are as many as expected, it is closed, or nothing comes for long."""
+    said = b""
+    with suppress(OSError):
+        while said.count(b"HTTP/1.1 ") < most and (more := connection.recv(65536)):
+            said += more
+    return said.count(b"HTTP/1.1 ")
+
+
+def test_who_asks_without_a_pause_gets_a_share_of_the_answers(server, connect, monkeypatch):
+    monkeypatch.setattr(connections, "ANSWERS_A_SECOND", 20)
+    pipelining = [connect(200 * ASKED) for _ in range(5)]
+    began = time.monotonic()
+    time.sleep(2)
+    for connection in pipelining:
+        connection.settimeout(0.01)
+    counted = [count_answers(connection) for connection in pipelining]
+    saved_up = 20 + 2 * len(pipelining)  # a second's share, and each one's first answer and the one that is under way
+    assert sum(counted) <= 20 * (time.monotonic() - began) + saved_up
+    assert min(counted) > 0
+
+
+def test_who_has_to_wait_for_a_share_gets_every_answer(server, connect, monkeypatch):
+    monkeypatch.setattr(connections, "ANSWERS_A_SECOND", 20)
+    monkeypatch.setattr(connections, "SECONDS_TO_ASK", allow(1))
+    assert count_answers(connect(40 * ASKED), 40) == 40
+
+
+def test_whose_a_connection_is_is_read_once(server, connect, monkeypatch):
+    read = []
+    monkeypatch.setattr(access, "read_peer_uid", lambda client, server: read.append(client))
+    connection = connect(3 * PAGE)
+    server.record.release.set()
+    assert count_answers(connection, 3) == 3
+    assert read == [connection.getsockname()]
 
 
 def test_passwords_that_wait_to_be_tried_have_an_end(guarded, record, web_config, monkeypatch):

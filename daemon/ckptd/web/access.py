@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from starlette.requests import HTTPConnection
 
 from ckptd.errors import CkptdError
-from ckptd.web.local_peer import parse_address, read_peer_uid
+from ckptd.web.local_peer import KNOWN_UIDS, parse_address, read_peer_uid
 from ckptd.web.viewer import ANONYMOUS, Viewer
 from ckptd.web.web_config import WebConfig, read_basic
 
@@ -50,33 +50,28 @@ class Access:
         """Whether bcrypt must run to identify a request: for a password that is not cached as correct."""
         if self._web_config is None or self._web_config.is_proven(request.headers.get("authorization")):
             return False
-        client, server = request.scope.get("client"), request.scope.get("server")
-        if client is None or server is None or server[1] is None:
-            return True
-        return not self._is_proxy((client[0], client[1]), (server[0], server[1]))
+        peer = _Peer.of(request)
+        return peer is None or not self._is_proxy(peer)
 
     def identify(self, request: HTTPConnection) -> Viewer | None:
         """Return who sent a request: ANONYMOUS without proof, None with a wrong one."""
-        client, server = request.scope.get("client"), request.scope.get("server")
-        if client is None or server is None or server[1] is None:
+        peer = _Peer.of(request)
+        if peer is None:
             return ANONYMOUS
-        peer = (client[0], client[1]), (server[0], server[1])
-        if self._is_proxy(*peer):
+        if self._is_proxy(peer):
             return self._from_header(request)
         if self._web_config and self._web_config.has_users:
             return self._from_password(request, self._web_config)
         if self._rules.local_users and _is_direct(request):
-            return self._from_kernel(*peer)
+            return self._from_kernel(peer)
         return ANONYMOUS
 
-    def _is_proxy(self, client: tuple[str, int], server: tuple[str, int]) -> bool:
-        address = parse_address(client[0])
+    def _is_proxy(self, peer: "_Peer") -> bool:
+        address = parse_address(peer.client[0])
         if address is None or not any(address in network for network in self._rules.trusted_proxies):
             return False
         # anybody on this host can connect from loopback: there the proxy's account proves it
-        return not address.is_loopback or (
-            self._proxy_uid is not None and read_peer_uid(client, server) == self._proxy_uid
-        )
+        return not address.is_loopback or (self._proxy_uid is not None and peer.read_uid() == self._proxy_uid)
 
     def _from_header(self, request: HTTPConnection) -> Viewer | None:
         values = request.headers.getlist(self._rules.user_header)
@@ -90,8 +85,8 @@ class Access:
         name, _ = read_basic(given)
         return self._named(name) if _is_name(name) and web_config.is_allowed(given) else None
 
-    def _from_kernel(self, client: tuple[str, int], server: tuple[str, int]) -> Viewer:
-        uid = read_peer_uid(client, server)
+    def _from_kernel(self, peer: "_Peer") -> Viewer:
+        uid = peer.read_uid()
         if uid is None:
             return ANONYMOUS
         try:
@@ -102,6 +97,29 @@ class Access:
 
     def _named(self, name: str) -> Viewer:
         return Viewer(name=name, is_operator=name in self._rules.operators)
+
+
+@dataclass(frozen=True)
+class _Peer:
+    """The other end of a request's connection."""
+
+    client: tuple[str, int]
+    server: tuple[str, int]
+    known_uids: dict[str, int | None]  # of this connection: its socket keeps its owner
+
+    @classmethod
+    def of(cls, request: HTTPConnection) -> "_Peer | None":
+        client, server = request.scope.get("client"), request.scope.get("server")
+        if client is None or server is None or server[1] is None:
+            return None
+        known_uids = request.scope.get("state", {}).get(KNOWN_UIDS, {})
+        return cls((client[0], client[1]), (server[0], server[1]), known_uids)
+
+    def read_uid(self) -> int | None:
+        """Return the uid on this host; the kernel's table, long where many connect, is read once per connection."""
+        if "uid" not in self.known_uids:
+            self.known_uids["uid"] = read_peer_uid(self.client, self.server)
+        return self.known_uids["uid"]
 
 
 def _find_uid(account: str) -> int:

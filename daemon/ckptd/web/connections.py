@@ -2,6 +2,9 @@
 
 uvicorn only refuses requests while too many connections are open. Here, connections time out, and if all are in use,
 the one that was idle longest is closed. A request that is being answered is never interrupted for another.
+
+Connections that ask without a pause share `ANSWERS_A_SECOND` equally, so that they delay nobody else's first answer and
+leave the rest of the daemon its core.
 """
 
 import asyncio
@@ -13,9 +16,12 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from ckptd.web.local_peer import KNOWN_UIDS
+
 MOST_CONNECTIONS = 200
 MOST_SOCKETS = 300  # with those that have not finished TLS's greeting
 SECONDS_TO_ASK = 10.0  # from the first byte of a request, or from the connection's start, to the end of its headers
+ANSWERS_A_SECOND = 200  # of all connections together, except the first answer of each
 
 
 class PatientProtocol(H11Protocol):
@@ -23,8 +29,10 @@ class PatientProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.app_state = {**self.app_state, KNOWN_UIDS: {}}
         self.silent_since = self.loop.time()
         self._end_of_patience: asyncio.TimerHandle | None = None
+        self.next_answer_at = 0.0
         self._wait_for_request()
         if len(self.connections) > MOST_CONNECTIONS:
             self._make_room()
@@ -42,7 +50,23 @@ class PatientProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         self.silent_since = self.loop.time()
+        wait = self._take_share()
+        if wait > 0:
+            self.loop.call_later(wait, self._go_on)
+        else:
+            self._go_on()
+
+    def _take_share(self) -> float:
+        """Return for how many seconds this connection's next request waits; a second's share is saved up."""
+        now = self.loop.time()
+        busy = sum(isinstance(each, PatientProtocol) and each.next_answer_at > now - 1 for each in self.connections)
+        self.next_answer_at = max(self.next_answer_at, now - 1) + max(busy, 1) / ANSWERS_A_SECOND
+        return self.next_answer_at - now
+
+    def _go_on(self) -> None:
         super().on_response_complete()
+        if not self.is_idle:  # the next request was already there
+            self._stop_waiting()
 
     @property
     def is_idle(self) -> bool:

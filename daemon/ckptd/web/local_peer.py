@@ -12,6 +12,7 @@ from pathlib import Path
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _TABLES = {4: Path("/proc/net/tcp"), 6: Path("/proc/net/tcp6")}
 _ESTABLISHED = "01"
+KNOWN_UIDS = "known_uids"  # in the state of a request: what was read of its connection before
 
 
 def parse_address(text: str) -> Address | None:
