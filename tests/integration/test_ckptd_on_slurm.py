@@ -337,7 +337,7 @@ def test_a_killed_daemon_leaves_no_process_behind(fleet):
 def test_flags_resolve_when_their_job_is_gone(fleet):
     fleet.cluster.command("scancel", str(fleet.jobs["never-saves"]))
     fleet.wait("the flag to resolve", lambda: fleet.flagged("restarted-without-checkpoint") == set())
-    assert fleet.row("never-saves") is None
+    fleet.wait("the job to leave the list", lambda: fleet.row("never-saves") is None)
 
 
 def test_term_ends_the_daemon_within_five_seconds(fleet):
