@@ -185,6 +185,21 @@ def test_a_claim_of_what_was_not_listed_is_refused(tmp_path):
             claiming.decode({**data, **forged}, tree, {file.path: file for file in tree.walk_files()})
 
 
+def test_one_child_claims_and_examines_and_another_only_after_a_failure(hostile, tmp_path, monkeypatch):
+    forks = []
+    fork = os.fork
+    monkeypatch.setattr(os, "fork", lambda: ((pid := fork()) and forks.append(pid)) or pid)
+    for name in ("1_fine.hostile", "3_fine.hostile"):
+        (tmp_path / name).write_bytes(b"content")
+    assert [one.epoch for one in look(tmp_path).checkpoints] == [7, 7]
+    assert len(forks) == 1
+    (tmp_path / "2_crash.hostile").write_bytes(b"content")
+    found = {one.path.name: one.state for one in look(tmp_path).checkpoints}
+    assert list(found.values()).count(CheckpointState.COMPLETE) == 2
+    assert found["2_crash.hostile"] is CheckpointState.UNKNOWN
+    assert len(forks) == 3
+
+
 def test_what_did_not_change_is_not_opened_again(hostile, tmp_path, monkeypatch):
     for name in ("a_fine.hostile", "b_fine.hostile", "c_damage.hostile"):
         (tmp_path / name).write_bytes(b"content")

@@ -17,7 +17,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from ckptd.checkpoints.agent.confinement import confine_parser
 
@@ -173,6 +173,20 @@ class LimitedChild:
                 return int(file.readline().split()[1])
         except (OSError, ValueError, IndexError):
             return 0
+
+
+class RunningChild:
+    """A child and its answers, so that several functions in turn can read them; as a context, it closes the child."""
+
+    def __init__(self, child: LimitedChild, watch: Callable[[], None] | None = None) -> None:
+        self.child = child
+        self.answers = child.answers(watch)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.child.close()
 
 
 def _run(

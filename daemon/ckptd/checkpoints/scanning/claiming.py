@@ -1,13 +1,15 @@
 """Lets every format claim its checkpoints in a tree, in a limited child, because a claim may read hostile files.
 
 The child processes the directories in an order that its parent knows, and answers with the claims of each. The parent
-matches them with its own listing, so that no answer can name a file that was not listed.
+matches them with its own listing, so that no answer can name a file that was not listed. The same child can then go on
+to examine what it claimed: to start another one would cost as much as to read twenty small files.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
-from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild
+from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild, RunningChild
 from ckptd.checkpoints.formats import FORMATS
 from ckptd.checkpoints.formats.interface import Claim, Format, Shape
 from ckptd.checkpoints.scanning.reader import Reader
@@ -20,6 +22,7 @@ _TEXTS = ("in_progress", "temporary", "damage", "remark", "unlisted")
 _FLAGS = ("is_newest", "is_best", "is_listed")
 
 Claims = tuple[list[Claim], list[File]]
+GoOn = Callable[[Sequence[Claim], ChildReporter], None]  # what a child does with all claims, after it has told them
 
 
 def claim_tree(tree: Directory, reader: Reader) -> Claims:
@@ -39,6 +42,17 @@ def claim_in_child(tree: Directory, reader: Reader, *, limits: ChildLimits) -> C
 
     If one fails, the failure of its current format is recorded for its current directory, and a new child continues.
     """
+    claims, left, _ = claim_and_go_on(tree, reader, None, limits=limits)
+    return claims, left
+
+
+def claim_and_go_on(
+    tree: Directory, reader: Reader, go_on: GoOn | None, *, limits: ChildLimits
+) -> tuple[list[Claim], list[File], RunningChild | None]:
+    """Do the same as `claim_in_child`, and let the last child go on; its further answers are the caller's to read.
+
+    The caller closes that child. It is None where no file was to be read, or without `go_on`.
+    """
     parent = _Parent(tree)
     seconds = limits.seconds + _SECONDS_PER_FILE * len(parent.files)
     failed: dict[int, str] = {}  # by the number of directory and format
@@ -46,28 +60,30 @@ def claim_in_child(tree: Directory, reader: Reader, *, limits: ChildLimits) -> C
         if len(failed) > _MAX_FAILURES:
             tree.problems.append(Unknown(what=tree.path or ".", reason=f"given up: {failed.popitem()[1]}"))
             break
-        first = parent.done_count
-        child = LimitedChild(
-            lambda teller: _run(parent.pending, first, failed, reader, seconds, teller),  # noqa: B023 - used at once
-            limits,
-            lambda _: seconds,
-            [reader.descriptor],
-        )
-        try:
-            for answer in child.answers():
+        with ExitStack() as stack:
+            child = LimitedChild(
+                lambda teller: _run(parent, failed, reader, seconds, go_on, teller),
+                limits,
+                lambda _: seconds,
+                [reader.descriptor],
+            )
+            running = stack.enter_context(RunningChild(child))
+            for answer in running.answers:
                 try:
                     parent.take(answer)
                 except (ValueError, KeyError, TypeError, AttributeError) as error:
                     child.fail(error)
                     break
-            if parent.pending:
-                step = child.step
-                is_new = step // len(FORMATS) >= parent.done_count and step not in failed
-                at = step if is_new else _first_not_in(failed, parent.done_count * len(FORMATS))
-                failed[at] = child.failure or "its reader ended too early"
-        finally:
-            child.close()
-    return parent.claims, parent.left
+                if not parent.pending and go_on is not None:
+                    stack.pop_all()
+                    return parent.claims, parent.left, running
+            if not parent.pending:
+                break
+            step = child.step
+            is_new = step // len(FORMATS) >= parent.done_count and step not in failed
+            at = step if is_new else _first_not_in(failed, parent.done_count * len(FORMATS))
+            failed[at] = child.failure or "its reader ended too early"
+    return parent.claims, parent.left, None
 
 
 class _Parent:
@@ -110,26 +126,31 @@ def _first_not_in(failed: Mapping[int, str], step: int) -> int:
 
 
 def _run(
-    pending: Sequence[Directory],
-    first: int,
+    parent: _Parent,
     failed: Mapping[int, str],
     reader: Reader,
     seconds: float,
+    go_on: GoOn | None,
     teller: ChildReporter,
 ) -> None:
-    """Run as the child: answer with the claims of each directory, and None after the last one of each."""
-    number = first
+    """Run as the child: answer with the claims of each directory, and None after the last one of each; then go on."""
+    number = parent.done_count
+    claims = list(parent.claims)
 
     def begin(index: int) -> str | None:
         step = number * len(FORMATS) + index
         teller.begin(step, seconds)
         return failed.get(step)
 
-    for directory, taken, _ in _walk(list(pending), lambda directory: _claim_all(directory, reader, begin)):
+    for directory, taken, _ in _walk(list(parent.pending), lambda directory: _claim_all(directory, reader, begin)):
         for one in taken:
             teller.answer(one.reason if isinstance(one, Unknown) else encode(one, directory))
         teller.answer(None)
+        claims.extend(one for one in taken if isinstance(one, Claim))
         number += 1
+    if go_on is not None:
+        teller.send()  # before any other step, so that no failure there is taken for one of a claim
+        go_on(claims, teller)
 
 
 def _walk(

@@ -1,10 +1,12 @@
 """Examines claims in limited children: a file that crashes its reader or exceeds the limits affects only itself."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any
 
-from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild
+from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild, RunningChild
 from ckptd.checkpoints.formats.interface import Claim, Examination
+from ckptd.checkpoints.scanning.claiming import GoOn
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.recognition import examine_claim
 from ckptd.core.model import CheckpointState, Level, Role
@@ -13,9 +15,18 @@ Progress = Callable[[int], None]  # is told how many bytes were read so far
 
 
 def examine_in_child(
-    claims: Sequence[Claim], reader: Reader, level: Level, *, limits: ChildLimits, progress: Progress | None = None
+    claims: Sequence[Claim],
+    reader: Reader,
+    level: Level,
+    *,
+    limits: ChildLimits,
+    progress: Progress | None = None,
+    begun: RunningChild | None = None,
 ) -> Iterator[Examination]:
-    """Examine each claim in order; after a failure, continue with the next claim in a new child."""
+    """Examine each claim in order; after a failure, continue with the next claim in a new child.
+
+    `begun` is a child that examines these claims already; its caller closes it.
+    """
     done = 0
     failed: dict[int, str] = {}  # by the number of the claim
     while done < len(claims):
@@ -23,15 +34,10 @@ def examine_in_child(
             yield _unknown(failed[done])
             done += 1
             continue
-        child = LimitedChild(
-            lambda teller, start=done: _examine(claims, start, failed, reader, level, limits, teller),  # type: ignore[misc]
-            limits,
-            lambda step: _seconds(claims[step], level, limits) if 0 <= step < len(claims) else limits.seconds,
-            [reader.descriptor],
-        )
-        watch = None if progress is None else lambda: progress(child.read_bytes_read())  # noqa: B023 - used at once
-        try:
-            for answer in child.answers(watch):
+        with ExitStack() as stack:
+            running = begun or stack.enter_context(_start(claims, done, failed, reader, level, limits, progress))
+            begun, child = None, running.child
+            for answer in running.answers:
                 try:
                     found = decode(answer)
                 except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -45,8 +51,36 @@ def examine_in_child(
             failed[step if done <= step < len(claims) and step not in failed else done] = (
                 child.failure or "its reader ended too early"
             )
-        finally:
-            child.close()
+
+
+def examine_after_claiming(
+    select: Callable[[Sequence[Claim]], Sequence[Claim]], reader: Reader, level: Level, limits: ChildLimits
+) -> GoOn:
+    """Return what the child that made the claims does next: examine those that are selected."""
+
+    def go_on(claims: Sequence[Claim], teller: ChildReporter) -> None:
+        teller.begin(0, limits.seconds)
+        _examine(select(claims), 0, {}, reader, level, limits, teller)
+
+    return go_on
+
+
+def _start(  # noqa: PLR0913, PLR0917 - all that the child needs
+    claims: Sequence[Claim],
+    start: int,
+    failed: dict[int, str],
+    reader: Reader,
+    level: Level,
+    limits: ChildLimits,
+    progress: Progress | None,
+) -> RunningChild:
+    child = LimitedChild(
+        lambda teller: _examine(claims, start, failed, reader, level, limits, teller),
+        limits,
+        lambda step: _seconds(claims[step], level, limits) if 0 <= step < len(claims) else limits.seconds,
+        [reader.descriptor],
+    )
+    return RunningChild(child, None if progress is None else lambda: progress(child.read_bytes_read()))
 
 
 def _examine(  # noqa: PLR0913, PLR0917 - it runs in the child, with all that it needs

@@ -1,8 +1,8 @@
 """Inspects one directory tree: lists it, and lets the formats claim and examine checkpoints in limited children."""
 
 import gc
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
@@ -10,9 +10,9 @@ from pathlib import PurePosixPath
 from ckptd.checkpoints.agent.limited_child import ChildLimits
 from ckptd.checkpoints.formats.generic import is_ordinary
 from ckptd.checkpoints.formats.interface import Claim
-from ckptd.checkpoints.scanning.claiming import claim_in_child
+from ckptd.checkpoints.scanning.claiming import claim_and_go_on
 from ckptd.checkpoints.scanning.earlier_scans import EarlierCheckpoints
-from ckptd.checkpoints.scanning.examination import examine_in_child
+from ckptd.checkpoints.scanning.examination import examine_after_claiming, examine_in_child
 from ckptd.checkpoints.scanning.links import Link, find_links
 from ckptd.checkpoints.scanning.pointers import LinkText, list_links
 from ckptd.checkpoints.scanning.reader import Reader
@@ -81,13 +81,24 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
         with Reader(opened) as reader:
             earlier = EarlierCheckpoints((part for each in known for part in each.parts or (each,)), root, level)
             settled = earlier.drop_unchanged(tree) if entry is None and only is None else []
-            claims, left = claim_in_child(tree, reader, limits=limits)
-            claims = [claim for claim in claims if _is_wanted(claim, tree, entry, only)]
-            kept = earlier.unchanged(claims)
-            todo = [claim for claim in claims if claim.path not in kept]
-            watch = _watch(todo, level, progress)
-            fresh = iter(examine_in_child(todo, reader, level, limits=limits, progress=watch))
-            examinations = [kept.get(claim.path) or next(fresh) for claim in claims]
+
+            def choose(claims: Sequence[Claim]) -> tuple[list[Claim], dict[str, Checkpoint]]:
+                wanted = [claim for claim in claims if _is_wanted(claim, tree, entry, only)]
+                return wanted, earlier.unchanged(wanted)
+
+            def list_unknown(claims: Sequence[Claim]) -> list[Claim]:
+                wanted, kept = choose(claims)
+                return [claim for claim in wanted if claim.path not in kept]
+
+            # a full check has other limits and tells how far it is: that needs a child of its own
+            go_on = None if level is Level.FULL else examine_after_claiming(list_unknown, reader, level, limits)
+            claims, left, child = claim_and_go_on(tree, reader, go_on, limits=limits)
+            with child or nullcontext():
+                todo = list_unknown(claims)
+                watch = _watch(todo, level, progress)
+                fresh = examine_in_child(todo, reader, level, limits=limits, progress=watch, begun=child)
+                claims, kept = choose(claims)
+                examinations = [kept.get(claim.path) or next(fresh) for claim in claims]
         found = assemble(claims, examinations, root=root, level=level, now=now, write_grace=write_grace)
         pieces = (*settled, *found)
         others = [OtherFile(file.path, file.identity, file.uid) for file in left]
