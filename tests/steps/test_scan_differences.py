@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from ckptd.store import settled_scans
 from steps.replayed_fleet import Fleet, minute
 from support.checkpoint_bytes import npz
 from support.shared_agent import get_agent
@@ -110,3 +111,50 @@ def test_a_record_that_somebody_changed_is_compared_again(scanned):
     agent.sent.clear()
     fleet.run(106)
     assert agent.sent["known"] == 0
+
+
+@pytest.fixture
+def restarted(scanned, tmp_path, work_dir):
+    """Starts the daemon again on the record that the one before left."""
+    before, agent, _ = scanned
+    agent.sent.clear()
+    fleet = Fleet(agent, f"sqlite:///{tmp_path}/record.db", work_dir)
+    fleet.source.jobs = before.source.jobs
+    yield fleet
+    fleet.parts.store.close()
+
+
+def test_a_second_scan_of_what_the_first_one_found_lists_nothing(tmp_path, work_dir):
+    agent = CountingAgent(get_agent())
+    fleet = Fleet(agent, f"sqlite:///{tmp_path}/record.db", work_dir)
+    for number in range(FILE_COUNT):
+        fleet.save(f"ck/epoch_{number}.npz", number, npz(weights=[1.0], epoch=[number]))
+    settle(fleet)
+    fleet.run(100, fleet.job(comment="ckpt=ck"))
+    assert agent.sent["found"] == FILE_COUNT
+    agent.sent.clear()
+    fleet.run(102)
+    assert agent.sent["items"] >= 1
+    assert (agent.sent["known"], agent.sent["found"]) == (0, 0)
+    fleet.parts.store.close()
+
+
+def test_a_daemon_that_starts_again_reads_no_checkpoint_that_did_not_change(restarted, scanned):
+    _, agent, _ = scanned
+    restarted.run(104)
+    assert agent.sent["items"] >= 1
+    assert (agent.sent["known"], agent.sent["found"]) == (0, 0)
+    assert len(list_present(restarted)) == FILE_COUNT
+
+
+def test_a_daemon_that_starts_again_finds_what_changed_meanwhile(restarted):
+    (restarted.work_dir / "ck/epoch_7.npz").unlink()
+    restarted.run(104)
+    assert len(list_present(restarted)) == FILE_COUNT - 1
+
+
+def test_another_version_recognises_everything_anew(restarted, scanned, monkeypatch):
+    _, agent, _ = scanned
+    monkeypatch.setattr(settled_scans, "_find_version", lambda: "999.0")
+    restarted.run(104)
+    assert agent.sent["known"] == FILE_COUNT

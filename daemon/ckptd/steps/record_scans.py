@@ -1,15 +1,16 @@
 """Scans directories and records the results."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ckptd.checkpoints.agent.client import NOT_REACHED
 from ckptd.checkpoints.agent.scan_client import JobPlaces, rescan_runs, scan_runs
 from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import Checkpoint, RecordedCheckpoint, RunKey, Scan, Unknown
-from ckptd.core.model.records import ScanRecord
+from ckptd.core.model.records import ScanRecord, SettledScan
 from ckptd.core.runs import ownership, progress
+from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.steps.parts import Parts
 from ckptd.steps.run_facts import FreeSpaceSamples
 from ckptd.steps.state import State
@@ -18,32 +19,20 @@ LONGEST_LOOK = timedelta(minutes=10)
 SCANNED_AT_ONCE = 10  # directories of one owner whose checkpoints are in memory, as often as requests carry them
 
 
-@dataclass(slots=True)
-class FinalScans:
-    """The revision at which a run's record agreed with a scan that only a change on disk makes different."""
-
-    revisions: dict[RunKey, int] = field(default_factory=dict)
-
-
 def rescan_directories(parts: Parts, state: State, due: list[WatchedRun], now: datetime) -> list[Scan | Unknown]:
     """Scan directories again; of those in which nothing changed, neither list nor compare the checkpoints.
 
     The result of an unchanged directory has no checkpoints: the record has them.
     """
     keys = [each.key for each in due]
-    final = state.own(FinalScans, FinalScans).revisions
     with state.record_lock:
-        revisions = parts.store.runs.read_revisions_of([key for key in keys if key in final])
-    asked = [
-        (each.key, each.last)
-        for each in due
-        if isinstance(each.last, Scan) and each.last.fingerprint and final.get(each.key, -1) == revisions.get(each.key)
-    ]
+        settled = parts.store.settled_scans.read(keys)
+    asked = [(each.key, settled[each.key], each.last) for each in due if each.key in settled]
     rescanned: dict[RunKey, Scan | Unknown] = {}
     if asked:
-        places = _read_places(parts, state, [key for key, _ in asked])
+        places = _read_places(parts, state, [key for key, _, _ in asked])
         answers = rescan_runs(parts.agent, asked, parts.limits, now, places)
-        rescanned = {key: scan for (key, _), scan in zip(asked, answers, strict=True) if scan is not None}
+        rescanned = {key: scan for (key, _, _), scan in zip(asked, answers, strict=True) if scan is not None}
         with state.recording():
             _record_rescans(parts, state, rescanned, now)
     others = [each for each in due if each.key not in rescanned]
@@ -68,12 +57,42 @@ def scan_directories(
     found = scan_runs(parts.agent, asked, parts.limits, now, places)
     with state.recording():
         answered = [pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED]
-        agreeing = _record_scans(parts, state, answered, recorded, now)
-        final = state.own(FinalScans, FinalScans).revisions
-        for key in keys:
-            final.pop(key, None)
-        final.update({key: revisions[key] for key in agreeing if key in revisions and key in state.watchlist})
+        looks = _record_scans(parts, state, answered, recorded, now)
+        parts.store.settled_scans.record(
+            _list_settled(looks, revisions) | _settle_first_scans(parts, looks, recorded, now)
+        )
     return found
+
+
+def _list_settled(looks: Iterable[ScanRecord], revisions: Mapping[RunKey, int]) -> dict[RunKey, SettledScan]:
+    """Return the scans that found what was on record at these revisions, and that only a change makes different."""
+    return {
+        look.run: SettledScan(look.scan.fingerprint, revisions[look.run], look.scan.markers)
+        for look in looks
+        if isinstance(look.scan, Scan) and look.scan.fingerprint and look.changes.is_empty and look.run in revisions
+    }
+
+
+def _settle_first_scans(
+    parts: Parts, looks: Iterable[ScanRecord], before: Mapping[RunKey, tuple[RecordedCheckpoint, ...]], now: datetime
+) -> dict[RunKey, SettledScan]:
+    """Compare the first scans of directories with what is on record of them now: nobody has to scan twice for that."""
+    first = [
+        look for look in looks if isinstance(look.scan, Scan) and look.scan.fingerprint and not before.get(look.run)
+    ]
+    keys = [look.run for look in first if not look.changes.is_empty]
+    if not keys:
+        return {}
+    revisions = parts.store.runs.read_revisions_of(keys)  # first, as in every scan
+    recorded = parts.store.checkpoints.read_many(keys)
+    again = [replace(look, changes=_compare(look, recorded.get(look.run, ()), now)) for look in first]
+    return _list_settled(again, revisions)
+
+
+def _compare(look: ScanRecord, recorded: tuple[RecordedCheckpoint, ...], now: datetime) -> CheckpointChanges:
+    assert isinstance(look.scan, Scan)
+    nobody = ownership.Writers(owner_uid=look.run.uid)
+    return progress.merge_scan(recorded, look.scan, nobody, _over_at(look.scan, now))
 
 
 def _read_places(parts: Parts, state: State, keys: list[RunKey]) -> JobPlaces:
@@ -114,11 +133,8 @@ def _record_scans(
     scanned: Collection[tuple[WatchedRun, Scan | Unknown]],
     recorded: Mapping[RunKey, tuple[RecordedCheckpoint, ...]],
     now: datetime,
-) -> list[RunKey]:
-    """Record the results of scans in one transaction, then publish them; if recording fails, the scans are repeated.
-
-    Return the runs whose record was as the scan found the directory.
-    """
+) -> list[ScanRecord]:
+    """Record the results of scans in one transaction, then publish them; if recording fails, the scans are repeated."""
     known = parts.store.checkpoints.read_last_scans(parts.cluster, [watched.key for watched, _ in scanned])
     looks: list[ScanRecord] = []
     free_space = state.latest(FreeSpaceSamples)
@@ -133,9 +149,7 @@ def _record_scans(
     _publish_looks(parts, state, looks, now)
     for look in looks:
         state.events.count_checkpoints(recorded.get(look.run, ()), look.changes)
-    return [
-        look.run for look in looks if isinstance(look.scan, Scan) and look.scan.fingerprint and look.changes.is_empty
-    ]
+    return looks
 
 
 def _publish_looks(parts: Parts, state: State, looks: Collection[ScanRecord], now: datetime) -> None:
@@ -143,11 +157,8 @@ def _publish_looks(parts: Parts, state: State, looks: Collection[ScanRecord], no
     parts.store.checkpoints.record_scans(looks)
     sampled = {look.run: look.free_space_samples for look in looks if look.free_space_samples is not None}
     state.change(FreeSpaceSamples, lambda samples: samples.with_samples(sampled))
-    final = state.own(FinalScans, FinalScans).revisions
     for look in looks:
         state.watchlist.record_scan(look.run, look.scan, now)
-        if look.run not in state.watchlist:
-            final.pop(look.run, None)
 
 
 def _over_at(scan: Scan, now: datetime) -> datetime:

@@ -212,13 +212,13 @@ _LOOK_COLUMNS: list[Any] = [
     RunTable.unknown_reason,
     RunTable.problems,
     RunTable.leftovers,
-    RunTable.total_bytes,
     RunTable.filesystem_type,
     RunTable.quota_error,
     RunTable.links,
 ]
 _MOVING_COLUMNS: list[Any] = [
     RunTable.free_bytes,
+    RunTable.total_bytes,
     RunTable.quota_left_bytes,
     RunTable.scanned_at,
 ]  # with every look, so no revision rises
@@ -249,9 +249,10 @@ def _look_values(scan: Scan | Unknown, before: list[Any]) -> list[Any]:
     if isinstance(scan, Unknown):
         return [scan.what, scan.reason, *before[2:]]
     problems = [[problem.what, problem.reason] for problem in scan.problems] or None
-    found = [None, None, problems, list(scan.leftovers) or None, scan.total_bytes, scan.filesystem_type]
+    found = [None, None, problems, list(scan.leftovers) or None, scan.filesystem_type]
     links = [list(link) for link in scan.links] or None
-    return [*found, scan.quota_error, links, scan.free_bytes, scan.quota_left_bytes, scan.scanned_at]
+    moving = [scan.free_bytes, scan.total_bytes, scan.quota_left_bytes, scan.scanned_at]
+    return [*found, scan.quota_error, links, *moving]
 
 
 def _record_cluster_scan(connection: sa.Connection, cluster: str, scanned_at: datetime) -> None:

@@ -19,7 +19,7 @@ _JSON = frozenset(
     {
         "files", "free_space_samples", "grouping", "identities", "leftovers", "links", "mentions", "metrics",
         "owner_uids", "parts", "problems", "resolved", "resume", "retention_settings", "script_mentions",
-        "suspensions", "unsafe", "user_settings",
+        "settled_markers", "suspensions", "unsafe", "user_settings",
     }
 )  # fmt: skip
 _INSTANTS = frozenset({"suspended_until", "recorded_since"})

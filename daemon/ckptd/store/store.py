@@ -28,6 +28,7 @@ from ckptd.store.outbox import OutboxStore
 from ckptd.store.prune_records import PruneRecordStore
 from ckptd.store.restart_state import RestartStateStore
 from ckptd.store.runs import RunStore
+from ckptd.store.settled_scans import SettledScanStore
 from ckptd.store.store_reader import StoreReader
 from ckptd.store.topic_counts import TopicCountStore
 from ckptd.store.transactions import Database
@@ -58,6 +59,7 @@ class Store(StoreReader):
         self.prune_records: PruneRecordStore = PruneRecordStore(database)
         self.restart_state: RestartStateStore = RestartStateStore(database)
         self.runs: RunStore = RunStore(database)
+        self.settled_scans = SettledScanStore(database)
         self.topic_counts = TopicCountStore(database)
 
     @classmethod

@@ -28,6 +28,7 @@ from ckptd.core.model import (
     Workspace,
     checkpoint_json,
 )
+from ckptd.core.model.records import SettledScan
 
 Value = TypeVar("Value")
 QUOTA_GAP = timedelta(minutes=5)  # between two questions for one directory, however often it is looked at
@@ -127,27 +128,27 @@ def scan_runs(
 
 def rescan_runs(
     agent: BatchRunner,
-    runs: Sequence[tuple[RunKey, Scan]],
+    runs: Sequence[tuple[RunKey, SettledScan, Scan | Unknown | None]],
     limits: ScanLimits,
     now: datetime,
     places: JobPlaces = JobPlaces(),
 ) -> list[Scan | Unknown | None]:
-    """Scan directories again, given the last scan of each, with its fingerprint; None if anything changed there.
+    """Scan directories again, given the scan that agrees with each record, and the last one; None if anything changed.
 
     No checkpoint is sent in either direction: those of an unchanged directory are the same as before, and the result
     has none.
     """
-    fresh = [_fresh_quota(last, now) for _, last in runs]
+    fresh = [_fresh_quota(last, now) for _, _, last in runs]
     items = [
-        (key.uid, _scan_item(key, now, places, fingerprint=last.fingerprint, asks_quota=quota is None))
-        for (key, last), quota in zip(runs, fresh, strict=True)
+        (key.uid, _scan_item(key, now, places, fingerprint=settled.fingerprint, asks_quota=quota is None))
+        for (key, settled, _), quota in zip(runs, fresh, strict=True)
     ]
     answers = run_items(agent, "scan", items, limits.deadline)
     found: list[Scan | Unknown | None] = []
-    for answer, (_, last), quota in zip(answers, runs, fresh, strict=True):
+    for answer, (_, settled, _), quota in zip(answers, runs, fresh, strict=True):
         scan = decode_answer(answer, _decode_rescan)
         if isinstance(scan, Scan):
-            scan = _with_quota(replace(scan, markers=last.markers), quota)
+            scan = _with_quota(replace(scan, markers=settled.markers), quota)
         found.append(scan)
     return found
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from ckptd.core.model import (
     EndCause,
@@ -88,6 +88,14 @@ class ScanRecord:
     scan: Scan | Unknown
     changes: CheckpointChanges = NO_CHANGES
     free_space_samples: tuple[FreeSpaceSample, ...] | None = None  # None: this scan added no sample
+
+
+class SettledScan(NamedTuple):
+    """A scan with which a run's record agrees: while disk and record stay as they are, another finds the same."""
+
+    fingerprint: str
+    revision: int  # of the record that was compared with it
+    markers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
