@@ -14,6 +14,7 @@ from ckptd.core.model import (
     Certainty,
     CheckpointState,
     CopyLocation,
+    EndCause,
     JobState,
     RestartKind,
     Resume,
@@ -121,6 +122,31 @@ def test_the_site_says_from_which_loss_on_a_restart_from_nothing_is_told():
     [finding] = RestartedWithoutCheckpoint(min_loss=timedelta(seconds=30)).evaluate(given, at(40))
     assert finding.evidence["earlier_run_time_seconds"] == 30
     assert list(RestartedWithoutCheckpoint(min_loss=timedelta(seconds=31)).evaluate(given, at(40))) == []
+
+
+def cut_short(count, cause=EndCause.PREEMPTION):
+    ended = [attempt(13 * n, 13 * n + 4 + n, restart_count=n, cause=cause) for n in range(count)]
+    return [*ended, attempt(13 * count, restart_count=count)]
+
+
+@pytest.mark.parametrize(
+    ("attempts", "expected"),
+    [
+        (cut_short(4), (4, 7 * 60)),
+        (cut_short(4, EndCause.REQUEUE), (4, 7 * 60)),
+        (cut_short(4, EndCause.FAILURE), (0, None)),
+        ([replace(cut_short(4)[0], cause=EndCause.FAILURE), *cut_short(4)[1:]], (3, 7 * 60)),
+    ],
+    ids=["preempted", "requeued", "failed by itself", "the first failed by itself"],
+)
+@pytest.mark.parametrize("key", [RUN, RUN._replace(directory="job:1@x")], ids=["located", "nobody knows where"])
+def test_a_restart_from_nothing_tells_how_often_the_job_was_cut_short_before_its_first_save(attempts, expected, key):
+    given = history(now=60, key=key, attempts=attempts, jobs=[job(work_dir=PurePosixPath("/home/alice"))])
+    [finding] = RestartedWithoutCheckpoint().evaluate(given, at(60))
+    assert (finding.evidence["interrupted_attempts"], finding.evidence["longest_seconds"]) == expected
+    is_told = "attempts were requeued, preempted or ended by a node failure before" in text_of(finding)
+    assert is_told == (expected[0] >= 3)
+    assert ("--signal=B:TERM@600" in text_of(finding)) == is_told
 
 
 @pytest.mark.parametrize(("located_by", "is_told_to_name_it"), [("comment", False), ("discovery", True)])

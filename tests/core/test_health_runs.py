@@ -19,12 +19,13 @@ from ckptd.core.model import (
     Hold,
     InterruptionTally,
     JobState,
+    Role,
     Severity,
     Unknown,
     UserSettings,
 )
 from ckptd.core.runs import attempt_progress
-from core.histories import at, attempt, history, job, limited, look, saved, text_of
+from core.histories import RUN, at, attempt, history, job, limited, look, saved, text_of
 from support.run_builder import change
 
 
@@ -58,7 +59,12 @@ LOOPS = {
         81,
         3,
     ),
-    "preemptions are not its fault": ([*ended(3, cause=EndCause.PREEMPTION), running(60, 3)], [], 61, None),
+    "preemptions before the first save are told by another rule": (
+        [*ended(3, cause=EndCause.PREEMPTION), running(60, 3)],
+        [],
+        61,
+        None,
+    ),
     "a storm counts whatever its cause": (
         [*ended(5, cause=EndCause.PREEMPTION, minutes=4), running(20, 5)],
         [],
@@ -109,6 +115,64 @@ def test_attempts_that_get_nowhere_are_a_loop(attempts, checkpoints, minute, cou
     finding = only(RestartLoop(), history(now=minute, attempts=attempts, checkpoints=checkpoints), minute)
     assert (finding.evidence["attempts"] if finding else None) == count
     assert finding is None or (finding.severity, finding.audience) == (Severity.CRITICAL, ("user", "admin"))
+
+
+SAVED_ONCE = [attempt(0, 60, cause=EndCause.PREEMPTION)]  # up to step 7
+
+
+def cut_short(*minutes, cause=EndCause.PREEMPTION, start=61):
+    """Attempts after SAVED_ONCE that ran so many minutes each, and one that has just started."""
+    begun = [start + sum(minutes[:number]) + number for number in range(len(minutes) + 1)]
+    ended_ones = [
+        attempt(since, since + ran, restart_count=number, cause=cause)
+        for number, (since, ran) in enumerate(zip(begun, minutes, strict=False), 1)
+    ]
+    return [*SAVED_ONCE, *ended_ones, attempt(begun[-1], restart_count=len(minutes) + 1)]
+
+
+CUT_SHORT = {
+    "two": (cut_short(12, 12), {}, None),
+    "three": (cut_short(12, 12, 12), {}, 3),
+    "node failures": (cut_short(12, 12, 12, 12, cause=EndCause.NODE_FAILURE), {}, 4),
+    "they ran for less than ten minutes altogether": (cut_short(3, 3, 3), {}, None),
+    "the files may be results": (cut_short(12, 12, 12), {"located_by": "discovery", "role": Role.DATA}, None),
+    "nobody knows where it saves": (cut_short(12, 12, 12), {"key": RUN._replace(directory="job:1@x")}, None),
+    "maintenance, as announced": (cut_short(12, 12, 12, cause=EndCause.MAINTENANCE), {}, None),
+    "one of them failed by itself": (
+        [replace(each, cause=EndCause.FAILURE) if each.restart_count == 2 else each for each in cut_short(12, 12, 12)],
+        {},
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize(("attempts", "changes", "count"), CUT_SHORT.values(), ids=CUT_SHORT)
+def test_attempts_that_are_interrupted_before_they_save_again_are_told_as_a_warning(attempts, changes, count):
+    changes = dict(changes)
+    name = "results/part-7.npz" if "role" in changes else None
+    only_save = saved(55, step=7, name=name, role=changes.pop("role", Role.STATE))
+    minute = 125
+    given = history(now=minute, attempts=attempts, checkpoints=[only_save], **changes)
+    finding = only(RestartLoop(), given, minute)
+    assert (finding.evidence["attempts"] if finding else None) == count
+    assert finding is None or (finding.severity, finding.audience) == (Severity.WARNING, ("user",))
+    assert RestartLoop().list_requeued(given, given.jobs[0], at(minute)) == []  # no reason to hold the job
+
+
+def test_interruptions_before_a_further_save_cost_the_time_that_the_attempts_ran():
+    given = history(now=125, attempts=cut_short(12, 6, 12, 12), checkpoints=[saved(55, step=7)])
+    finding = only(RestartLoop(), given, 125)
+    assert (finding.evidence["ran_seconds"], finding.evidence["longest_seconds"]) == (42 * 60, 12 * 60)
+    assert finding.evidence["causes"] == ["preemption"]
+    assert only(RestartLoop(), replace(given, checkpoints=(*given.checkpoints, saved(124, step=8))), 125) is None
+
+
+def test_a_job_that_fails_by_itself_thrice_is_in_a_loop_whatever_else_interrupted_it():
+    attempts = cut_short(12, 12, 12, 12)
+    failed = [replace(each, cause=EndCause.FAILURE) if each.restart_count > 1 and each.cause else each
+              for each in attempts]  # fmt: skip
+    finding = only(RestartLoop(), history(now=120, attempts=failed, checkpoints=[saved(55, step=7)]), 120)
+    assert (finding.severity, finding.evidence["attempts"]) == (Severity.CRITICAL, 3)
 
 
 def preempted(start, end, *, seen, first=0):

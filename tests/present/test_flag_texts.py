@@ -123,6 +123,15 @@ LOOP = {
     "array_job_id": None,
     "slurm_job": "1",
 }
+PREEMPTED = LOOP | {
+    "longest_seconds": 1200,
+    "is_interrupted": True,
+    "causes": ["node-failure", "preemption"],
+    "newest_good": f"{DIRECTORY}/a.pt",
+    "directory": DIRECTORY,
+    "located_by": "discovery",
+    "signal_seconds": 600,
+}
 NOT_RESUBMITTED = {
     "reason": "the job saved no checkpoint with more progress than earlier attempts",
     "is_waited_for": False,
@@ -261,6 +270,13 @@ CASES = {
         RESTARTED,
         "This job seems to have restarted without a checkpoint: /scratch/alice/run, probably its checkpoint directory, contained no complete checkpoint when it started. If the job saves nowhere else, 34 min of earlier work is lost.",
         "Save a first checkpoint within a few minutes of the start. If the job saves checkpoints elsewhere, name their directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in the job's working directory.",
+    ),
+    "restarted, preempted again and again before the first save": Case(
+        "restarted-without-checkpoint",
+        RESTARTED | {"interrupted_attempts": 5, "longest_seconds": 720, "located_by": "comment"},
+        "This job restarted without a checkpoint: /scratch/alice/run contained no complete checkpoint when it started, so 34 min of earlier work is lost. The last 5 attempts were requeued, preempted or ended by a node failure before ckptd saw a checkpoint of theirs; the longest ran for 12 min.",
+        "Save a first checkpoint within a few minutes of the start, and check that it is written to /scratch/alice/run. If Slurm grants a grace time before it preempts the job, also trap TERM in the batch script so that the program saves then:",
+        "#SBATCH --signal=B:TERM@600",
     ),
     "restarted, nobody knows where it saves": Case(
         "restarted-without-checkpoint",
@@ -520,6 +536,20 @@ CASES = {
         "3 attempts in a row saved no further progress, in 54 min of run time altogether. There is no checkpoint to resume from.",
         "Cancel the job, find in its output why it ends without a new checkpoint, and fix that; then submit it again. To cancel it:",
         "scancel 1",
+    ),
+    "loop of preemptions": Case(
+        "restart-loop",
+        PREEMPTED | {"located_by": "comment"},
+        "3 attempts in a row were ended by a node failure or preemption before they saved further progress; 54 min of run time is lost. The job should resume from /scratch/alice/run/a.pt.",
+        "Save checkpoints more often than the job is interrupted, and the first one soon after each start: the longest of these attempts ran for 20 min. If Slurm grants a grace time before it preempts the job, also trap TERM in the batch script so that the program saves then:",
+        "#SBATCH --signal=B:TERM@600",
+    ),
+    "loop of preemptions in a directory that nobody named": Case(
+        "restart-loop",
+        PREEMPTED | {"causes": ["preemption"]},
+        "3 attempts in a row were ended by preemption before they saved further progress; if the job saves nowhere else than in /scratch/alice/run, 54 min of run time is lost. The job should resume from /scratch/alice/run/a.pt.",
+        "Save checkpoints more often than the job is interrupted, and the first one soon after each start: the longest of these attempts ran for 20 min. If Slurm grants a grace time before it preempts the job, also trap TERM in the batch script so that the program saves then:",
+        "#SBATCH --signal=B:TERM@600",
     ),
     "held": Case(
         "job-held",

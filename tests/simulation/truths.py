@@ -75,6 +75,27 @@ def not_resuming(run):
 
 
 def restart_loop(run):
+    yield from _own_loops(run)
+    yield from _interrupted_loops(run)
+
+
+def _interrupted_loops(run):
+    """Three attempts in a row that ended, most of them by interruptions, before they saved more than was there."""
+    ended = []
+    for execution in executions(run):
+        reached = max((w.step for w in loadable(run) if w.is_whole and w.end <= execution.start), default=None)
+        own = [w for w in loadable(run) if w.is_whole and execution.start < w.end <= execution.end]
+        moved = min((w.end for w in own if reached is None or w.step > reached), default=None)
+        is_long = sum(each.end - each.start for each in ended) >= 10 * MINUTE
+        if len(ended) >= 3 and is_long and good_at(run, ended[-1].start):
+            yield ended[-1].end, execution.end if moved is None else moved
+        if moved is not None or execution.state in {JobState.COMPLETED, JobState.CANCELLED}:
+            ended = []
+        elif not execution.is_for_maintenance:
+            ended.append(execution)
+
+
+def _own_loops(run):
     """Three attempts that moved nothing on, the third as long as the longest of the others or to its end.
 
     One that a preemption or a failed node ended is none of them, however long it ran. A job that was submitted when the

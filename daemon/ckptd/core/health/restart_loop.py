@@ -1,14 +1,19 @@
-"""Detect consecutive attempts that make no progress and only use up the allocation."""
+"""Detect consecutive attempts that make no progress: they fail, or are interrupted before they save again."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
+from ckptd.core.forecast.projection import MARGIN
+from ckptd.core.health.at_risk import signal_seconds
 from ckptd.core.health.interface import FindingBuilder, not_whole, seconds
 from ckptd.core.model import Attempt, EndCause, Evidence, Finding, Job, RunHistory, Scan, Severity, Unknown
-from ckptd.core.runs import attempt_progress
+from ckptd.core.runs import attempt_progress, copied_checkpoints
 from ckptd.core.runs import history as facts
+from ckptd.core.runs.cadence import measure_rhythm
+from ckptd.core.runs.observations import INTERRUPTIONS
+from ckptd.core.runs.resumable import may_be_results
 
 _OWN_CAUSES = frozenset({EndCause.REQUEUE, EndCause.FAILURE, EndCause.TIME_LIMIT, EndCause.UNKNOWN})
 
@@ -17,7 +22,9 @@ _OWN_CAUSES = frozenset({EndCause.REQUEUE, EndCause.FAILURE, EndCause.TIME_LIMIT
 class RestartLoop:
     """Flag `attempts` in a row, or `storm_attempts` within `storm_window`, that saved no further progress.
 
-    Attempts ended by a preemption or a node failure count only towards `storm_attempts`. The running attempt counts
+    It is critical, unless preemptions or node failures ended so many of them that fewer than `attempts` are left: then
+    it is a warning, once they have run for at least `min_loss` altogether. It is none where no checkpoint is there,
+    which `restarted-without-checkpoint` reports, or where the files may be results. The running attempt counts
     once it has run as long as the longest one before it. Of attempts that ran at the same time only the latest counts;
     attempts that ckptd interrupted do not count. A job that was released from a hold, or submitted after the others
     had failed, may be fixed: it opens no flag until it has failed itself, or, if the longest earlier attempt ran for
@@ -29,6 +36,7 @@ class RestartLoop:
     attempts: int = 3
     storm_attempts: int = 5
     storm_window: timedelta = timedelta(minutes=30)
+    min_loss: timedelta = timedelta(minutes=10)
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:
         job = facts.current_job(history)
@@ -40,6 +48,8 @@ class RestartLoop:
             return Unknown(what=self.name, reason="the checkpoints saved before these attempts are no longer on record")
         idle = _without_progress(history, now)
         counted = self._count(history, idle, now)
+        is_own = bool(counted)
+        counted = counted or self._list_interrupted(history, idle, now)
         if not counted:
             return ()
         if not facts.is_flagged(history, self.name, job) and self._was_retried_by_user(history, job, idle, now):
@@ -52,14 +62,19 @@ class RestartLoop:
             "window_seconds": seconds(self.storm_window),
             "first_started_at": counted[0].started_at.isoformat(),
             "ran_seconds": seconds(ran),
+            "longest_seconds": seconds(max(_duration(each, now) for each in counted)),
+            "is_interrupted": not is_own,
             "restart_count": job.restart_count,
             "causes": sorted({each.cause.value for each in counted if each.cause}),
             "newest_good": str(good.checkpoint.path) if good else None,
             "held_by": _holder(history, job),
             "array_job_id": job.array_job_id,
+            "directory": history.key.directory if history.key.is_located else None,
+            "located_by": history.located_by,
+            "signal_seconds": signal_seconds(measure_rhythm(history).save_time, MARGIN),
         }
-        builder = FindingBuilder(self.name, history, audience=("user", "admin"))
-        return (builder.make_finding(job, Severity.CRITICAL, evidence),)
+        builder = FindingBuilder(self.name, history, audience=("user", "admin") if is_own else ("user",))
+        return (builder.make_finding(job, Severity.CRITICAL if is_own else Severity.WARNING, evidence),)
 
     def list_requeued(self, history: RunHistory, job: Job, now: datetime) -> list[Attempt]:
         """Return the attempts because of which a job is to be held, oldest first; empty if it is not.
@@ -83,6 +98,14 @@ class RestartLoop:
         if len(own) >= self.attempts and history.key.is_located:
             return own
         return storm if len(storm) >= self.storm_attempts else []
+
+    def _list_interrupted(self, history: RunHistory, idle: list[Attempt], now: datetime) -> list[Attempt]:
+        """Return the attempts that ended before they saved again, most of them interrupted; empty if little is lost."""
+        ended = [each for each in idle if each.ended_at is not None and each.cause in _OWN_CAUSES | INTERRUPTIONS]
+        ran = sum((_duration(each, now) for each in ended), timedelta(0))
+        if len(ended) < self.attempts or ran < self.min_loss or not history.key.is_located or may_be_results(history):
+            return []
+        return ended if copied_checkpoints.had_complete(history, ended[-1].started_at) else []
 
     def _list_storm(self, idle: list[Attempt], now: datetime) -> list[Attempt]:
         return [

@@ -9,10 +9,21 @@ from ckptd.core.discovery.declared import list_unmet
 from ckptd.core.forecast.projection import MARGIN
 from ckptd.core.health.at_risk import signal_seconds
 from ckptd.core.health.interface import FindingBuilder, not_whole, seconds
-from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, Job, RunHistory, Severity, Unknown
-from ckptd.core.runs import copied_checkpoints
+from ckptd.core.model import (
+    Attempt,
+    CheckpointState,
+    EndCause,
+    Evidence,
+    Finding,
+    Job,
+    RunHistory,
+    Severity,
+    Unknown,
+)
+from ckptd.core.runs import attempt_progress, copied_checkpoints
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
+from ckptd.core.runs.observations import INTERRUPTIONS
 from ckptd.core.runs.removed_checkpoints import find_removal
 from ckptd.core.runs.resumable import are_only_data
 
@@ -72,6 +83,7 @@ class RestartedWithoutCheckpoint:
         removal = find_removal(history, attempt) if found == "none" else None
         found = "deleted" if removal else found
         may_be_meant = removal is not None and removal.is_by_hand
+        cut_short = _list_cut_short(history, attempt) if found in {"none", "unfinished"} else []
         evidence: dict[str, Evidence] = {
             "found": found,
             "deleted_count": removal.checkpoint_count if removal else 0,
@@ -84,11 +96,27 @@ class RestartedWithoutCheckpoint:
             "located_by": history.located_by,
             "unmet_names": unmet,
             "searched": None if is_known or is_data or job.work_dir is None else str(job.work_dir),
+            "interrupted_attempts": len(cut_short),
+            "longest_seconds": seconds(max(cut_short, default=None)),
             "signal_seconds": signal_seconds(measure_rhythm(history).save_time, MARGIN),
         }
         return FindingBuilder(self.name, history).make_finding(
             job, Severity.CRITICAL if is_known and not may_be_meant else Severity.WARNING, evidence
         )
+
+
+def _list_cut_short(history: RunHistory, attempt: Attempt) -> list[timedelta]:
+    """Return how long the latest consecutive attempts before this one ran that were cut short and saved nothing."""
+    found: list[timedelta] = []
+    reaches = attempt_progress.reaches_of(history)
+    for other, reach in reversed([*zip(history.attempts, reaches, strict=True)]):
+        if other.started_at >= attempt.started_at:
+            continue
+        is_cut = other.cause in INTERRUPTIONS or other.cause is EndCause.REQUEUE
+        if other.ended_at is None or not is_cut or reach.save_count or facts.is_broken_off(history, other):
+            break
+        found.append(other.ended_at - other.started_at)
+    return found
 
 
 def _was_first_scan_late(history: RunHistory, attempt: Attempt) -> bool:

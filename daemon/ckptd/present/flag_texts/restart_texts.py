@@ -1,6 +1,6 @@
 """Word the flags about restarts: without a checkpoint, from the wrong one, without progress, or not possible."""
 
-from ckptd.core.model import Certainty
+from ckptd.core.model import Certainty, EndCause
 from ckptd.present.flag_texts.evidence_reader import EvidenceReader
 from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
 from ckptd.present.formatting import format_count
@@ -18,6 +18,15 @@ _DELETED = (
     "If you deleted the earlier checkpoints to start over, you need not do anything. Otherwise, check whether the "
     "batch script, the program or a clean-up job empties the directory."
 )
+_IN_A_ROW = 3  # attempts, from which on a text says that each was cut short
+_CAUSES = {
+    EndCause.PREEMPTION: "preemption",
+    EndCause.NODE_FAILURE: "a node failure",
+    EndCause.REQUEUE: "a requeue",
+    EndCause.TIME_LIMIT: "the time limit",
+    EndCause.FAILURE: "a failure",
+    EndCause.UNKNOWN: "an unknown cause",
+}
 _FIX = "find in its output why it ends without a new checkpoint, and fix that"
 
 
@@ -58,7 +67,29 @@ def restarted_without_checkpoint(evidence: EvidenceReader, context: FlagContext)
         advice = _DELETED
     else:
         statement, advice = _describe_nothing(evidence, restarted, directory, earlier)
+    if _tells_interruptions(evidence) and evidence.count("interrupted_attempts") >= _IN_A_ROW:
+        statement += (
+            f" The last {evidence.count('interrupted_attempts')} attempts were requeued, preempted or ended by a node "
+            "failure before ckptd saw a checkpoint of theirs; the longest ran for "
+            f"{evidence.duration('longest_seconds')}."
+        )
+        if command is None:
+            advice, command = _save_in_time(evidence, advice)
     return FlagText(title=context.title, statement=statement, advice=advice, command=command)
+
+
+def _tells_interruptions(evidence: EvidenceReader) -> bool:
+    """Return whether the rule recorded interruptions; false in flags of earlier versions."""
+    return any(evidence.is_recorded(name) for name in ("interrupted_attempts", "is_interrupted", "longest_seconds"))
+
+
+def _save_in_time(evidence: EvidenceReader, advice: str) -> tuple[str, str]:
+    """Add to an advice how a job saves when it is asked to end, and return the option that lets Slurm ask early."""
+    also = (
+        "If Slurm grants a grace time before it preempts the job, also trap TERM in the batch script so that the "
+        "program saves then:"
+    )
+    return f"{advice} {also}", f"#SBATCH --signal=B:TERM@{evidence.count('signal_seconds')}"
 
 
 def _describe_nothing(evidence: EvidenceReader, restarted: str, directory: str, earlier: str) -> tuple[str, str]:
@@ -163,12 +194,36 @@ def restart_loop(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     source = "There is no checkpoint to resume from."
     if evidence.has("newest_good"):
         source = f"The job should resume from {evidence.text('newest_good')}."
+    if _tells_interruptions(evidence) and evidence.is_true("is_interrupted"):
+        return _describe_interruptions(evidence, context, source)
     advice, command = _stop_loop(evidence)
     return FlagText(
         title=context.title,
         statement=(
             f"{evidence.count('attempts')} attempts in a row saved no further progress, in "
             f"{evidence.duration('ran_seconds')} of run time altogether. {source}"
+        ),
+        advice=advice,
+        command=command,
+    )
+
+
+def _describe_interruptions(evidence: EvidenceReader, context: FlagContext, source: str) -> FlagText:
+    """Word a loop of attempts that were interrupted sooner than they saved."""
+    causes = " or ".join(_CAUSES[EndCause(cause)] for cause in evidence.texts("causes"))
+    lost = f"{evidence.duration('ran_seconds')} of run time is lost"
+    if not _is_named(evidence):
+        lost = f"if the job saves nowhere else than in {evidence.text('directory')}, {lost}"
+    advice, command = _save_in_time(
+        evidence,
+        "Save checkpoints more often than the job is interrupted, and the first one soon after each start: the longest "
+        f"of these attempts ran for {evidence.duration('longest_seconds')}.",
+    )
+    return FlagText(
+        title=context.title,
+        statement=(
+            f"{evidence.count('attempts')} attempts in a row were ended by {causes} before they saved further "
+            f"progress; {lost}. {source}"
         ),
         advice=advice,
         command=command,
