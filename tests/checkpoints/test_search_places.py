@@ -5,7 +5,7 @@ import os
 import pytest
 
 from checkpoints.test_locate import ask  # noqa: F401 - a fixture
-from support.checkpoint_bytes import torch_state
+from support.checkpoint_bytes import torch_state, torch_weights
 
 SAVED = {
     "Lightning": "lightning_logs/version_0/checkpoints/epoch=1-step=100.ckpt",
@@ -66,3 +66,32 @@ def test_old_data_beside_it_do_not_use_up_the_bound(ask, tmp_path):  # noqa: F81
         os.utime(directory, ns=(long_ago, long_ago))
     save(tmp_path / "runs/1/ckpt_3.pt")
     assert ask(("discovery", "."))["directory"] == str(tmp_path / "runs/1")
+
+
+INPUTS = {
+    "pretrained": "pretrained/model.pt",
+    "pretrained, deeper": "repo/pretrained_models/resnet/resnet50-0676ba61.pth",
+    "the cache of torch.hub": "torch_home/hub/checkpoints/resnet50-0676ba61.pth",
+    "the cache of huggingface_hub": "hf_cache/models--bert/snapshots/86b5/model.safetensors",
+}
+
+
+@pytest.mark.parametrize("name", INPUTS.values(), ids=INPUTS)
+def test_downloaded_weights_are_no_checkpoints_of_the_job(ask, tmp_path, name):  # noqa: F811
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).write_bytes(torch_weights())
+    assert ask(("discovery", "."))["directory"] is None
+    save(tmp_path / "runs/last.pt")
+    assert ask(("discovery", "."))["directory"] == str(tmp_path / "runs")
+
+
+@pytest.mark.parametrize("name", ["pretrained/model.pt", "pretrained/epoch_3.pt"])
+def test_states_are_found_also_where_downloads_would_be(ask, tmp_path, name):  # noqa: F811
+    save(tmp_path / name)
+    assert ask(("discovery", "."))["directory"] == str(tmp_path / "pretrained")
+
+
+def test_weights_that_are_saved_after_each_epoch_are_no_downloads(ask, tmp_path):  # noqa: F811
+    (tmp_path / "pretrained").mkdir()
+    (tmp_path / "pretrained/epoch_3.pt").write_bytes(torch_weights())
+    assert ask(("discovery", "."))["directory"] == str(tmp_path / "pretrained")

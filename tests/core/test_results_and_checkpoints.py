@@ -140,3 +140,27 @@ def test_a_job_that_saves_where_nobody_sees_it_is_in_no_restart_loop():
 def test_a_job_that_saves_ever_later_is_not_overdue():
     best = [saved(minute, step=minute, role=Role.STATE) for minute in (5, 10, 20, 40, 80)]
     assert judge(history(now=150, checkpoints=best), 150) == {}
+
+
+def fetched(minute, **changes):
+    return saved(minute, name="weights/model.pt", role=Role.WEIGHTS, **changes)
+
+
+LONG = [attempt(0, 128), attempt(140, restart_count=1)]
+WARNED = {"restarted-without-checkpoint": Severity.WARNING}
+FETCHED = {
+    "a file that was there before": ([fetched(-60)], LONG, WARNED),
+    "fetched at the start": ([fetched(4)], LONG, WARNED),
+    "fetched again by the restart": ([fetched(4, gone=143), fetched(143)], LONG, WARNED),
+    "written again while it trained": ([fetched(4, gone=60), fetched(60)], LONG, {}),
+    "named as the best": ([fetched(4, is_best=True)], LONG, {}),
+    "with a number": ([saved(4, name="weights/7.pt", step=7, role=Role.WEIGHTS)], LONG, {}),
+    "a state": ([saved(4, name="weights/model.pt", role=Role.STATE)], LONG, {}),
+    "no attempt ran long enough to save": ([fetched(4)], [attempt(0, 25), attempt(30, restart_count=1)], {}),
+}
+
+
+@pytest.mark.parametrize(("files", "attempts", "expected"), FETCHED.values(), ids=FETCHED)
+def test_a_restart_of_a_job_that_only_fetched_weights_may_have_lost_work(files, attempts, expected):
+    assert judge(found_by_search(files, now=150, attempts=attempts), 150) == expected
+    assert judge(history(checkpoints=files, now=150, attempts=attempts), 150) == {}  # it is where the job says it is

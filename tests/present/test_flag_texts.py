@@ -323,6 +323,12 @@ CASES = {
         "This job restarted without a checkpoint: /scratch/alice/run contained no complete checkpoint when it started, so 34 min of earlier work is lost.",
         "Save a first checkpoint within a few minutes of the start, and check that it is written to /scratch/alice/run.",
     ),
+    "restarted, only downloads are there": Case(
+        "restarted-without-checkpoint",
+        RESTARTED | {"found": "inputs"},
+        "This job may have restarted without a checkpoint: ckptd found only weights in /scratch/alice/run, written when the job started and never again, as a download is. If the job saves nowhere else, 34 min of earlier work is lost.",
+        "Save a first checkpoint within a few minutes of the start. If the job saves checkpoints elsewhere, name their directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in the job's working directory.",
+    ),
     "restarted, damaged": Case(
         "restarted-without-checkpoint",
         RESTARTED | {"found": "damaged"},

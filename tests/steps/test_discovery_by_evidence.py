@@ -7,7 +7,7 @@ import pytest
 
 from ckptd.core.model import Severity
 from steps.replayed_fleet import UID, minute
-from support.checkpoint_bytes import npz, torch_state
+from support.checkpoint_bytes import npz, torch_state, torch_weights
 
 # job.sh of https://docs.mila.quebec (examples, good practices, checkpointing), as far as it says anything about files
 MILA = """#!/bin/bash
@@ -165,3 +165,20 @@ def test_a_restart_with_nothing_is_flagged_also_where_a_repository_and_an_enviro
     fleet.run(1, fleet.job())
     again = fleet.job(start=31, restart_count=1, submitted_at=minute(30))
     assert fleet.run(33, again) == [("restarted-without-checkpoint", 1)]
+
+
+@pytest.mark.parametrize(("name", "directory"), [("pretrained/model.pt", None), ("weights/model.pt", "weights")])
+def test_a_download_is_no_checkpoint_that_a_restart_could_load(fleet, name, directory):
+    fleet.run(1, fleet.job())
+    fleet.save(name, 4, torch_weights())
+    assert fleet.run(6) == []
+    assert fleet.run(58) == []
+    assert row_of(fleet).directory == (directory and f"{fleet.work_dir}/{directory}")
+    again = fleet.job(start=61, restart_count=1, submitted_at=minute(60))
+    assert fleet.run(63, again) == [("restarted-without-checkpoint", 1)]
+    [flag] = fleet.parts.store.flags.list_open("c1")
+    assert flag.finding.severity is Severity.WARNING
+    fleet.save("runs/last.pt", 70, torch_state(1))
+    for minutes in (71, 77, 83):
+        fleet.run(minutes, again)
+    assert (row_of(fleet).directory, fleet.flags()) == (f"{fleet.work_dir}/runs", [])

@@ -39,6 +39,8 @@ OF_TORCH = [
     # Ultralytics
     ("epoch10.pt", 10, None),
     ("yolov5s6.pt", None, None),
+    # torch.hub: the hash has `ba61`
+    ("resnet50-0676ba61.pth", None, None),
     # Composer
     ("ep1-ba250-rank0.pt", 1, 250),
     ("latest-rank0.pt", None, None),

@@ -29,7 +29,8 @@ _EPOCHS = tuple(
     for word, before in (("epoch", "[A-Za-z]"), ("ep", "[A-Za-z]"), ("epochs", "[A-Za-z]"), ("e", "[0-9A-Za-z]"))
 )
 _STEP = re.compile(
-    rf"{_NOT_A_GOAL}(?<![A-Za-z])(?:global_?steps?|steps?|iterations?|iters?|it|updates?|generations?|gen|rounds?|ba)"
+    rf"{_NOT_A_GOAL}(?<![A-Za-z])"
+    r"(?:global_?steps?|steps?|iterations?|iters?|it|updates?|generations?|gen|rounds?|(?<!\d)ba)"
     rf"[-_=.]?(\d{{1,15}}){_WHOLE}",
     re.IGNORECASE,
 )

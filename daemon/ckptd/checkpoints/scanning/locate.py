@@ -28,6 +28,7 @@ from ckptd.checkpoints.scanning.tree import list_places
 from ckptd.checkpoints.scanning.user_paths import expand_home, explain_absence, find_directory, may_write
 from ckptd.core.discovery import batch_script
 from ckptd.core.discovery.declared import is_declared_without, list_directories, split_locations, stated_path
+from ckptd.core.discovery.input_names import is_named_for_inputs
 from ckptd.core.model import Job, Level, NamedLocation, Role
 from ckptd.core.notices import EVERY_RULE
 from ckptd.core.runs.resumable import is_named_as_checkpoint
@@ -235,7 +236,8 @@ def _discover(item: dict[str, Any], problems: list[str]) -> dict[str, Any] | Non
 
     The search goes through the working directory, and through directories named for the job where the site's variables
     lead. Of several directories the one with the strongest evidence counts: a shared one only where there is no other,
-    resumable states before parameters, parameters before data, then what was written last.
+    resumable states before parameters, parameters before data, then what was written last. One that is named for
+    downloads counts only if it holds a state, or checkpoints with a progress number.
     """
     if item["work_dir"] is None:
         return None
@@ -311,9 +313,11 @@ def _search_below(root: str, item: dict[str, Any], problems: list[str], *, is_ro
                 found = written[os.path.normpath(os.path.join(root, _home_of(claim.path)))]
                 found.times_ns.append(modified_ns)
                 found.claims.append((modified_ns, claim))
-        if len(written) > 1 or is_role_asked:
+        inputs = {each for each in written if is_named_for_inputs(PurePosixPath(os.path.relpath(each, root)))}
+        if len(written) > 1 or is_role_asked or inputs:
             _judge_roles(list(written.values())[:MAX_JUDGED], reader)
-    return written
+    downloaded = {each for each in inputs if written[each].role is not Role.STATE and not _list_numbered(written[each])}
+    return {directory: found for directory, found in written.items() if directory not in downloaded}
 
 
 def _is_named_as_state(path: str) -> bool:

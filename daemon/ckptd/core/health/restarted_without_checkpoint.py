@@ -23,6 +23,7 @@ from ckptd.core.model import (
 from ckptd.core.runs import attempt_progress, copied_checkpoints
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
+from ckptd.core.runs.downloaded_inputs import are_only_inputs
 from ckptd.core.runs.observations import INTERRUPTIONS
 from ckptd.core.runs.removed_checkpoints import find_removal
 from ckptd.core.runs.resumable import are_only_data
@@ -33,7 +34,8 @@ class RestartedWithoutCheckpoint:
     """Flag a restart without a checkpoint, until it completes one, if the run had run for at least `min_loss` before.
 
     It is critical where the directory is known, or where a named one does not exist. It is a warning where nobody named
-    one and a search found none, or only data that the restart writes again from the beginning, and where everything was
+    one and a search found none, or only data that the restart writes again from the beginning, or only weights that
+    were written at starts and may be downloads; and where everything was
     deleted before a person started the job again: that may be meant. Where ckptd cannot see what is named,
     `checkpoints-not-located` says so instead. After less run time little is lost, and
     `no-checkpoint-yet` covers the case that the restart does not save either.
@@ -53,8 +55,9 @@ class RestartedWithoutCheckpoint:
             if are_only_data(history):
                 if not (attempt.resumed_from and attempt.resumed_from.is_fresh):
                     continue  # it may continue from what it wrote
-            elif facts.saves_since(history, attempt.started_at) or copied_checkpoints.had_complete(
-                history, attempt.started_at
+            elif not are_only_inputs(history) and (
+                facts.saves_since(history, attempt.started_at)
+                or copied_checkpoints.had_complete(history, attempt.started_at)
             ):
                 continue
             if unread := copied_checkpoints.list_unread(history):
@@ -78,8 +81,9 @@ class RestartedWithoutCheckpoint:
             found = "unfinished"
         unmet: list[str] = [each.path for each in list_unmet(history, [job])]
         is_data = are_only_data(history)
-        found = "data" if is_data else found
-        is_known = bool(unmet) or (history.key.is_located and not is_data)
+        is_input = are_only_inputs(history)
+        found = "data" if is_data else "inputs" if is_input else found
+        is_known = bool(unmet) or (history.key.is_located and not is_data and not is_input)
         removal = find_removal(history, attempt) if found == "none" else None
         found = "deleted" if removal else found
         may_be_meant = removal is not None and removal.is_by_hand
@@ -95,7 +99,7 @@ class RestartedWithoutCheckpoint:
             "directory": history.key.directory if history.key.is_located else None,
             "located_by": history.located_by,
             "unmet_names": unmet,
-            "searched": None if is_known or is_data or job.work_dir is None else str(job.work_dir),
+            "searched": None if is_known or is_data or is_input or job.work_dir is None else str(job.work_dir),
             "interrupted_attempts": len(cut_short),
             "longest_seconds": seconds(max(cut_short, default=None)),
             "signal_seconds": signal_seconds(measure_rhythm(history).save_time, MARGIN),

@@ -49,6 +49,12 @@ def restarted_without_checkpoint(evidence: EvidenceReader, context: FlagContext)
             f"checkpoints, and it writes them again from the beginning. If the job saves nowhere else, {earlier}."
         )
         advice = f"If the job can be interrupted, let it save checkpoints or skip finished parts. {_ELSEWHERE}"
+    elif found == "inputs":
+        statement = (
+            f"This job may have restarted without a checkpoint: ckptd found only weights in {directory}, written when "
+            f"the job started and never again, as a download is. If the job saves nowhere else, {earlier}."
+        )
+        advice = f"Save a first checkpoint within a few minutes of the start. {_ELSEWHERE}"
     elif found == "damaged":
         statement = f"{restarted}: its checkpoints were damaged or incomplete, so {earlier}."
         advice = "Keep at least the newest two checkpoints, and write each under a temporary name before you rename it."
