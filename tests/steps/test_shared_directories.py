@@ -107,3 +107,17 @@ def test_numbers_that_outrun_the_jobs_are_progress(fleet):
         fleet.save(f"ck/model_{number}.pt", 2 + place, torch_weights())
         fleet.run(2.5 + place, one, other)
     assert [each.severity for each in findings(fleet)] == [Severity.CRITICAL] * 2
+
+
+def test_an_evaluation_in_the_directory_of_a_training_is_not_overdue_when_that_has_ended(fleet):
+    train = fleet.job(1, **NAMED)
+    for epoch in range(1, 7):
+        fleet.save(f"ck/epoch_{epoch}.pt", epoch * 10, torch_state(epoch))
+        fleet.run(epoch * 10 + 1, train)
+    evaluation = fleet.job(2, start=62, name="evaluate", **NAMED)
+    for minutes in range(63, 150, 9):
+        assert fleet.run(minutes, evaluation) == []
+    again = fleet.job(3, start=150, **NAMED)
+    for minutes in range(151, 220, 9):
+        fleet.run(minutes, again)
+    assert fleet.flags() == [("checkpoint-overdue", 3)]

@@ -344,3 +344,26 @@ def test_work_is_lost_where_the_directory_was_read_until_shortly_before_the_rest
     scan(store, 25)
     (line,) = store.lost_work.list_lines(RUN)
     assert (line.loss.lost, line.loss.most, line.is_final) == (timedelta(minutes=21), timedelta(minutes=21), True)
+
+
+def test_what_a_training_saves_is_not_what_an_evaluation_beside_it_has_saved(store):
+    train = make_job(1, name="train", node_count=2)
+    poll(store, 0, train)
+    locate(store, 1, RUN)
+    scan(store, 5, make_checkpoint("a.pt", written=4))
+    evaluation = make_job(2, name="evaluate", started_at=at(6))
+    poll(store, 6, train, evaluation)
+    locate(store, 2, RUN)
+    saves = make_checkpoint("a.pt", written=4), make_checkpoint("b.pt", written=14)
+    scan(store, 15, *saves)
+    failed = replace(evaluation, state=STATES.NODE_FAIL, ends_at=at(20))
+    poll(store, 21, train, failed)
+    scan(store, 22, *saves)
+    (line,) = store.lost_work.list_lines(RUN)
+    assert (line.attempt[0].job_id, line.loss.saved_at) == (2, None)
+    assert (line.loss.lost, line.loss.most) == (timedelta(0), timedelta(minutes=14))
+    assert (line.redone.low, line.redone.high) == (timedelta(0), timedelta(0))
+    poll(store, 31, replace(train, state=STATES.TIMEOUT, ends_at=at(30)))
+    scan(store, 32, *saves)
+    ended = {line.attempt[0].job_id: line for line in store.lost_work.list_lines(RUN)}
+    assert ended[1].loss.lost == timedelta(minutes=16)

@@ -8,6 +8,7 @@ from ckptd.core.forecast import projection
 from ckptd.core.model import Attempt, CheckpointState, Job, RecordedCheckpoint, RunRecord
 from ckptd.core.runs import cadence, lost_work
 from ckptd.core.runs import history as facts
+from ckptd.core.runs.checkpoint_readers import find_readers
 
 EXPECTED_COUNT = 50  # forecast saves: more of them would be a line
 LEAST_AHEAD = timedelta(hours=1)
@@ -117,8 +118,9 @@ def _past_losses(history: RunRecord) -> list[LossSpan]:
     saves = lost_work.list_saves(history.checkpoints)
     oldest = min((record.first_seen_at for record in history.checkpoints), default=None)
     losses = []
+    readers = find_readers(history)
     for place, attempt in enumerate(history.attempts):
-        if attempt.ended_at is None:
+        if attempt.ended_at is None or attempt.job in readers:
             continue
         is_later = oldest is None or oldest > attempt.ended_at
         if is_later and any(_may_have_saves(other, history) for other in history.attempts[place : place + 2]):

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 from ckptd.core.model import Attempt, JobKey
 from ckptd.store.plain_reads import Select
-from ckptd.store.plain_rows import ATTEMPT, JOB_KEY, list_numbers
+from ckptd.store.plain_rows import ATTEMPT, JOB_KEY, decode_any, list_numbers
 from ckptd.store.row_values import attempt_from_row, split
 
 ATTEMPT_COUNT = 500  # latest ones of a run that are read: rules compare each with those before it
@@ -23,6 +23,25 @@ WHERE a.run_id IN ({{runs}}) AND a.id IN (
 )
 ORDER BY a.started_at, a.id
 """  # noqa: S608 - the columns are this package's own
+
+
+_NAMES = """
+SELECT a.run_id, {key}, j.name FROM attempts a JOIN jobs j ON a.job_row = j.id
+WHERE a.run_id IN (
+    SELECT b.run_id FROM attempts b JOIN jobs k ON b.job_row = k.id
+    WHERE b.run_id IN ({runs}) GROUP BY b.run_id HAVING min(k.name) <> max(k.name)
+)
+ORDER BY a.started_at DESC
+"""
+
+
+def read_job_names(select: Select, run_ids: Collection[int]) -> dict[int, dict[JobKey, str]]:
+    """Return the names of the jobs of those runs whose jobs have different names."""
+    result: dict[int, dict[JobKey, str]] = defaultdict(dict)
+    for chunk in split(run_ids):
+        for row in select(_NAMES.format(runs=list_numbers(chunk), key=JOB_KEY.of("j")), {}):
+            result[row[0]][JobKey(*JOB_KEY.decode(row[1:4]))] = decode_any(row[4])
+    return result
 
 
 def read_attempts(select: Select, run_ids: Collection[int]) -> dict[int, list[Attempt]]:

@@ -11,7 +11,7 @@ from ckptd.core.model import Job, RecordedCheckpoint, Role, RunKey, RunRecord, S
 from ckptd.core.runs.attempt_progress import SavedProgress, measure_reaches
 from ckptd.core.runs.cadence import with_rhythm
 from ckptd.core.runs.user_settings import parse_user_settings
-from ckptd.store.attempt_rows import read_attempts
+from ckptd.store.attempt_rows import read_attempts, read_job_names
 from ckptd.store.checkpoint_rows import REMEMBERED_COUNT, read_where
 from ckptd.store.plain_reads import Select, instant
 from ckptd.store.plain_rows import JOB, RUN_KEY, Columns, decode_any, decode_number, list_numbers
@@ -43,6 +43,7 @@ def load_records(select: Select, row_ids: Collection[int], *, is_whole: bool) ->
         runs = list_numbers(chunk)
         open_jobs, suspended = _load_jobs(select, runs)
         attempts = read_attempts(select, chunk)
+        names = read_job_names(select, [row_id for row_id in chunk if len(attempts[row_id]) > 1])
         found = _load_checkpoints(select, runs, is_whole=is_whole)
         saved = _load_saved(select, [row_id for row_id in chunk if len(found[row_id]) >= CHECKPOINT_LIMIT])
         savers = _find_savers(select, runs)
@@ -63,6 +64,7 @@ def load_records(select: Select, row_ids: Collection[int], *, is_whole: bool) ->
                 recorded_since=since,
                 user_settings=parse_user_settings(user_settings) if user_settings else UserSettings(),
                 free_space_samples=decode_free_space(free_space),
+                job_names=names.get(row_id, {}),
                 has_saved_before=row_id in savers,
                 is_truncated=row_id in saved,
                 totals=totals.get(row_id),

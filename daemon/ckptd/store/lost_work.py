@@ -22,6 +22,7 @@ from ckptd.core.runs.saved_state import SavedState
 from ckptd.core.runs.user_settings import parse_user_settings
 from ckptd.store import saved_states
 from ckptd.store.loss_rows import LossReader
+from ckptd.store.reading_jobs import find_reading_jobs
 from ckptd.store.rows import ATTEMPT_COLUMNS, RUN_KEY_COLUMNS, attempt_from_row, run_key, split, table_of
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LossTable, RunTable
 from ckptd.store.transactions import StorePart, reading
@@ -75,6 +76,7 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
     copied = _read_copied_saves(connection, {row[1] for row in rows})
     starts = _read_starts(connection, {row[1] for row in rows})
     doubtful = _find_possible_results(connection, {row[1] for row in rows})
+    readers = find_reading_jobs(connection, {row[1] for row in rows})
     fresh: list[dict[str, Any]] = []
     stale: list[dict[str, Any]] = []
     for row in rows:
@@ -83,6 +85,8 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
         attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
         seen = _find_last_read(connection, run_id, attempt, scanned_at, known_at, starts[run_id])
         saves = [*_read_saves(connection, run_id, attempt_id, attempt), *_list_there(copied.get(run_id, ()), attempt)]
+        if is_reader := attempt.job in readers.get(run_id, ()):
+            saves = []  # they are those of other jobs, and nobody knows what this one had to lose
         loss = lost_work.measure_loss(
             attempt,
             saves,
@@ -92,7 +96,8 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
             read_at=seen.read_at,
         )
         is_known = loss.lost == loss.most
-        loss = lost_work.as_bound(loss) if run_id in doubtful else loss  # who writes results may lose nothing
+        if run_id in doubtful or is_reader:
+            loss = lost_work.as_bound(loss)  # who writes results may lose nothing
         values = _line_values(attempt, loss) | {"read_at": seen.read_at}
         values |= {"user": user, "account": account, "partition": attempt.partition or partition}
         values["is_final"] = bool(is_looked) and is_known
@@ -185,11 +190,13 @@ def write_redone(connection: sa.Connection, run_ids: Collection[int]) -> None:
             .group_by(AttemptTable.run_id)
             .having(sa.func.count() > 1)
         )
-        for run_id in connection.scalars(followed).all():
-            _write_redone_of(connection, run_id)
+        found = connection.scalars(followed).all()
+        readers = find_reading_jobs(connection, found)
+        for run_id in found:
+            _write_redone_of(connection, run_id, readers.get(run_id, frozenset()))
 
 
-def _write_redone_of(connection: sa.Connection, run_id: int) -> None:
+def _write_redone_of(connection: sa.Connection, run_id: int, readers: frozenset[JobKey]) -> None:
     rows = connection.execute(
         sa.select(
             AttemptTable.id,
@@ -221,7 +228,9 @@ def _write_redone_of(connection: sa.Connection, run_id: int) -> None:
             saved[name], before[name] = saved_at, (attempt_id, (low, high, certainty))
             unseen[name] = lost_work.NOTHING if lost_high is None else lost_high - lost
     values = []
-    for name, found in measure_redone(attempts, saved, unseen).items():
+    writing = [each for each in attempts if each.job not in readers]
+    redone = dict.fromkeys(saved, NONE) | measure_redone(writing, saved, unseen)  # what others saved is not redone
+    for name, found in redone.items():
         attempt_id, recorded = before[name]
         if recorded != (found.low, found.high, found.certainty):
             values.append({"key_attempt_id": attempt_id, **_redone_values(found)})

@@ -15,6 +15,7 @@ from ckptd.core.model import Finding, Job, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.queue import maintenance
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import with_rhythm
+from ckptd.core.runs.checkpoint_readers import find_readers
 from ckptd.core.runs.resumable import are_only_data, list_resumable, may_be_results
 from ckptd.core.tracked_now import Validity, track
 
@@ -35,6 +36,18 @@ ABOUT_CHECKPOINTS = frozenset(
         "concurrent-writers",
         "too-frequent",
         "too-sparse",
+    }
+)
+# these judge how a job saves: they are not asked about jobs that only read the run's checkpoints
+ABOUT_OWN_SAVES = frozenset(
+    {
+        "no-checkpoint-yet",
+        "checkpoint-overdue",
+        "at-risk",
+        "not-resuming",
+        "too-frequent",
+        "too-sparse",
+        "will-not-finish",
     }
 )
 ABOUT_REGULAR_SAVES = frozenset({"checkpoint-overdue", "too-frequent", "too-sparse"})  # skipped for weights, too
@@ -168,9 +181,11 @@ def _ask(history: RunHistory, rules: Iterable[Rule], now: datetime) -> Evaluatio
     failed: dict[str, Exception] = {}
     resumable = list_resumable(history.checkpoints)
     of_states = history if len(resumable) == len(history.checkpoints) else replace(history, checkpoints=resumable)
+    of_writers = _leave_out_readers(of_states)
     for rule in rules:
         try:
-            answer = rule.evaluate(history if rule.name in OF_ALL_FILES else of_states, now)
+            own = of_writers if rule.name in ABOUT_OWN_SAVES else of_states
+            answer = rule.evaluate(history if rule.name in OF_ALL_FILES else own, now)
             found = () if isinstance(answer, Unknown) else tuple(answer)
         except Exception as error:  # noqa: BLE001 - what one user wrote must not end the judging of the others
             failed[rule.name] = error
@@ -183,6 +198,13 @@ def _ask(history: RunHistory, rules: Iterable[Rule], now: datetime) -> Evaluatio
         findings=drop_superseded(findings),
         undecided=_share_names(undecided | failed.keys()),
         failed=failed,
+    )
+
+
+def _leave_out_readers(history: RunHistory) -> RunHistory:
+    readers = {key.job_id for key in find_readers(history)}
+    return (
+        replace(history, jobs=tuple(job for job in history.jobs if job.job_id not in readers)) if readers else history
     )
 
 

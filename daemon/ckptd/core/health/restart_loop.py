@@ -12,6 +12,7 @@ from ckptd.core.model import Attempt, EndCause, Evidence, Finding, Job, RunHisto
 from ckptd.core.runs import attempt_progress, copied_checkpoints
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
+from ckptd.core.runs.checkpoint_readers import is_reader
 from ckptd.core.runs.observations import INTERRUPTIONS
 from ckptd.core.runs.resumable import may_be_results
 
@@ -49,7 +50,8 @@ class RestartLoop:
         idle = _without_progress(history, now)
         counted = self._count(history, idle, now)
         is_own = bool(counted)
-        counted = counted or self._list_interrupted(history, idle, now)
+        if not is_own and not is_reader(history, job):
+            counted = self._list_interrupted(history, idle, now)
         if not counted:
             return ()
         if not facts.is_flagged(history, self.name, job) and self._was_retried_by_user(history, job, idle, now):

@@ -138,6 +138,7 @@ class RunRecord:
     user_settings: UserSettings = UserSettings()
     suspended_until: Mapping[int, datetime] = field(default_factory=dict)  # by job id: when it was last seen so
     free_space_samples: tuple[FreeSpaceSample, ...] = ()  # of its file system, oldest first
+    job_names: Mapping[JobKey, str] = field(default_factory=dict)  # of its attempts' jobs; empty: all have one name
     has_saved_before: bool = False  # one of the same user, job name (no generic one) and directory has checkpointed
     is_truncated: bool = False  # older checkpoints are left out
     totals: Totals | None = None  # of all checkpoints on disk; None: to be summed over `checkpoints`

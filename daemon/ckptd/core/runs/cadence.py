@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 from ckptd.core.model import Attempt, RecordedCheckpoint, RunRecord
 from ckptd.core.model.save_cadence import SaveCadence
 from ckptd.core.runs import history as facts
+from ckptd.core.runs.checkpoint_readers import find_readers
 from ckptd.core.runs.resumable import list_resumable
 
 BURST = timedelta(seconds=10)  # copies such as `last` and `best` follow the save that they copy within this time
@@ -49,7 +50,9 @@ def with_rhythm(history: RunT) -> RunT:
 
 
 def _measure(history: RunRecord) -> SaveCadence:
-    by_attempt = [(attempt, saves_of(history, attempt)) for attempt in history.attempts]
+    readers = find_readers(history)
+    writing = [attempt for attempt in history.attempts if attempt.job not in readers]
+    by_attempt = [(attempt, saves_of(history, attempt)) for attempt in writing]
     pairs = [pair for _, saves in by_attempt for pair in pairwise(saves)]
     recent = [later.completed_at - earlier.completed_at for earlier, later in pairs][-RECENT_COUNT:]
     gaps = _list_since_change(recent)
