@@ -11,11 +11,13 @@ from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
 from ckptd.core.health.not_resuming import NotResuming
 from ckptd.core.health.restarted_without_checkpoint import RestartedWithoutCheckpoint
 from ckptd.core.model import (
+    Attempt,
     Certainty,
     CheckpointState,
     CopyLocation,
     EndCause,
     JobState,
+    LimitSignal,
     RestartKind,
     Resume,
     ResumeReason,
@@ -216,6 +218,69 @@ NOT_YET = {
 @pytest.mark.parametrize(("given", "minute", "holds"), NOT_YET.values(), ids=NOT_YET)
 def test_an_attempt_that_has_saved_nothing_is_flagged_in_time(given, minute, holds):
     assert bool(list(NoCheckpointYet().evaluate(given, at(minute)))) == holds
+
+
+SIGNALLED = {
+    "its script asks for a signal": ({"signals": {1: LimitSignal("B:USR1", 300)}}, 100, Severity.INFO),
+    "the signal came and nothing was saved": ({"signals": {1: LimitSignal("B:USR1", 300)}}, 297, Severity.WARNING),
+    "ckptd signals it": ({"signalled": {1: timedelta(minutes=5)}}, 100, Severity.INFO),
+    "its user says that it saves on a signal": (
+        {"user_settings": UserSettings(saves_on_signal=True)},
+        100,
+        Severity.INFO,
+    ),
+    "another job is signalled": ({"signals": {2: LimitSignal("B:USR1", 300)}}, 100, Severity.WARNING),
+}
+
+
+@pytest.mark.parametrize(("facts", "minute", "severity"), SIGNALLED.values(), ids=SIGNALLED)
+def test_a_job_that_may_save_only_when_it_is_signalled_is_not_late_before(facts, minute, severity):
+    [finding] = NoCheckpointYet().evaluate(history(now=minute, jobs=[limited(300)], **facts), at(minute))
+    assert finding.severity is severity
+    assert ("is signalled before its time limit, and may save only then" in text_of(finding)) == (
+        severity is Severity.INFO
+    )
+
+
+def test_a_job_without_a_limit_gets_no_signal():
+    given = history(now=61, jobs=[job(time_limit=None)], signals={1: LimitSignal("B:USR1", 300)})
+    [finding] = NoCheckpointYet().evaluate(given, at(61))
+    assert finding.severity is Severity.WARNING
+
+
+def resubmitted(*minutes, cause=EndCause.CANCEL, saves_after=9):
+    """Jobs that a person submits one after the other, each of which saves epoch 1 and is cancelled."""
+    attempts: list[Attempt] = []
+    checkpoints = []
+    start = 0
+    for number, ran in enumerate(minutes, 1):
+        kind = RestartKind.RESUBMIT if attempts else None
+        is_last = number == len(minutes)
+        attempts.append(attempt(start, None if is_last else start + ran, job_id=number, kind=kind, cause=cause))
+        fresh = Resume(certainty=Certainty.INFERRED, reason=ResumeReason.PROGRESS)
+        attempts[-1] = replace(attempts[-1], resumed_from=fresh)
+        gone = None if is_last else start + ran + 10 + saves_after
+        checkpoints.append(saved(start + saves_after, name="epoch_1.pt", epoch=1, gone=gone))
+        start += ran + 10
+    begun = start - minutes[-1] - 10
+    own = job(len(minutes), submitted_at=at(begun - 1), started_at=at(begun))
+    return history(now=start - 10, jobs=[own], attempts=attempts, checkpoints=checkpoints)
+
+
+@pytest.mark.parametrize(
+    ("given", "severity"),
+    [
+        (resubmitted(12, 12, 12, 12), None),
+        (resubmitted(1, 1, 1, 1, saves_after=0.5), None),
+        (resubmitted(30, 30, 30, saves_after=25), Severity.WARNING),
+        (resubmitted(12, 12, 12, cause=EndCause.FAILURE), None),
+        (resubmitted(12, 12, 12, cause=EndCause.TIME_LIMIT), Severity.CRITICAL),
+    ],
+    ids=["cancelled", "cancelled after a minute", "more work is done again", "failed", "not ended by its user"],
+)
+def test_a_person_who_starts_a_short_job_again_and_again_knows_that_it_begins_anew(given, severity):
+    found = NotResuming().evaluate(given, given.scan.scanned_at)
+    assert [each.severity for each in found] == ([severity] if severity else [])
 
 
 def test_the_advice_on_a_job_that_saves_nothing_names_where_was_looked_and_what_to_do_now():

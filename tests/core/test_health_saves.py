@@ -107,6 +107,24 @@ SAVES_OF_THE_BEST = {
         [*BETTER, *(saved(n, name="last.ckpt", step=n) for n in (12, 22, 32, 42))],
         Severity.WARNING,
     ),
+    "each states a better value without a word, as Keras' examples do": (
+        [
+            saved(10 * n, name=f"weights.{n:02d}-{value}.weights.h5", epoch=n)
+            for n, value in enumerate((0.9, 0.71, 0.65, 0.45), 1)
+        ],
+        Severity.INFO,
+    ),
+    "one of these was worse than the one before": (
+        [
+            saved(10 * n, name=f"weights.{n:02d}-{value}.hdf5", epoch=n)
+            for n, value in enumerate((0.9, 0.71, 0.75, 0.45), 1)
+        ],
+        Severity.WARNING,
+    ),
+    "the number behind the time step of a simulation": (
+        [saved(10 * n, name=f"frame_{n:03d}-{n / 4:.2f}.h5", step=n) for n in (1, 2, 3, 4)],
+        Severity.WARNING,
+    ),
     "the value is in the content only": (
         [saved(n, step=n, metrics={"val_loss": 1 / n}) for n in (10, 20, 30, 40)],
         Severity.WARNING,

@@ -61,6 +61,7 @@ LABELS = {
     "interrupted_attempts": "attempts cut short before a save",
     "is_declared": "goal set by the user",
     "is_interrupted": "mostly interrupted from outside",
+    "is_signalled_later": "signal before the time limit is still to come",
     "is_still_there": "checkpoint to resume from still exists",
     "is_waited_for": "another job may continue this one",
     "kind": "type of restart",

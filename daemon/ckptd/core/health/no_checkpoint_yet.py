@@ -6,10 +6,12 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from ckptd.core.discovery.declared import declared_path, list_unmet
+from ckptd.core.forecast import projection
 from ckptd.core.health.interface import FindingBuilder, bounded, not_whole, seconds
 from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, Job, RunHistory, Severity, Unknown
 from ckptd.core.runs import copied_checkpoints
 from ckptd.core.runs import history as facts
+from ckptd.core.runs.cadence import measure_rhythm
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,8 @@ class NoCheckpointYet:
 
     Only a job that is expected to checkpoint is judged: its directory is known, or named by the job, its user, the site
     or the batch script; or `.ckptd.toml` sets a goal or says when it saves; or another job of the same name and working
-    directory saved checkpoints, and the name is not one that jobs of any kind have, such as `bash` or `wrap`. A restart
+    directory saved checkpoints, and the name is not one that jobs of any kind have, such as `bash` or `wrap`. It is
+    information until a signal before the time limit, asked for by the job or its user, is due. A restart
     is judged like a first attempt if all earlier run time was shorter than that: nobody was notified then.
     """
 
@@ -56,7 +59,10 @@ class NoCheckpointYet:
                 "unmet_names": unmet,
                 "other_tasks": 0,  # of its array: see array_folding
             }
-            findings.append(FindingBuilder(self.name, history).make_finding(job, Severity.WARNING, evidence))
+            due_at = _signalled_save_due_at(history, job)
+            evidence["is_signalled_later"] = is_later = due_at is not None and now < due_at
+            severity = Severity.INFO if is_later else Severity.WARNING
+            findings.append(FindingBuilder(self.name, history).make_finding(job, severity, evidence))
         return findings
 
     def _bound(self, job: Job) -> timedelta:
@@ -67,6 +73,16 @@ class NoCheckpointYet:
             return True
         before = facts.run_before(history, attempt)
         return before is not None and before < self._bound(job) and not facts.complete_at(history, attempt.started_at)
+
+
+def _signalled_save_due_at(history: RunHistory, job: Job) -> datetime | None:
+    """Return when a save after a signal before the limit should be complete; None if no signal is known."""
+    if job.ends_at is None or job.time_limit is None:
+        return None
+    lead = history.context.signalled.get(job.job_id)
+    asked = history.context.signals.get(job.job_id)
+    due_at = projection.save_due_at(job.ends_at, lead, asked, measure_rhythm(history))
+    return job.ends_at if due_at is None and history.user_settings.saves_on_signal else due_at
 
 
 def _is_expected_to_save(history: RunHistory, job: Job) -> bool:

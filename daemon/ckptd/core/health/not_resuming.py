@@ -6,7 +6,7 @@ rule compares its checkpoints with those saved before.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from ckptd.core.health.interface import FindingBuilder
@@ -34,6 +34,8 @@ from ckptd.core.runs.removed_checkpoints import find_removal
 from ckptd.core.runs.resumable import may_be_results
 from ckptd.core.runs.rotated_copies import leave_out_previous
 
+_BY_PERSON = frozenset({RestartIntent.RESUBMITTED, RestartIntent.DECLARED})
+
 
 @dataclass(frozen=True, slots=True)
 class NotResuming:
@@ -42,10 +44,12 @@ class NotResuming:
     Where its checkpoints state no progress, a start from nothing that the program's own record proves is flagged. It is
     a warning where the files may be results, where everything was deleted before a person started the job again, where
     a person submitted it again after it had failed or was cancelled, where it says itself what it loaded, and where it
-    saves under other names. After a job that completed, another one may do what it likes.
+    saves under other names. If a person started the job again and less than `min_loss` of work was saved, there is no
+    flag. After a job that completed, another one may do what it likes.
     """
 
     name: ClassVar[str] = "not-resuming"
+    min_loss: timedelta = timedelta(minutes=10)
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
         findings: list[Finding] = []
@@ -79,13 +83,31 @@ class NotResuming:
         else:
             intent = intent or RestartIntent.OTHER_NAMES
         removal = find_removal(history, attempt)
-        may_be_meant = intent is not None or (removal is not None and removal.is_by_hand)
+        is_by_person = intent in _BY_PERSON or (removal is not None and removal.is_by_hand)
+        may_be_meant = intent is not None or is_by_person
         severity = Severity.WARNING if may_be_meant or may_be_results(history) else Severity.CRITICAL
         evidence = _compare(history, attempt, before, since)
-        if evidence is not None:
+        if evidence is not None and not (is_by_person and _is_redone_in(self.min_loss, history, before)):
             evidence["deleted_count"] = removal.checkpoint_count if removal else 0
             evidence["intent"] = intent.value if intent else None
             yield FindingBuilder(self.name, history).make_finding(job, severity, evidence)
+
+
+def _is_redone_in(bound: timedelta, history: RunHistory, before: Sequence[RecordedCheckpoint]) -> bool:
+    """Whether all that was saved took less run time than a bound: each time from the start, as far as is known."""
+    works = [_work_in(history, record) for record in before]
+    return all(work is not None and work < bound for work in works)
+
+
+def _work_in(history: RunHistory, record: RecordedCheckpoint) -> timedelta | None:
+    """Return the run time from nothing to a checkpoint; None where the attempt that saved it may have resumed."""
+    saved_at = _saved_at(record)
+    running = [each for each in history.attempts if each.started_at <= saved_at]
+    if not running:
+        return None
+    attempt = running[-1]
+    began_anew = len(running) == 1 or (attempt.resumed_from is not None and attempt.resumed_from.is_fresh)
+    return saved_at - attempt.started_at if began_anew else None
 
 
 def _find_before(history: RunHistory, attempt: Attempt) -> Attempt | None:

@@ -38,6 +38,8 @@ def no_checkpoint_yet(evidence: EvidenceReader, context: FlagContext) -> FlagTex
             f"this one {_REPLACES}:"
         )
         command = f"{update}PATH"
+    if evidence.is_true("is_signalled_later"):
+        statement += " It is signalled before its time limit, and may save only then."
     if others := evidence.count("other_tasks"):
         statement += f" The same is true of {format_count(others, 'other task')} of its array."
     return FlagText(title=context.title, statement=statement, advice=advice, command=command)
@@ -52,7 +54,10 @@ def checkpoint_overdue(evidence: EvidenceReader, context: FlagContext) -> FlagTe
     directory = evidence.text("directory")
     statement = f"No checkpoint has been saved in {directory} for {age}; the job usually saves one every {usual}."
     if evidence.is_true("saves_on_improvement"):
-        statement += " It seems to save only when a measured value improves; then a longer time without one is normal."
+        statement = (
+            f"No checkpoint has been saved in {directory} for {age}. The job seems to save only when a measured value "
+            "improves; then no interval can be expected, and a longer time without one is normal."
+        )
         read = f"Save at regular intervals, too, so that a restart loses little. {read}"
     return FlagText(
         title=context.title,
