@@ -1,12 +1,14 @@
 """Reads from batch scripts which signal a job requests before its time limit, if `read_batch_scripts` is set.
 
-It reads only scripts of jobs that would lose work at their limit, each once; for other jobs it makes no difference.
+It reads only scripts of jobs that would lose work at their limit or have saved nothing for long, each once; for other
+jobs it makes no difference.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ckptd.core.health.at_risk import AtRisk
+from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
 from ckptd.core.job_actions import sbatch_options
 from ckptd.core.model import Flag, LimitSignal, Unknown
 from ckptd.slurm.failure_reasons import is_deferred
@@ -14,6 +16,7 @@ from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.state import State
 
+ASKING = frozenset({AtRisk.name, NoCheckpointYet.name})  # rules whose answer depends on the signal
 MAX_READ = 20  # scripts at once: each is a question of its own to Slurm
 
 
@@ -39,15 +42,15 @@ def _forget_ended(state: State) -> Mapping[int, LimitSignal | None]:
 
 
 def list_unread(parts: Parts, state: State, flags: Iterable[Flag]) -> list[int]:
-    """Return the jobs at risk whose scripts were not read yet, up to the limit of one step."""
+    """Return the jobs with flags that depend on a signal whose scripts were not read yet, up to a limit of one step."""
     signals = _forget_ended(state)
     if not parts.reads_batch_scripts:
         return []
-    at_risk = {flag.finding.job_id for flag in flags if flag.finding.rule == AtRisk.name}
+    flagged = {flag.finding.job_id for flag in flags if flag.finding.rule in ASKING}
     unread = [
         job_id
         for job_id, known in state.latest(PolledQueue).tracked.items()
-        if job_id in at_risk and job_id not in signals and known.job.is_running and known.job.is_batch
+        if job_id in flagged and job_id not in signals and known.job.is_running and known.job.is_batch
     ]
     return unread[:MAX_READ]
 
