@@ -167,6 +167,12 @@ def test_interruptions_before_a_further_save_cost_the_time_that_the_attempts_ran
     assert only(RestartLoop(), replace(given, checkpoints=(*given.checkpoints, saved(124, step=8))), 125) is None
 
 
+def test_attempts_that_save_but_do_less_than_was_done_are_not_interrupted_too_often():
+    again = [saved(minute, step=step) for step, minute in enumerate((66, 80, 92, 104), 1)]
+    given = history(now=125, attempts=cut_short(12, 12, 12, 12), checkpoints=[saved(55, step=7), *again])
+    assert only(RestartLoop(), given, 125) is None
+
+
 def test_a_job_that_fails_by_itself_thrice_is_in_a_loop_whatever_else_interrupted_it():
     attempts = cut_short(12, 12, 12, 12)
     failed = [replace(each, cause=EndCause.FAILURE) if each.restart_count > 1 and each.cause else each

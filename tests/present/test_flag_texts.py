@@ -553,14 +553,14 @@ CASES = {
     "loop of preemptions": Case(
         "restart-loop",
         PREEMPTED | {"located_by": "comment"},
-        "3 attempts in a row were ended by a node failure or preemption before they saved further progress; 54 min of run time is lost. The job should resume from /scratch/alice/run/a.pt.",
+        "3 attempts in a row were ended by a node failure or preemption before they saved a checkpoint; 54 min of run time is lost. The job should resume from /scratch/alice/run/a.pt.",
         "Save checkpoints more often than the job is interrupted, and the first one soon after each start: the longest of these attempts ran for 20 min. If Slurm grants a grace time before it preempts the job, also trap TERM in the batch script so that the program saves then:",
         "#SBATCH --signal=B:TERM@600",
     ),
     "loop of preemptions in a directory that nobody named": Case(
         "restart-loop",
         PREEMPTED | {"causes": ["preemption"]},
-        "3 attempts in a row were ended by preemption before they saved further progress; if the job saves nowhere else than in /scratch/alice/run, 54 min of run time is lost. The job should resume from /scratch/alice/run/a.pt.",
+        "3 attempts in a row were ended by preemption before they saved a checkpoint; if the job saves nowhere else than in /scratch/alice/run, 54 min of run time is lost. The job should resume from /scratch/alice/run/a.pt.",
         "Save checkpoints more often than the job is interrupted, and the first one soon after each start: the longest of these attempts ran for 20 min. If Slurm grants a grace time before it preempts the job, also trap TERM in the batch script so that the program saves then:",
         "#SBATCH --signal=B:TERM@600",
     ),

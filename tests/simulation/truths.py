@@ -80,16 +80,20 @@ def restart_loop(run):
 
 
 def _interrupted_loops(run):
-    """Three attempts in a row that ended, most of them by interruptions, before they saved more than was there."""
+    """Three attempts in a row that ended before they saved anything, fewer than three of them by themselves.
+
+    From the next start on, where a checkpoint is there that it could load.
+    """
     ended = []
     for execution in executions(run):
-        reached = max((w.step for w in loadable(run) if w.is_whole and w.end <= execution.start), default=None)
-        own = [w for w in loadable(run) if w.is_whole and execution.start < w.end <= execution.end]
-        moved = min((w.end for w in own if reached is None or w.step > reached), default=None)
+        saved = min(
+            (w.end for w in loadable(run) if w.is_whole and execution.start < w.end <= execution.end), default=None
+        )
+        own_count = sum(not is_interrupted(each) for each in ended)
         is_long = sum(each.end - each.start for each in ended) >= 10 * MINUTE
-        if len(ended) >= 3 and is_long and good_at(run, ended[-1].start):
-            yield ended[-1].end, execution.end if moved is None else moved
-        if moved is not None or execution.state in {JobState.COMPLETED, JobState.CANCELLED}:
+        if len(ended) >= 3 and own_count < 3 and is_long and good_at(run, ended[-1].start):
+            yield ended[-1].end, execution.end if saved is None else saved
+        if saved is not None or execution.state in {JobState.COMPLETED, JobState.CANCELLED}:
             ended = []
         elif not execution.is_for_maintenance:
             ended.append(execution)

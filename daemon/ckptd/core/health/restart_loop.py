@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import ClassVar
 
 from ckptd.core.forecast.projection import MARGIN
@@ -24,13 +25,13 @@ class RestartLoop:
     """Flag `attempts` in a row, or `storm_attempts` within `storm_window`, that saved no further progress.
 
     It is critical, unless preemptions or node failures ended so many of them that fewer than `attempts` are left: then
-    it is a warning, once they have run for at least `min_loss` altogether. It is none where no checkpoint is there,
-    which `restarted-without-checkpoint` reports, or where the files may be results. The running attempt counts
-    once it has run as long as the longest one before it. Of attempts that ran at the same time only the latest counts;
-    attempts that ckptd interrupted do not count. A job that was released from a hold, or submitted after the others
-    had failed, may be fixed: it opens no flag until it has failed itself, or, if the longest earlier attempt ran for
-    at least `storm_window`, until it has run as long as that one. Where nobody knows where the job saves, it may have
-    made progress elsewhere: then only `storm_attempts` count.
+    it is a warning, if they saved nothing at all and have run for at least `min_loss` altogether. It is none where no
+    checkpoint is there, which `restarted-without-checkpoint` reports, or where the files may be results. The running
+    attempt counts once it has run as long as the longest one before it. Of attempts that ran at the same time only the
+    latest counts; attempts that ckptd interrupted do not count. A job that was released from a hold, or submitted after
+    the others had failed, may be fixed: it opens no critical flag until it has failed itself, or, if the longest
+    earlier attempt ran for at least `storm_window`, until it has run as long as that one. Where nobody knows where the
+    job saves, it may have made progress elsewhere: then only `storm_attempts` count.
     """
 
     name: ClassVar[str] = "restart-loop"
@@ -54,7 +55,8 @@ class RestartLoop:
             counted = self._list_interrupted(history, idle, now)
         if not counted:
             return ()
-        if not facts.is_flagged(history, self.name, job) and self._was_retried_by_user(history, job, idle, now):
+        is_retried = is_own and self._was_retried_by_user(history, job, idle, now)
+        if is_retried and not facts.is_flagged(history, self.name, job):
             return ()
         good = facts.newest_good(history)
         ran = sum((_duration(each, now) for each in counted), timedelta(0))
@@ -102,8 +104,11 @@ class RestartLoop:
         return storm if len(storm) >= self.storm_attempts else []
 
     def _list_interrupted(self, history: RunHistory, idle: list[Attempt], now: datetime) -> list[Attempt]:
-        """Return the attempts that ended before they saved again, most of them interrupted; empty if little is lost."""
-        ended = [each for each in idle if each.ended_at is not None and each.cause in _OWN_CAUSES | INTERRUPTIONS]
+        """Return the latest attempts that ended before any save, most of them interrupted; empty if little is lost."""
+        reaches = zip(history.attempts, attempt_progress.reaches_of(history), strict=True)
+        saves = {(each.job, each.restart_count): reach.save_count for each, reach in reaches}
+        over = [each for each in idle if each.ended_at is not None and each.cause in _OWN_CAUSES | INTERRUPTIONS]
+        ended = [*takewhile(lambda each: not saves[each.job, each.restart_count], reversed(over))][::-1]
         ran = sum((_duration(each, now) for each in ended), timedelta(0))
         if len(ended) < self.attempts or ran < self.min_loss or not history.key.is_located or may_be_results(history):
             return []

@@ -228,8 +228,8 @@ def _describe_interruptions(evidence: EvidenceReader, context: FlagContext, sour
     return FlagText(
         title=context.title,
         statement=(
-            f"{evidence.count('attempts')} attempts in a row were ended by {causes} before they saved further "
-            f"progress; {lost}. {source}"
+            f"{evidence.count('attempts')} attempts in a row were ended by {causes} before they saved a "
+            f"checkpoint; {lost}. {source}"
         ),
         advice=advice,
         command=command,
