@@ -46,6 +46,7 @@ class Write:
     corrupt_from: float | None = None  # its bytes rot, and a deep look sees it from then on
     gone: float = float("inf")
     role: Role = Role.STATE
+    value: float | None = None  # the loss that its name states
     modified: float | None = (
         None  # when its bytes were last changed, if not as it was written here: a copy may keep that
     )
@@ -72,6 +73,7 @@ class Run:
     writes: list[Write] = field(default_factory=list)
     unreadable: tuple[float, float] | None = None
     hung_from: float | None = None
+    emptied_at: list[float] = field(default_factory=list)  # when a clean-up deleted all that was there
     free_drops_at: float | None = None  # from then on its disk has no room
     mean_between_interruptions: float = 0.0  # of all runs of its size, as it came out
     maintenance: tuple[tuple[float, float], ...] = ()  # of its nodes

@@ -87,9 +87,15 @@ def score_rules(watch):
         run = watched.run
         for rule in TRUTHS:
             episodes = list_episodes(run, rule)
-            spans = [span(flag, run) for flag in watched.flags.values() if flag.finding.rule == rule]
+            told = [flag for flag in watched.flags.values() if flag.finding.rule == rule and _is_claim(flag)]
+            spans = [span(flag, run) for flag in told]
             _count(result[rule], watch, run, episodes, spans, must=is_clear(run, rule))
     return result
+
+
+def _is_claim(flag):
+    """Whether a flag says that something is wrong, and not that it is normal for a job that saves on improvement."""
+    return not flag.finding.evidence.get("saves_on_improvement")
 
 
 def span(flag, run):
@@ -246,7 +252,8 @@ def _is_predictable(watch, run, execution):
     known = [w for w in run.saves if w.is_whole and w.end <= due - TICK]
     has_saved = any(w.is_whole and execution.start < w.end <= execution.end for w in run.saves)
     begin = max(due - max(run.interval, 2 * VISIBLE), execution.start)
-    return len(known) >= 2 and has_saved and not run.hung_from and is_visible(run, begin, due, watch.polls.outages)
+    is_regular = not run.hung_from and run.kind != "improving"  # nobody knows when a loss falls
+    return len(known) >= 2 and has_saved and is_regular and is_visible(run, begin, due, watch.polls.outages)
 
 
 def _score_flag(counts, run, flag, *, is_right):

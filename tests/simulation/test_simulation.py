@@ -9,7 +9,7 @@ from simulation.comparison import compare
 from simulation.observer import Watch
 from simulation.ordinary import make_cluster
 from simulation.run_truth import HOUR
-from simulation.world import FRESH, make_world
+from simulation.world import BROKEN_OFF, make_world
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +46,9 @@ def test_the_ledger_is_right_about_unsaved_and_redone_work(cluster):
     assert lost.outside_count <= 0.02 * lost.attempt_count
 
 
-def test_every_kind_of_run_is_there(cluster):
-    kinds = {watched.run.kind for watched in cluster.watched}
-    assert kinds >= {*ordinary.KINDS, "samples", "older-file", *FRESH}
+def test_every_kind_of_run_is_there(cluster, watch):
+    kinds = {watched.run.kind for watched in (*cluster.watched, *watch.watched)}
+    assert kinds >= {*ordinary.KINDS, "samples", "improving", "preempted", *BROKEN_OFF}
 
 
 def test_work_that_a_limit_takes_is_announced_an_interval_ahead(watch):
@@ -89,7 +89,7 @@ def test_a_flag_does_not_flap(watch):
 
 
 def test_judging_where_something_may_have_changed_finds_what_judging_at_every_look_does():
-    world = together.World(seed=2, run_count=34, days=4)
+    world = together.World(seed=2, run_count=40, days=4)
     (_, thinned), (_, whole) = together.watch_all([world, replace(world, is_always=True)])
     found = compare(thinned.flags, whole.flags)
     assert found.total > 80

@@ -2,9 +2,11 @@
 
 from datetime import timedelta
 from itertools import pairwise
+from statistics import median
 
 from ckptd.core.forecast.optimum import daly_optimum
 from ckptd.core.model import JobState
+from simulation.polls import TICK
 from simulation.queue import MIN_JOB_AGE
 from simulation.run_truth import HOUR, MINUTE, QUEUED_SECONDS
 from simulation.world import is_interrupted
@@ -22,6 +24,13 @@ def good_at(run, now):
     ]
 
 
+def good_as_seen(run, now):
+    """Return what was good at an instant, with what was deleted since the last look before it: nobody saw that."""
+    looked_at = now // TICK * TICK
+    unseen = [emptied_at for emptied_at in run.emptied_at if looked_at < emptied_at <= now]
+    return [write for instant in [now, *(each - 1 for each in unseen)] for write in good_at(run, instant)]
+
+
 def ran_before(run, execution):
     earlier = [each for each in executions(run) if each.start < execution.start]
     suspended = [each.suspended[1] - each.suspended[0] for each in earlier if each.suspended]
@@ -37,7 +46,7 @@ def restarted_without_checkpoint(run):
     if run.kind == "array-outputs":
         return  # its tasks are no restarts of each other
     for execution in executions(run)[1:]:
-        if not (run.saves and good_at(run, execution.start)) and ran_before(run, execution) >= 10 * MINUTE:
+        if not (run.saves and good_as_seen(run, execution.start)) and ran_before(run, execution) >= 10 * MINUTE:
             saved = [w.end for w in run.saves if w.is_whole and execution.start < w.end <= execution.end]
             yield execution.start, min([execution.end, *saved])
 
@@ -61,11 +70,14 @@ def no_checkpoint_yet(run):
 
 
 def not_resuming(run):
-    """From the first save of an attempt that loaded less than there was, to the one that is beyond that."""
+    """From the first save of an attempt that loaded less than there was, to the one that is beyond that.
+
+    So it is where everything was deleted right before it started: nobody knows that it was not there to be loaded.
+    """
     if run.kind == "array-outputs":
         return
     for execution in executions(run)[1:]:
-        before = max((w.step for w in good_at(run, execution.start)), default=None)
+        before = max((w.step for w in good_as_seen(run, execution.start)), default=None)
         own = sorted((w.end, w.step) for w in loadable(run) if w.is_whole and execution.start < w.end <= execution.end)
         has_loaded_less = before is not None and (execution.loaded is None or execution.loaded.step < before)
         behind = [end for end, step in own if has_loaded_less and step <= before]
@@ -84,19 +96,21 @@ def _interrupted_loops(run):
 
     From the next start on, where a checkpoint is there that it could load.
     """
-    ended = []
+    ended, begin = [], None
     for execution in executions(run):
-        saved = min(
-            (w.end for w in loadable(run) if w.is_whole and execution.start < w.end <= execution.end), default=None
-        )
-        own_count = sum(not is_interrupted(each) for each in ended)
+        own = [w.end for w in loadable(run) if w.is_whole and execution.start < w.end <= execution.end]
         is_long = sum(each.end - each.start for each in ended) >= 10 * MINUTE
-        if len(ended) >= 3 and own_count < 3 and is_long and good_at(run, ended[-1].start):
-            yield ended[-1].end, execution.end if saved is None else saved
-        if saved is not None or execution.state in {JobState.COMPLETED, JobState.CANCELLED}:
-            ended = []
+        own_count = sum(not is_interrupted(each) for each in ended)
+        if len(ended) >= 3 and own_count < 3 and is_long and begin is None and good_at(run, ended[-1].start):
+            begin = ended[-1].end
+        if own or execution.state in {JobState.COMPLETED, JobState.CANCELLED}:
+            if begin is not None:
+                yield begin, min([execution.end, *own])
+            ended, begin = [], None
         elif not execution.is_for_maintenance:
             ended.append(execution)
+    if begin is not None:
+        yield begin, run.end
 
 
 def _own_loops(run):
@@ -200,13 +214,26 @@ def copy_behind(run):
         yield since + max(3 * usual, HOUR / 2), run.end
 
 
+def usual_intervals(run):
+    """Return the shortest and the longest time between two saves that was usual at any time of a run.
+
+    They differ where it saves on improvement, later and later.
+    """
+    if run.kind != "improving":
+        return run.interval, run.interval
+    saved = [sorted(w.end for w in run.saves if w.is_whole and w.execution == n) for n in range(len(run.executions))]
+    gaps = [later - one for ends in saved for one, later in pairwise(ends)]
+    usual = [median(gaps[:count]) for count in range(3, len(gaps) + 1)] or [run.interval]
+    return min(usual), max(usual)
+
+
 def too_frequent(run):
-    if run.save_time > 0.085 * run.interval:
+    if run.save_time > 0.085 * usual_intervals(run)[0]:
         yield run.start, run.end
 
 
 def too_sparse(run):
-    if run.interval > max(1.4 * _optimum(run), 15 * MINUTE):
+    if usual_intervals(run)[1] > max(1.4 * _optimum(run), 15 * MINUTE):
         yield run.start, run.end
 
 
@@ -271,9 +298,9 @@ def is_clear(run, rule):
         late = [w for begin, _ in copy_behind(run) for w in run.saves if w.is_whole and w.end > begin]
         return len(run.copies) >= 6 and len(late) >= 3
     if rule == "too-frequent":
-        return run.has_inotify and saves >= 12 and run.save_time > 0.115 * run.interval
+        return run.has_inotify and saves >= 12 and run.save_time > 0.115 * usual_intervals(run)[1]
     if rule == "too-sparse":
-        return run.has_inotify and saves >= 8 and run.interval > 3 * _optimum(run)
+        return run.has_inotify and saves >= 8 and usual_intervals(run)[0] > 3 * _optimum(run)
     return rule != "will-not-finish" or (saves >= 8 and run.hung_from is None)
 
 

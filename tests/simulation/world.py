@@ -25,11 +25,20 @@ KINDS = {
     "sparse": 3,
     "frequent": 2,
     "slow-saves": 5,
+    "emptied": 4,
+    "improving": 5,
+    "preempted": 3,
 }
 FRESH = {"broken-resume", "wrong-path", "repeats"}  # kinds that begin again from nothing, the last in the same files
-MISSES = 0.7  # of the restarts of these kinds, and of "older-file", that load something else than the furthest one
+# kinds whose first two executions are broken off in any case
+BROKEN_OFF = FRESH | {"older-file", "emptied"}
+MISSES = (
+    0.7  # of the restarts of these kinds that load something else than the furthest one, or find an empty directory
+)
+SOON = 0.85  # of an interval, after which a job is preempted that is preempted more often than it saves
+IMPROVES_LATER = 1.15  # by which each gap between two improvements is longer than the one before
 SAMPLES_KEPT = 30
-NEVER_DONE = {"crash-loop", "hangs"}  # kinds whose goal is farther than they ever get
+NEVER_DONE = {"crash-loop", "hangs", "preempted"}  # kinds whose goal is farther than they ever get
 BREAKS = {  # what breaks an execution off: how its job ends, what accounting says of that, how often of a hundred
     "preemption": (JobState.REQUEUED, JobState.PREEMPTED, 45),
     "node failure": (JobState.REQUEUED, JobState.NODE_FAIL, 25),
@@ -170,6 +179,8 @@ class _Maker:
         """Return what an execution loads."""
         run = self.run
         good = [write for write in run.writes if write.is_whole and write.end <= now < write.gone]
+        if number > 0 and run.kind == "emptied" and self.chance.random() < MISSES:
+            good = self.empty(run.executions[-1].end, now)
         if number == 0 or not good:
             return None
         if run.kind in FRESH and self.chance.random() < MISSES:
@@ -180,6 +191,14 @@ class _Maker:
             run.broken_resumes.append(number)
             return self.chance.choice(by_progress[:-2])
         return by_progress[-1]
+
+    def empty(self, since, until):
+        """Let a clean-up delete everything while no job of the run is there, and return what is left."""
+        emptied_at = self.chance.uniform(since + 10, max(until - 10, since + 10))
+        for write in self.run.writes:
+            write.gone = min(write.gone, emptied_at)
+        self.run.emptied_at.append(emptied_at)
+        return []
 
     def execute(self, start, job_id, restart_count, done):
         run, chance = self.run, self.chance
@@ -220,7 +239,9 @@ class _Maker:
         own = JobState.REQUEUED, None
         if run.kind == "crash-loop" and number >= 1:
             return start + chance.uniform(2, 15) * MINUTE, *own
-        if run.kind in {*FRESH, "older-file"} and number < 2:
+        if run.kind == "preempted" and number >= 1:
+            return start + chance.uniform(0.4, SOON) * run.interval, JobState.REQUEUED, JobState.PREEMPTED
+        if run.kind in BROKEN_OFF and number < 2:
             return start + chance.uniform(0.3, 0.8) * run.limit, *own
         if run.kind == "never-saves" and number < 2:
             return start + chance.uniform(0.1, 0.9) * run.limit, *own
@@ -235,7 +256,7 @@ class _Maker:
         at_limit = execution.limit_end - 2 * MINUTE - 1.5 * run.save_time
         count = 0
         while True:
-            gap = max(run.interval * chance.gauss(1, run.jitter), run.save_time * 1.05)
+            gap = max(self.choose_gap(), run.save_time * 1.05)
             pause = execution.suspended
             if pause and now < pause[1] and now + gap > pause[0]:
                 gap += pause[1] - max(pause[0], now)
@@ -258,6 +279,14 @@ class _Maker:
         if execution.state is JobState.COMPLETED:
             self.write(number, execution.end - 1, execution.end - 0.5, execution, done)
 
+    def choose_gap(self):
+        """Return the time between two saves."""
+        run, chance = self.run, self.chance
+        if run.kind != "improving":
+            return run.interval * chance.gauss(1, run.jitter)
+        count = min(len(run.writes), 12)
+        return run.interval / 4 * IMPROVES_LATER**count * chance.lognormvariate(0, 0.4)
+
     def write(self, number, begin, completed, execution, done):
         run, chance = self.run, self.chance
         paused = execution.suspended[1] - execution.suspended[0] if execution.suspended else 0.0
@@ -272,6 +301,10 @@ class _Maker:
             name = f"step-{step}.pt"
         if run.kind == "wrong-path" and number in run.broken_resumes:
             name = f"other-{step}.{number}.pt"
+        value = None
+        if run.kind == "improving":
+            value = round(3 * 0.98 ** len(run.writes), 5)
+            name = f"epoch={len(run.writes)}-val_loss={value:.5f}.pt"
         if is_truncated and not run.is_in_place:
             name = name.removesuffix("pt") + "tmp"
         found = Write(
@@ -283,6 +316,7 @@ class _Maker:
             execution=number,
             is_whole=not (is_truncated or is_torn),
             is_leftover=is_truncated and not run.is_in_place,
+            value=value,
         )
         for old in run.writes:
             if old.name == name:
