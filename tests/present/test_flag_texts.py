@@ -327,7 +327,7 @@ CASES = {
     "restarted, only downloads are there": Case(
         "restarted-without-checkpoint",
         RESTARTED | {"found": "inputs"},
-        "This job may have restarted without a checkpoint: ckptd found only weights in /scratch/alice/run, written when the job started and never again, as a download is. If the job saves nowhere else, 34 min of earlier work is lost.",
+        "This job may have restarted without a checkpoint: ckptd found only weights in /scratch/alice/run, written when the job started and never again, as a download is. If the job saves nowhere else, up to 34 min of earlier work is lost.",
         "Save a first checkpoint within a few minutes of the start. If the job saves checkpoints elsewhere, name their directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in the job's working directory.",
     ),
     "restarted, damaged": Case(

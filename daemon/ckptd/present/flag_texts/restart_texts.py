@@ -52,7 +52,7 @@ def restarted_without_checkpoint(evidence: EvidenceReader, context: FlagContext)
     elif found == "inputs":
         statement = (
             f"This job may have restarted without a checkpoint: ckptd found only weights in {directory}, written when "
-            f"the job started and never again, as a download is. If the job saves nowhere else, {earlier}."
+            f"the job started and never again, as a download is. If the job saves nowhere else, {_bound_loss(evidence)}."
         )
         advice = f"Save a first checkpoint within a few minutes of the start. {_ELSEWHERE}"
     elif found == "damaged":
@@ -120,15 +120,19 @@ def _describe_nothing(evidence: EvidenceReader, restarted: str, directory: str, 
         advice = f"Save a first checkpoint within a few minutes of the start. {_ELSEWHERE}"
     else:
         searched = evidence.text("searched") if evidence.has("searched") else "its working directory"
-        up_to = "earlier work is lost"
-        if evidence.has("earlier_run_time_seconds"):
-            up_to = f"up to {evidence.duration('earlier_run_time_seconds')} of earlier work is lost"
         statement = (
             f"This job may have restarted without a checkpoint: ckptd found none in {searched}. If the job saves "
-            f"nowhere else, {up_to}."
+            f"nowhere else, {_bound_loss(evidence)}."
         )
         advice = f"Save a first checkpoint within a few minutes of the start. {_ELSEWHERE}"
     return statement, advice
+
+
+def _bound_loss(evidence: EvidenceReader) -> str:
+    """Say how much work is lost at most, if that is known."""
+    if not evidence.has("earlier_run_time_seconds"):
+        return "earlier work is lost"
+    return f"up to {evidence.duration('earlier_run_time_seconds')} of earlier work is lost"
 
 
 def checkpoints_not_located(evidence: EvidenceReader, context: FlagContext) -> FlagText:
