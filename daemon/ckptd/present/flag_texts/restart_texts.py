@@ -52,7 +52,8 @@ def restarted_without_checkpoint(evidence: EvidenceReader, context: FlagContext)
     elif found == "inputs":
         statement = (
             f"This job may have restarted without a checkpoint: ckptd found only weights in {directory}, written when "
-            f"the job started and never again, as a download is. If the job saves nowhere else, {_bound_loss(evidence)}."
+            "the job started and never again, as a download is. If the job saves nowhere else, "
+            f"{_bound_loss(evidence)}."
         )
         advice = f"Save a first checkpoint within a few minutes of the start. {_ELSEWHERE}"
     elif found == "damaged":
