@@ -173,7 +173,13 @@ def test_of_a_job_whose_number_is_anothers_now_no_script_is_read(lives):
     second = lives(60)
     second.parts = replace(second.parts, reads_batch_scripts=True)
     read = []
-    second.parts.source.read_batch_script = lambda job: read.append(job.job_id) or DOWN
+
+    def read_batch_script(job, *, is_urgent=False):
+        if not is_urgent:  # those are of jobs that run and have saved nothing for long
+            read.append(job.job_id)
+        return DOWN
+
+    second.parts.source.read_batch_script = read_batch_script
     second.parts.source.past = (make_past(3, 25, 40), make_past(4, 25, 40, uid=3000))
     second.run(60, FOURTH)
     assert sorted(read) == [3, 4, *(job.job_id for job in OTHERS)]  # of job 4 that of the one that runs
