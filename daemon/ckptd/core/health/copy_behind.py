@@ -29,11 +29,14 @@ from ckptd.core.runs.rotated_copies import leave_out_previous
 class CopyBehind:
     """Flag a run while a further location is older than the primary one by more than `factor` times what is usual.
 
-    What lies before the first checkpoint that was not copied counts as one usual delay: the job may have waited. For a
-    flag to open, so does the time before the running attempt: while no job ran, nothing was copied.
-    Less than `min_lag` is never too much. How far copies usually are behind is known after `min_copies` times that new
-    ones arrived. Before that, and where there never was one, the time since the first checkpoint that was not copied
-    counts, and `first_after` is too much. An open flag resolves when at most half of that is left.
+    Example: copies usually arrive an hour after their checkpoint, and `factor` is 3. The flag opens when a checkpoint
+    is older than three hours and has no copy, and resolves when the copies are at most 1.5 hours behind.
+
+    - What is usual is known after `min_copies` times that copies arrived. Before that the flag opens if a checkpoint
+      was not copied for `first_after`.
+    - Less than `min_lag` never opens a flag.
+    - The time before the first checkpoint that was not copied counts as one usual delay at most, because the job may
+      have waited; and so does the time before the running attempt, because nothing is copied while no job runs.
     """
 
     name: ClassVar[str] = "copy-behind"

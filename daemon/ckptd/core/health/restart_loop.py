@@ -24,14 +24,17 @@ _OWN_CAUSES = frozenset({EndCause.REQUEUE, EndCause.FAILURE, EndCause.TIME_LIMIT
 class RestartLoop:
     """Flag `attempts` in a row, or `storm_attempts` within `storm_window`, that saved no further progress.
 
-    It is critical, unless preemptions or node failures ended so many of them that fewer than `attempts` are left: then
-    it is a warning, if they saved nothing at all and have run for at least `min_loss` altogether. It is none where no
-    checkpoint is there, which `restarted-without-checkpoint` reports, or where the files may be results. The running
-    attempt counts once it has run as long as the longest one before it. Of attempts that ran at the same time only the
-    latest counts; attempts that ckptd interrupted do not count. A job that was released from a hold, or submitted after
-    the others had failed, may be fixed: it opens no critical flag until it has failed itself, or, if the longest
-    earlier attempt ran for at least `storm_window`, until it has run as long as that one. Where nobody knows where the
-    job saves, it may have made progress elsewhere: then only `storm_attempts` count.
+    Example: epoch 7 is saved, and three attempts fail before they save epoch 8. The flag is critical.
+
+    - **Preempted, or ended with their node**: if fewer than `attempts` ended otherwise, the flag is a warning, and
+      opens only if they saved nothing at all and ran for at least `min_loss` altogether. There is none without a
+      checkpoint, which `restarted-without-checkpoint` reports, or where the files may be results.
+    - **Which attempts count**: the running one once it has run as long as the longest one before it; of attempts that
+      ran at the same time the latest; none that ckptd interrupted.
+    - **A job that may be fixed**, because it was released from a hold or submitted after the others had failed, opens
+      no critical flag until it has failed itself, or, if the longest earlier attempt ran for at least `storm_window`,
+      until it has run as long as that one.
+    - **Where nobody knows where the job saves**, only `storm_attempts` count: it may have saved elsewhere.
     """
 
     name: ClassVar[str] = "restart-loop"

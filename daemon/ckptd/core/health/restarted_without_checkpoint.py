@@ -33,12 +33,15 @@ from ckptd.core.runs.resumable import are_only_data
 class RestartedWithoutCheckpoint:
     """Flag a restart without a checkpoint, until it completes one, if the run had run for at least `min_loss` before.
 
-    It is critical where the directory is known, or where a named one does not exist. It is a warning where nobody named
-    one and a search found none, or only data that the restart writes again from the beginning, or only weights that
-    were written at starts and may be downloads; and where everything was
-    deleted before a person started the job again: that may be meant. Where ckptd cannot see what is named,
-    `checkpoints-not-located` says so instead. After less run time little is lost, and
-    `no-checkpoint-yet` covers the case that the restart does not save either.
+    Example: a job runs for five hours, is requeued, and its directory has no complete checkpoint. The flag is critical
+    and resolves with the first complete one.
+
+    - **Critical**: the directory is known, or a named one does not exist.
+    - **Warning**: nobody named a directory, and a search found none, or only data that the restart writes again from
+      the beginning, or only weights that were written at starts and may be downloads. Also if everything was deleted
+      before a person started the job again: that may be meant.
+    - **No flag**: ckptd cannot see what is named; then `checkpoints-not-located` says so. Or less than `min_loss` was
+      run: little is lost, and `no-checkpoint-yet` opens if the restart does not save either.
     """
 
     name: ClassVar[str] = "restarted-without-checkpoint"
