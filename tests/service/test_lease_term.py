@@ -3,10 +3,10 @@
 import pytest
 
 from ckptd.checkpoints.agent.client import Batch
-from ckptd.checkpoints.agent.requests import SHAPES
+from ckptd.checkpoints.agent.requests import READING_OPERATIONS, SHAPES
 from ckptd.core.notices.delivery import SendResult
 from ckptd.service import lease_term
-from ckptd.service.lease_term import READING_OPERATIONS, LeasedAgent, LeasedChannel, LeaseExpiredError, LeaseTerm
+from ckptd.service.lease_term import LeasedAgent, LeasedChannel, LeaseExpiredError, LeaseTerm
 
 ACTING_OPERATIONS = {"signal_job", "hold_job", "resubmit_job", "move_aside", "restore", "empty", "recover"}
 

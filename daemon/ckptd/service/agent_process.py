@@ -10,10 +10,11 @@ from pathlib import Path
 
 from ckptd.checkpoints.agent import agent_operations, process
 from ckptd.checkpoints.agent.job_commands import run_command
+from ckptd.checkpoints.agent.lease_memory import LeaseView
 from ckptd.checkpoints.agent.process import Operation
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.errors import CkptdError
-from ckptd.service.agent_options import DEFAULTS, PERSON
+from ckptd.service.agent_options import DEFAULTS, LEASE, PERSON
 from ckptd.service.policy_child import read_policy
 from ckptd.slurm import owner_actions
 
@@ -30,6 +31,8 @@ OPERATIONS: dict[str, Operation] = {
 def main() -> None:
     """Serve on the socket whose descriptor is the first argument; options and the configuration's path follow."""
     descriptor, *more = sys.argv[1:]
+    lease = next((LeaseView(int(each.removeprefix(LEASE))) for each in more if each.startswith(LEASE)), None)
+    more = [each for each in more if not each.startswith(LEASE)]
     is_person = PERSON in more
     path = next((Path(each) for each in more if each not in {PERSON, DEFAULTS}), None)
     read = partial(read_policy, path, dict(os.environ), is_person=is_person)
@@ -37,7 +40,7 @@ def main() -> None:
         read = partial(RequestPolicy, is_person=is_person)
     agent_operations.preload()
     try:
-        process.serve(int(descriptor), read, OPERATIONS)
+        process.serve(int(descriptor), read, OPERATIONS, lease)
     except CkptdError as error:
         sys.exit(f"agent: {error}")
 

@@ -3,21 +3,31 @@
 from pathlib import Path
 
 from ckptd.checkpoints.agent.client import AgentClient
-from ckptd.service.agent_options import DEFAULTS, PERSON
+from ckptd.checkpoints.agent.lease_memory import LeaseMemory
+from ckptd.service.agent_options import DEFAULTS, LEASE, PERSON
 
 MODULE = "ckptd.service.agent_process"
 TRASH_MODULE = "ckptd.service.trash_agent_process"
 
 
 def start_agent(
-    config_path: Path | None, *, is_person: bool = False, is_configured: bool = True, is_for_trash: bool = False
+    config_path: Path | None,
+    *,
+    is_person: bool = False,
+    is_configured: bool = True,
+    is_for_trash: bool = False,
+    is_leased: bool = False,
 ) -> AgentClient:
     """Start the agent with the configuration at this path, or with the default file where there is one.
 
     With `is_person` the caller is a command that a person typed: it keeps all its privileges and may release held jobs.
     With `is_configured` false the agent works with the default of every setting and reads no file. With `is_for_trash`,
-    for people only, the agent knows nothing but the operations on trashes, and starts faster.
+    for people only, the agent knows nothing but the operations on trashes, and starts faster. With `is_leased`, it
+    changes something only until the time that `AgentClient.show_lease` shows it, at first nothing.
     """
     options = [name for name, is_given in ((PERSON, is_person), (DEFAULTS, not is_configured)) if is_given]
     module = TRASH_MODULE if is_for_trash and is_person else MODULE
-    return AgentClient(module, [*options, *([] if config_path is None else [str(config_path)])])
+    lease = LeaseMemory() if is_leased else None
+    if lease is not None:
+        options.append(f"{LEASE}{lease.descriptor}")
+    return AgentClient(module, [*options, *([] if config_path is None else [str(config_path)])], lease)

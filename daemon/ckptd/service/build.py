@@ -56,7 +56,7 @@ def start_helpers(config: Config, config_path: Path | None) -> Helpers:
     """
     make_state_directory(config.state_directory)
     helpers = Helpers(
-        agent=start_agent(config_path),
+        agent=start_agent(config_path, is_leased=True),
         watcher=WatcherClient() if config.scan.inotify else None,
         only_user=None if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name,
     )
@@ -132,6 +132,7 @@ def build(config: Config, opened: OpenCluster) -> Parts:
     post = build_post(config, parts)
     if term is not None:
         parts = replace(parts, require_lease=term.require)
+        term.share(helpers.agent.show_lease)
         post = replace(post, channels={name: LeasedChannel(each, term) for name, each in post.channels.items()})
     return replace(parts, watcher=helpers.watcher, post=post, retention=build_retention(config))
 

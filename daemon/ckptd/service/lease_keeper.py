@@ -12,11 +12,12 @@ import threading
 from datetime import UTC, datetime
 from importlib.metadata import version
 
+from ckptd.checkpoints.agent.lease_memory import read_elapsed
 from ckptd.core.leadership import lease
 from ckptd.core.leadership.lease import LeaseHolder, LeaseTimes, LeaseWatch
 from ckptd.errors import CkptdError
 from ckptd.service.database_lock import DatabaseLock
-from ckptd.service.lease_term import LeaseTerm, read_elapsed
+from ckptd.service.lease_term import LeaseTerm
 from ckptd.store.database_errors import StoreError
 from ckptd.store.store import Store
 

@@ -1,41 +1,19 @@
 """One term of a lease: every action of this process asks it first, and nothing is begun after its end."""
 
 import threading
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ckptd.checkpoints.agent.batches import BatchRunner
 from ckptd.checkpoints.agent.client import Answer, Batch
+from ckptd.checkpoints.agent.lease_memory import read_elapsed
+from ckptd.checkpoints.agent.requests import READING_OPERATIONS
 from ckptd.core.notices.delivery import SendOutcome, SendResult
 from ckptd.errors import CkptdError
 from ckptd.notify.interface import Channel, Message
 
-# of the agent: these change nothing, and are allowed without the lease
-READING_OPERATIONS = frozenset(
-    {
-        "find_workspaces",
-        "list_known",
-        "list_trash",
-        "list_unrecorded",
-        "locate",
-        "look_up",
-        "look_up_paths",
-        "reach",
-        "read_mutes",
-        "read_submission",
-        "scan",
-        "verify",
-    }
-)
-
 
 class LeaseExpiredError(CkptdError):
     """The lease of the cluster could not be renewed in time: nothing is done until it is renewed."""
-
-
-def read_elapsed() -> float:
-    """Return seconds of a clock that nobody can set and that goes on while the host sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class LeaseTerm:
@@ -47,6 +25,7 @@ class LeaseTerm:
         self.is_lost = False  # another process has taken the lease
         self.has_ended = threading.Event()
         self._valid_until = valid_until  # by `read_elapsed`
+        self._show: Callable[[float], None] = lambda _valid_until: None
 
     @property
     def is_valid(self) -> bool:
@@ -61,15 +40,23 @@ class LeaseTerm:
     def extend(self, valid_until: float) -> None:
         """Note a renewal."""
         self._valid_until = valid_until
+        if not self.has_ended.is_set():
+            self._show(valid_until)
+
+    def share(self, show: Callable[[float], None]) -> None:
+        """Call this now and whenever it changes until when this process may act."""
+        self._show = show
+        show(0.0 if self.has_ended.is_set() else self._valid_until)
 
     def lose(self) -> None:
         """Note that another process has taken the lease."""
         self.is_lost = True
-        self.has_ended.set()
+        self.end()
 
     def end(self) -> None:
         """Do nothing more under this term."""
         self.has_ended.set()
+        self._show(0.0)
 
 
 class LeasedAgent:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ckptd.checkpoints.agent import helper_process
+from ckptd.checkpoints.agent.lease_memory import LeaseMemory
 from ckptd.core.model import Unknown
 from ckptd.errors import CkptdError
 
@@ -69,8 +70,11 @@ class _PendingBatch:
 class AgentClient:
     """Starts the agent and sends it requests. Thread-safe."""
 
-    def __init__(self, module: str, arguments: Sequence[str] = ()) -> None:
-        """Start the module, with the descriptor of its socket as the first argument and these after it."""
+    def __init__(self, module: str, arguments: Sequence[str] = (), lease: LeaseMemory | None = None) -> None:
+        """Start the module, with the descriptor of its socket as the first argument and these after it.
+
+        With `lease`, it inherits that descriptor, too.
+        """
         ours, theirs = socket.socketpair()
         self._connection = ours
         self._lock = threading.Lock()  # of what is pending: never held while anything is sent
@@ -78,13 +82,16 @@ class AgentClient:
         self._pending: dict[int, _PendingBatch] = {}
         self._next_id = 1
         self._is_gone = False
+        self._lease = lease
         self._begun: Future[str | None] = Future()  # why it refused to work, None: it works
         self._process = subprocess.Popen(  # noqa: S603 - this very program
             # -P: import nothing from the current directory
             [sys.executable, "-P", "-m", module, str(theirs.fileno()), *arguments],
-            pass_fds=[theirs.fileno()],
+            pass_fds=[theirs.fileno(), *([] if lease is None else [lease.descriptor])],
         )
         theirs.close()
+        if lease is not None:
+            lease.close()
         self._thread = threading.Thread(target=self._receive, name="agent-client", daemon=True)
         self._thread.start()
 
@@ -152,6 +159,11 @@ class AgentClient:
         waiting = _PendingBatch(answers=[])
         self._send(waiting, {"ping": True})
         waiting.future.result()
+
+    def show_lease(self, valid_until: float) -> None:
+        """Show an agent that was started with a lease until when it may act; this never waits for it."""
+        if self._lease is not None:
+            self._lease.write(valid_until)
 
     def close(self) -> None:
         """End the agent and its children."""

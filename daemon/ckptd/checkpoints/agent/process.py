@@ -7,13 +7,13 @@ to act as root for a job, runs only the operations of its registry, and uses the
 own request.
 
 The main process talks to the network and may be subverted. So the agent has the policy itself: it reads it at the start
-and when it is told to reload, and no request carries a part of it.
+and when it is told to reload, and no request carries a part of it. A daemon's agent also sees until when the daemon
+holds the lease of its cluster. After that, it begins nothing that changes anything, and kills the children that do.
 """
 
 import contextlib
 import json
 import os
-import pwd
 import resource
 import selectors
 import signal
@@ -27,8 +27,10 @@ from typing import Any
 
 from ckptd.checkpoints.agent import confinement, requests
 from ckptd.checkpoints.agent.identities import DeniedUserError
+from ckptd.checkpoints.agent.lease_memory import LEASE_OVER, NOT_BEGUN, LeaseOverError, LeaseView
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.agent.request_rate import RequestRate
+from ckptd.checkpoints.agent.user_switch import become
 from ckptd.checkpoints.scanning import user_paths
 from ckptd.errors import CkptdError
 
@@ -46,10 +48,6 @@ LOG_SECONDS = 60.0
 MAX_LOGGED = 1000  # refusals that are remembered
 
 
-class AgentError(CkptdError):
-    """The agent refuses a request."""
-
-
 @dataclass(slots=True)
 class _BatchChild:
     request_id: int
@@ -57,6 +55,7 @@ class _BatchChild:
     process_id: int
     pipe: int
     deadline: float
+    is_leased: bool  # it changes something, and must end with the lease
     unanswered: int
     answered_at: float  # when it last answered, or began
     buffer: bytearray = field(default_factory=bytearray)
@@ -66,7 +65,11 @@ class Agent:
     """Serves one main process until its socket closes."""
 
     def __init__(
-        self, connection: socket.socket, read_policy: Callable[[], RequestPolicy], operations: Mapping[str, Operation]
+        self,
+        connection: socket.socket,
+        read_policy: Callable[[], RequestPolicy],
+        operations: Mapping[str, Operation],
+        lease: LeaseView | None = None,
     ) -> None:
         """Read the policy for the first time.
 
@@ -77,6 +80,7 @@ class Agent:
         self._connection = connection
         self._read_policy = read_policy
         self._operations = operations
+        self._lease = lease
         self._policy = read_policy()
         self._selector = selectors.DefaultSelector()
         self._selector.register(connection, selectors.EVENT_READ)
@@ -197,7 +201,23 @@ class Agent:
             reason = str(error)
         self._send({"id": request_id, "done": True, "reason": reason})
 
+    def _is_leased(self, request: Mapping[str, Any]) -> bool:
+        return self._lease is not None and request["operation"] not in requests.READING_OPERATIONS
+
+    def _is_lease_over(self) -> bool:
+        return self._lease is not None and self._lease.seconds_left <= 0
+
+    def _require_lease(self, request: Mapping[str, Any]) -> None:
+        """Raise LeaseOverError if the request would change something, and the main process may no longer do so."""
+        if self._is_lease_over() and self._is_leased(request):
+            raise LeaseOverError(NOT_BEGUN)
+
     def _start(self, request: dict[str, Any]) -> None:
+        try:
+            self._require_lease(request)
+        except LeaseOverError as error:
+            self._refuse(request, str(error))
+            return
         reading, writing = os.pipe2(os.O_CLOEXEC)
         process_id = os.fork()
         if process_id == 0:
@@ -208,7 +228,9 @@ class Agent:
         _lead_group(process_id)
         now = time.monotonic()
         deadline, count = now + request["deadline_seconds"], len(request["items"])
-        child = _BatchChild(request["id"], request["uid"], process_id, reading, deadline, count, now)
+        child = _BatchChild(
+            request["id"], request["uid"], process_id, reading, deadline, self._is_leased(request), count, now
+        )
         self._children[reading] = child
         self._selector.register(reading, selectors.EVENT_READ)
 
@@ -224,11 +246,12 @@ class Agent:
             _limit()
             with os.fdopen(pipe, "wb") as out:
                 for index, item in enumerate(request["items"]):
+                    self._require_lease(request)  # once more: the whole host may have been frozen meanwhile
                     result = answer(request["operation"], item, self._policy, self._operations)
                     out.write(json.dumps({"index": index, "result": result}).encode() + b"\n")
                     out.flush()
             status = 0
-        except DeniedUserError as error:
+        except (DeniedUserError, LeaseOverError) as error:
             with os.fdopen(pipe, "wb") as out:
                 out.write(json.dumps({"refused": str(error)}).encode() + b"\n")
         except Exception as error:  # noqa: BLE001 - the child must end here and never return into the agent's loop
@@ -275,6 +298,9 @@ class Agent:
         now = time.monotonic()
         for child in [child for child in self._children.values() if child.deadline <= now]:
             self._end(child, "it did not answer in time")
+        if self._is_lease_over():
+            for child in [child for child in self._children.values() if child.is_leased]:
+                self._end(child, LEASE_OVER)
 
     def _reap(self) -> None:
         for process_id in list(self._abandoned):
@@ -288,6 +314,8 @@ class Agent:
             return None
         now = time.monotonic()
         times = [child.deadline for child in self._children.values()]
+        if self._lease is not None and any(child.is_leased for child in self._children.values()):
+            times.append(now + self._lease.seconds_left)
         if self._waiting:  # a place becomes free when a child is silent for too long
             times += [at for child in self._children.values() if (at := child.answered_at + SILENT_SECONDS) > now]
         return max(0.0, min(times) - now)
@@ -315,33 +343,6 @@ def answer(operation: str, item: Any, policy: RequestPolicy, operations: Mapping
         return {"unknown": f"{type(error).__name__}: {error}"}
 
 
-def become(uid: int) -> None:
-    """Switch this process to the user, with the user's groups and without any privilege.
-
-    Raises:
-        AgentError: the uid is root's or unknown, this process may not switch, or a privilege is left.
-
-    """
-    if uid == 0:
-        raise AgentError("nothing is done as root on behalf of a job")
-    if uid == os.geteuid():
-        return
-    try:
-        user = pwd.getpwuid(uid)
-        groups = os.getgrouplist(user.pw_name, user.pw_gid)
-        primary = user.pw_gid
-    except KeyError:
-        groups, primary = [], 65534
-    try:
-        os.setgroups(groups)
-        os.setresgid(primary, primary, primary)
-        os.setresuid(uid, uid, uid)
-    except PermissionError as error:
-        raise AgentError(f"this process may not act as uid {uid}") from error
-    if os.getresuid() != (uid, uid, uid) or _effective_capabilities() != 0:
-        raise AgentError(f"a privilege is left after becoming uid {uid}")
-
-
 def _confine(request: dict[str, Any], policy: RequestPolicy) -> None:
     """Leave the process only the system calls that the request needs."""
     if requests.needs_programs(request, policy):
@@ -352,14 +353,6 @@ def _confine(request: dict[str, Any], policy: RequestPolicy) -> None:
     confinement.confine_files()
 
 
-def _effective_capabilities() -> int:
-    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
-        for line in status:
-            if line.startswith("CapEff:"):
-                return int(line.split()[1], 16)
-    return -1
-
-
 def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN_FILES, MAX_OPEN_FILES))
@@ -367,7 +360,12 @@ def _limit() -> None:
     os.umask(0o077)
 
 
-def serve(descriptor: int, read_policy: Callable[[], RequestPolicy], operations: Mapping[str, Operation]) -> None:
+def serve(
+    descriptor: int,
+    read_policy: Callable[[], RequestPolicy],
+    operations: Mapping[str, Operation],
+    lease: LeaseView | None = None,
+) -> None:
     """Serve on a socket until its other end closes; where the policy cannot be read, say so there and raise.
 
     The caller has imported all that the operations need: a child that became a user may be unable to read the files.
@@ -382,7 +380,7 @@ def serve(descriptor: int, read_policy: Callable[[], RequestPolicy], operations:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the main process says when to reload
     connection = socket.socket(fileno=descriptor)
     try:
-        agent = Agent(connection, read_policy, operations)
+        agent = Agent(connection, read_policy, operations, lease)
     except CkptdError as error:
         connection.sendall(json.dumps({"refused": str(error)}).encode() + b"\n")
         raise

@@ -23,6 +23,23 @@ MAX_NAME = 255  # characters of such a name
 MAX_RESUMING_JOBS = 100  # of one run
 MAX_CANDIDATES = 100  # checkpoints of one run of which it is asked whether they were read
 MAX_TEXT = 65_536
+# these change nothing, and are allowed without the lease of the cluster
+READING_OPERATIONS = frozenset(
+    {
+        "find_workspaces",
+        "list_known",
+        "list_trash",
+        "list_unrecorded",
+        "locate",
+        "look_up",
+        "look_up_paths",
+        "reach",
+        "read_mutes",
+        "read_submission",
+        "scan",
+        "verify",
+    }
+)
 _LARGEST_UID = 2**32 - 2  # the next one means "no user" to the kernel
 
 Check = Callable[[Any], bool]
