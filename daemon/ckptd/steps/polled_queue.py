@@ -38,13 +38,21 @@ class PolledQueue:
         return replace(self, tracked={key: known for key, known in self.tracked.items() if known.job.uid == uid})
 
     def with_runs(self, runs: Mapping[JobKey, RunKey]) -> "PolledQueue":
-        """Note the runs of these jobs; ignore jobs that are no longer tracked."""
+        """Note the runs of these jobs; ignore jobs that are no longer tracked, unless they timed out recently."""
         changed = {
             key.job_id: replace(known, run=run)
             for key, run in runs.items()
             if (known := self.tracked.get(key.job_id)) and known.key == key
         }
-        return replace(self, tracked={**self.tracked, **changed}) if changed else self
+        moved = {run: each for run, each in self.timed_out.items() if runs.get(each.attempt.job, run) != run}
+        if not changed and not moved:
+            return self
+        timed_out = {run: each for run, each in self.timed_out.items() if run not in moved}
+        for each in sorted(moved.values(), key=_ended_at):
+            run = runs[each.attempt.job]
+            if run not in timed_out or _ended_at(timed_out[run]) <= _ended_at(each):
+                timed_out[run] = each
+        return replace(self, tracked={**self.tracked, **changed}, timed_out=timed_out)
 
     def with_attempts(self, attempts: Iterable[Attempt]) -> "PolledQueue":
         """Apply accounting's data about the latest attempts of tracked jobs."""
@@ -79,6 +87,10 @@ class PolledQueue:
                 found[known.run] = TimedOutAttempt(known.job, attempt)
         recent = {run: each for run, each in found.items() if _age(each, now) < TIMED_OUT_MEMORY}
         return replace(self, timed_out=recent)
+
+
+def _ended_at(ended: TimedOutAttempt) -> datetime:
+    return ended.attempt.ended_at or ended.attempt.started_at
 
 
 def _age(ended: TimedOutAttempt, now: datetime) -> timedelta:
