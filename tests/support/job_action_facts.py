@@ -76,11 +76,11 @@ class Recorder(Commands):
         return self.told
 
 
-def say_now(argv, uid, state, restart_count, **more):
+def say_now(argv, uid, state, restart_count, reason="None", **more):
     """What squeue says of a job when it is asked once more, right before an act."""
     (name,) = (word.removeprefix("--jobs=") for word in argv if word.startswith("--jobs="))
     values = {"JobID": name.partition("_")[0], "UserName": "alice", "UserID": str(uid), "Partition": "gpu1"}
-    values |= {"State": state, "RestartCnt": str(restart_count), **more}
+    values |= {"State": state, "RestartCnt": str(restart_count), "Reason": reason, **more}
     fields = [each.partition(":") for each in argv[-1].split(",")]
     return "".join(f"{values.get(name, '(null)')}{end}" for name, _, end in fields) + "\n"
 

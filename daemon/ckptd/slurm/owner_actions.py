@@ -24,7 +24,7 @@ SIGNAL = re.compile(r"(?:B:)?(?:SIG)?[A-Z][A-Z0-9+-]{0,15}|(?:B:)?[1-9][0-9]?")
 MARK = re.compile(r"[0-9a-f]{16}")
 _NAMES = (
     "JobID", "UserName", "UserID", "Account", "Partition", "QOS", "Name", "WorkDir", "Comment", "State", "RestartCnt",
-    "TimeLimit",
+    "TimeLimit", "Reason",
 )  # fmt: skip
 
 
@@ -54,7 +54,10 @@ def signal_job(item: Mapping[str, Any], run: Runner, uid: int) -> dict[str, Any]
 
 
 def hold_job(item: Mapping[str, Any], run: Runner, uid: int) -> dict[str, Any]:
-    """Keep a job from starting again, ending the attempt that the request means where it runs."""
+    """Keep a job from starting again, ending the attempt that the request means where it runs.
+
+    A job that is held already is left as it is.
+    """
     return _act(item, run, uid, commands.format_hold, is_running=False)
 
 
@@ -100,6 +103,8 @@ def _act(
         return {"failed": str(error), "is_question": True}
     if now.state in ENDED_STATES:
         return {"not_needed": "the job has ended"}
+    if not is_running and now.is_held:
+        return {"not_needed": "the job is held already"}
     if now.is_running and now.restart_count != job.restart_count:
         return {"not_needed": "another attempt of the job runs"}
     if is_running and not now.is_running:
@@ -162,6 +167,7 @@ def _read_job(job: Job, run: Runner) -> Job:
         time_limit=limit,
         work_dir=PurePosixPath(known["WorkDir"]) if known["WorkDir"] else None,
         comment=known["Comment"],
+        reason=known["Reason"],
     )
 
 

@@ -1,8 +1,8 @@
 """Carries out the actions that `core.job_actions` plans: each is recorded before and after it, and never repeated.
 
-A recorded action without an outcome was interrupted, and is not repeated. Only for a resubmission can ckptd find out
-whether it happened: the new job carries the action's mark. An action is retried only if it cannot have happened,
-because Slurm did not answer.
+A recorded action without an outcome was interrupted, and is not repeated. For two kinds the queue shows whether it
+happened: a job that was submitted carries the action's mark, and a held job waits. An action is retried only if it
+cannot have happened, because Slurm did not answer.
 """
 
 import time
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ckptd.checkpoints.agent.batches import BatchRunner
 from ckptd.checkpoints.agent.client import SILENCE, Answer, Batch
+from ckptd.checkpoints.agent.lease_memory import NOT_BEGUN
 from ckptd.core import health
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.job_actions import action_policy, sbatch_options
@@ -117,14 +118,15 @@ def act(
     now: datetime,
 ) -> ActResults:
     """Carry out the due actions; return them and the deferred ones."""
-    _finish_interrupted(parts, marked, now)
+    finished_now = tuple(_finish_interrupted(parts, histories, marked, now))
     due = action_policy.plan(histories.values(), finished, parts.permits, now, loop_rule=parts.loop_rule)
     if not due:
-        return ActResults()
+        return ActResults(finished_now)
     done = parts.store.audit.find_recorded(parts.cluster, [each.name for each in due])
     recent = parts.store.audit.count_by_owner(parts.cluster, ACTOR, now - timedelta(hours=1))
     choice = action_policy.choose(due, done, recent, parts.permits)
-    return ActResults(tuple(_carry_out_all(parts, choice.actions, marked, now)), choice.deferred)
+    done_now = tuple(_carry_out_all(parts, choice.actions, marked, now))
+    return ActResults(finished_now + done_now, choice.deferred)
 
 
 def wait_for_slurm(
@@ -161,16 +163,35 @@ def _is_reachable(parts: ActParts, job: Job) -> bool:
     return answer != SILENCE
 
 
-def _finish_interrupted(parts: ActParts, marked: Marked, now: datetime) -> None:
-    """Record the outcome of interrupted actions, as far as the queue shows it."""
+def _finish_interrupted(
+    parts: ActParts, histories: Mapping[RunKey, RunHistory], marked: Marked, now: datetime
+) -> Iterator[tuple[JobAction, str]]:
+    """Record the outcome of interrupted actions, as far as the queue shows it; yield the holds that were done."""
     for entry in parts.store.audit.list_newest(parts.cluster, unfinished_only=True):
         if entry.actor != ACTOR or entry.audit_id is None:
             continue
         job_id = marked.get((entry.run.uid if entry.run else -1, str(entry.details.get("mark", ""))))
         if job_id is not None:
             parts.store.audit.finish(entry.audit_id, f"{SUBMITTED} {job_id}", now)
+        elif held := _find_held(entry, histories):
+            parts.store.audit.finish(entry.audit_id, DONE, now)
+            yield held, DONE
         elif now - entry.begun_at > CUT_OFF_AGE:
             parts.store.audit.finish(entry.audit_id, "cut off: it is not known to have been done", now)
+
+
+def _find_held(entry: AuditEntry, histories: Mapping[RunKey, RunHistory]) -> JobAction | None:
+    """Return an interrupted hold if its job is held; None for other actions."""
+    word, name = str(entry.details.get("word", "")), entry.plan_id or ""
+    hold = action_policy.read_hold(entry.cluster, name, word)
+    history = histories.get(entry.run) if entry.run else None
+    if hold is None or history is None:
+        return None
+    numbers = {each.job.job_id for each in history.attempts if each.job == hold[0]}
+    job = next((job for job in history.jobs if job.is_held and job.job_id in numbers), None)
+    if job is None:
+        return None
+    return JobAction(kind=ActionKind.HOLD, name=name, run=history.key, job=job, word=word, reasons=entry.reasons)
 
 
 def _carry_out(parts: ActParts, act: JobAction, marked: Marked, now: datetime) -> str:
@@ -201,8 +222,8 @@ def _carry_out(parts: ActParts, act: JobAction, marked: Marked, now: datetime) -
 
 
 def _is_undone(answer: Unknown) -> bool:
-    """Whether an action cannot have happened, because Slurm did not answer: it is then retried."""
-    signs = (NOT_REACHED_SIGN, *(UNANSWERED_SIGNS if answer.what == QUESTION else ()))
+    """Whether an action cannot have happened, because Slurm did not answer or nothing was begun: it is then retried."""
+    signs = (NOT_REACHED_SIGN, NOT_BEGUN, *(UNANSWERED_SIGNS if answer.what == QUESTION else ()))
     return any(sign in answer.reason for sign in signs)
 
 

@@ -5,13 +5,16 @@ from dataclasses import replace
 
 import pytest
 
+from ckptd.checkpoints.agent.lease_memory import NOT_BEGUN
+from ckptd.core.job_actions import action_policy
 from ckptd.core.job_actions.action_policy import ActionKind, DeferReason
-from ckptd.core.model import Unknown
+from ckptd.core.model import JobState, Unknown
 from ckptd.steps import act as acting
 from core.histories import RUN, at
 from support.job_action_facts import (
     AWAY,
     LOOPING,
+    Recorder,
 )
 from support.recorded import note_run
 
@@ -51,6 +54,56 @@ def test_a_job_is_held_as_it_is_now_and_one_that_has_ended_is_not_brought_back(
     parts.agent.now = (state, restart_count)
     assert [told for _, told in acting.act(parts, {RUN: LOOPING}, {}, {}, at(5)).done] == [outcome]
     assert [argv[1] for _, argv, _ in parts.agent.asked] == ([command] if command else [])
+
+
+def test_a_job_that_is_held_already_is_not_held_once_more(parts, run_on_record):
+    parts.agent.now = ("PENDING", 1, "JobHeldUser")
+    assert [told for _, told in acting.act(parts, {RUN: LOOPING}, {}, {}, at(5)).done] == [
+        "not needed: the job is held already"
+    ]
+    assert parts.agent.asked == []
+
+
+class Killed(Recorder):
+    """An agent whose daemon is killed while it acts."""
+
+    def run(self, batches):
+        super().run(batches)
+        raise KeyboardInterrupt
+
+
+def interrupt_a_hold(parts):
+    with pytest.raises(KeyboardInterrupt):
+        acting.act(replace(parts, agent=Killed(parts.store, {"output": ""})), {RUN: LOOPING}, {}, {}, at(5))
+
+
+def test_a_hold_that_was_interrupted_is_known_to_be_done_once_the_queue_shows_it(parts, run_on_record):
+    interrupt_a_hold(parts)
+    waiting = replace(LOOPING.jobs[0], state=JobState.PENDING, restart_count=3)
+    assert acting.act(parts, {RUN: replace(LOOPING, jobs=(waiting,))}, {}, {}, at(6)).done == ()
+    held = replace(waiting, reason="JobHeldUser")
+    acted = acting.act(parts, {RUN: replace(LOOPING, jobs=(held,))}, {}, {}, at(7))
+    assert [(act.kind, outcome) for act, outcome in acted.done] == [(ActionKind.HOLD, "done")]
+    ((key, hold),) = action_policy.list_holds(acted.done)
+    assert (key, hold.is_own) == (LOOPING.attempts[-1].job, True)
+    (entry,) = parts.store.audit.list_newest("c1")
+    assert entry.outcome == "done"
+    assert acting.act(parts, {RUN: replace(LOOPING, jobs=(held,))}, {}, {}, at(8)).done == ()
+
+
+def test_a_hold_that_was_interrupted_and_does_not_show_is_given_up(parts, run_on_record):
+    interrupt_a_hold(parts)
+    assert acting.act(parts, {RUN: LOOPING}, {}, {}, at(20)).done == ()
+    (entry,) = parts.store.audit.list_newest("c1")
+    assert entry.outcome == "cut off: it is not known to have been done"
+
+
+def test_what_the_agent_refused_because_the_lease_was_over_is_tried_again(parts, run_on_record):
+    parts.agent.told = Unknown(what="agent", reason=f"refused: {NOT_BEGUN}")
+    ((_, outcome),) = acting.act(parts, {RUN: LOOPING}, {}, {}, at(5)).done
+    assert outcome == f"failed: refused: {NOT_BEGUN}"
+    parts.agent.told = {"output": ""}
+    assert [outcome for _, outcome in acting.act(parts, {RUN: LOOPING}, {}, {}, at(6)).done] == ["done"]
 
 
 def looping_since(restart_count):
