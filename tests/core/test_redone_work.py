@@ -8,6 +8,7 @@ import pytest
 from ckptd.core.model import Certainty, EndCause, Resume, ResumeCandidate, ResumeReason, Suspension
 from ckptd.core.runs import redone_work
 from ckptd.core.runs.resumed_from import find_resume
+from ckptd.present.resume_texts import describe_resume
 from core.histories import at, attempt
 from core.histories import saved as checkpoint
 from support.resume_facts import list_states
@@ -120,3 +121,41 @@ def test_restarts_that_do_not_resume_lose_what_was_saved(loaded, lost):
     name = (attempts[0].job, 0)
     found = redone_work.measure_redone(attempts, {name: at(100)})[name]
     assert (in_minutes(found.low), in_minutes(found.high)) == (lost, lost)
+
+
+@pytest.mark.parametrize(
+    ("before", "own", "bounds"),
+    [
+        pytest.param("cv/fold_0/epoch_{}.pt", "cv/fold_1/epoch_{}.pt", (0, 100), id="the next fold"),
+        pytest.param("cv/fold0_epoch{}.pt", "cv/fold1_epoch{}.pt", (0, 100), id="the next fold, in one directory"),
+        pytest.param("pretrain/epoch_{}.pt", "finetune/epoch_{}.pt", (0, 100), id="the next phase"),
+        pytest.param("out/lr0/epoch_{}.pt", "out/lr1/epoch_{}.pt", (0, 100), id="the next of a sweep"),
+        pytest.param("cv/fold_0/epoch_{}.pt", "cv/fold_0/epoch_{}.pt", (100, 100), id="the same fold again"),
+        pytest.param("runs/run_1/epoch_{}.pt", "runs/run_2/epoch_{}.pt", (100, 100), id="a directory for each start"),
+        pytest.param("out-4711/epoch_{}.pt", "out-4712/epoch_{}.pt", (100, 100), id="a directory for each job"),
+        pytest.param("epoch-{}/model.pt", "epoch-{}/model.pt", (100, 100), id="a directory for each save"),
+    ],
+)
+def test_work_of_another_name_is_redone_at_most(before, own, bounds):
+    epochs = [checkpoint(20 * n, name=before.format(n), epoch=n) for n in range(1, 6)]
+    anew = [checkpoint(120 + 20 * n, name=own.format(n), epoch=n) for n in range(1, 3)]
+    attempts = [attempt(0, 110, job_id=4711), attempt(120, job_id=4712)]
+    attempts = [
+        replace(each, resumed_from=find_resume(each, attempts, list_states([*epochs, *anew]))) for each in attempts
+    ]
+    name = (attempts[0].job, 0)
+    found = redone_work.measure_redone(attempts, {name: at(100)})[name]
+    assert (in_minutes(found.low), in_minutes(found.high)) == bounds
+
+
+def test_work_of_another_name_is_not_said_to_have_started_from_nothing():
+    epochs = [checkpoint(20 * n, name=f"pre/epoch_{n}.pt", epoch=n) for n in range(1, 6)]
+    attempts = [attempt(0, 110), attempt(120, restart_count=1)]
+    states = list_states([*epochs, checkpoint(140, name="ft/epoch_1.pt", epoch=1)])
+    found = find_resume(attempts[1], attempts, states)
+    assert describe_resume(found, "/") == (
+        "nothing, or an unknown checkpoint: its first checkpoint was epoch 1, 20 min after the start, "
+        "and no checkpoint before it had a name like that"
+    )
+    assert found.may_be_fresh
+    assert len(found.candidates) == 5

@@ -1,12 +1,21 @@
 """Tell why a restart that did not go on may be meant: who started the job again, and under which names it saves now."""
 
 import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import PurePosixPath
 
-from ckptd.core.model import Attempt, Certainty, EndCause, Job, RecordedCheckpoint, RestartKind
+from ckptd.core.model import Attempt, Certainty, EndCause, Job, RecordedCheckpoint, RestartKind, Resume, ResumeReason
+from ckptd.core.runs.saved_state import SavedState
 
-_NUMBER = re.compile(r"\d+")
+# a number beside one of the kept words tells trainings apart that have nothing in common but their job
+_NUMBER = re.compile(
+    r"(?P<kept>(?<![a-z])(?:folds?|cv|split|seed|trial|stage|phase|lr|bs|task|client|agent)[-_=]?\d+)|\d+",
+    re.IGNORECASE,
+)
+_DIGITS = re.compile(r"\d+")
 # directories that programs make for each start: `version_1` of Lightning's loggers, names with a number or an instant
 _OF_A_START = re.compile(
     r"(?:version|run|exp|experiment|attempt|try|job|slurm)[-_]?\d+|.*\d{4}[-_]?\d{2}[-_]?\d{2}.*|\d+"
@@ -42,23 +51,55 @@ def is_submitted_later(attempt: Attempt, before: Attempt, job: Job) -> bool:
 
 def is_of_one_series(one: RecordedCheckpoint, other: RecordedCheckpoint) -> bool:
     """Whether two checkpoints have the names of one series, where each start may have a directory of its own."""
-    if _name_of(one) != _name_of(other):
-        return False
-    here, there = one.checkpoint.path.parent, other.checkpoint.path.parent
-    return _strip(here) == _strip(there) and _is_made_for_starts(here, there)
+    return _name_of(one) == _name_of(other) and _may_be_one_directory(
+        one.checkpoint.path.parent, other.checkpoint.path.parent
+    )
+
+
+def doubt_other_names(
+    fresh: Resume, own: Iterable[SavedState], there: Collection[SavedState], job_ids: Collection[int]
+) -> Resume:
+    """Return a start from nothing as unknown, if none of an attempt's own checkpoints has a name as those before it.
+
+    It may be work of its own: the next fold of a cross-validation, or a fine-tuning of the model that was trained
+    before. A start may name its directory for its job, one of `job_ids`.
+    """
+    known: dict[tuple[str, str], set[PurePosixPath]] = defaultdict(set)
+    for path in (PurePosixPath(each.path) for each in there):
+        known[_strip(path.name), _strip(path.parent)].add(path.parent)
+    names = frozenset(map(str, job_ids))
+    paths = [PurePosixPath(each.path) for each in own]
+    if not known or any(
+        _is_made_for_starts(path.parent, other, names)
+        for path in paths
+        for other in known.get((_strip(path.name), _strip(path.parent)), ())
+    ):
+        return fresh
+    candidates = tuple(each.candidate for each in sorted(there, key=lambda each: (each.completed_at, each.path)))
+    return replace(
+        fresh, certainty=Certainty.UNKNOWN, reason=ResumeReason.OTHER_NAMES, candidates=candidates, may_be_fresh=True
+    )
 
 
 def _name_of(record: RecordedCheckpoint) -> str:
-    return record.checkpoint.grouping.series or _NUMBER.sub("#", record.checkpoint.path.name)
+    return record.checkpoint.grouping.series or _strip(record.checkpoint.path.name)
 
 
-def _strip(directory: PurePosixPath) -> str:
-    return _NUMBER.sub("#", str(directory))
+def _strip(path: str | PurePosixPath) -> str:
+    return _NUMBER.sub(lambda found: found["kept"] or "#", str(path))
 
 
-def _is_made_for_starts(here: PurePosixPath, there: PurePosixPath) -> bool:
+def _may_be_one_directory(here: PurePosixPath, there: PurePosixPath) -> bool:
+    return _strip(here) == _strip(there) and _is_made_for_starts(here, there)
+
+
+def _is_made_for_starts(here: PurePosixPath, there: PurePosixPath, job_ids: frozenset[str] = frozenset()) -> bool:
     pairs = [(a, b) for a, b in zip(here.parts, there.parts, strict=False) if a != b]
-    return all(_OF_A_START.fullmatch(name) or _is_progress(name) for pair in pairs for name in pair)
+    return all(
+        _OF_A_START.fullmatch(name) or _is_progress(name) or not job_ids.isdisjoint(_DIGITS.findall(name))
+        for pair in pairs
+        for name in pair
+    )
 
 
 def _is_progress(name: str) -> bool:

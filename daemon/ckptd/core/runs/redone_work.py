@@ -112,7 +112,7 @@ def _find_use(
         return _Use(attempt.started_at, attempt.started_at, resume.certainty)
     if resume.is_known:
         instants = [resume.saved_at]
-    elif resume.reason in {ResumeReason.AMBIGUOUS, ResumeReason.PROGRAM}:
+    elif resume.reason in {ResumeReason.AMBIGUOUS, ResumeReason.PROGRAM, ResumeReason.OTHER_NAMES}:
         instants = [each.saved_at for each in resume.candidates]
     else:
         return None
