@@ -18,7 +18,7 @@ from ckptd.core.model import JobKey, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.model.records import LocationRecord
 from ckptd.core.runs.user_settings import parse_user_settings, select_user_settings
 from ckptd.slurm.failure_reasons import is_deferred
-from ckptd.steps import declared_locations, search_again
+from ckptd.steps import declared_locations, named_links, search_again
 from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.nearby_jobs import collect_nearby_jobs, without_rival
 from ckptd.steps.parts import Parts
@@ -80,6 +80,7 @@ def _scan_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[W
         located = [each for each in due if each.key.is_located]
         declared_locations.follow_declarations(parts, state, located, now)
         search_again.search_again(parts, state, located, now)
+        named_links.follow_links(parts, state, [each for each in located if each.key in state.watchlist], now)
         watched = [each for each in located if each.key in state.watchlist]
         for start in range(0, len(watched), RESCANNED_AT_ONCE):
             rescan_directories(parts, state, watched[start : start + RESCANNED_AT_ONCE], now)

@@ -254,7 +254,7 @@ def _search_item(search: DirectorySearch, rules: tuple[SiteRule, ...]) -> dict[s
     job = search.job
     candidates = plan_candidates(job, rules, search.script_paths, search.values)
     if search.is_declared_only:
-        candidates = tuple(each for each in candidates if each.located_by not in {"batch-script", "discovery"})
+        candidates = tuple(each for each in candidates if each.located_by != "discovery")
     return {
         "work_dir": str(job.work_dir) if job.work_dir else None,
         "candidates": [[each.located_by, each.path, *each.copies[:MAX_COPIES]] for each in candidates],

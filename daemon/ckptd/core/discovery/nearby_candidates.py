@@ -31,7 +31,7 @@ class DirectorySearch:
     script_paths: tuple[str, ...] = ()  # what the job's batch script names, where it may be read
     script_gaps: tuple[str, ...] = ()  # what it names, and variables that nobody knows keep from being resolved
     values: Mapping[str, str] = field(default_factory=dict)  # of variables that the site gives, for this job
-    is_declared_only: bool = False  # only what the job, its owner or the site names counts
+    is_declared_only: bool = False  # only what is named counts: by the job, its owner, the site or `script_paths`
     is_role_asked: bool = False  # the files are read even where only one directory was written to
 
 
