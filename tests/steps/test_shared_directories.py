@@ -73,6 +73,43 @@ def test_jobs_that_overwrite_each_others_checkpoints_are_critical_at_the_next_sc
     assert [each.severity for each in findings(fleet)] == [Severity.CRITICAL] * 2
 
 
+def save_in_step(fleet, jobs, *, first=1, last=6, every=10):
+    """Let each of the jobs save each epoch under one name, two minutes after the other."""
+    for epoch in range(first, last + 1):
+        for number in range(len(jobs)):
+            fleet.save("ck/last.pt", epoch * every + 2 * number, torch_state(epoch))
+            fleet.run(epoch * every + 2 * number + 0.5, *jobs)
+
+
+def test_jobs_that_began_together_and_overwrite_one_file_in_step_are_critical(fleet):
+    jobs = [fleet.job(1, **NAMED), fleet.job(2, **NAMED)]
+    save_in_step(fleet, jobs)
+    assert [each.severity for each in findings(fleet)] == [Severity.CRITICAL] * 2
+
+
+def test_a_job_that_joins_another_in_step_is_critical_wherever_they_were_found(fleet):
+    one = fleet.job(1)
+    save_in_step(fleet, [one], last=3)
+    save_in_step(fleet, [one, fleet.job(2, start=31, comment="ckpt=ck", name="other")], first=4, last=9)
+    assert [each.severity for each in findings(fleet)] == [Severity.CRITICAL] * 2
+
+
+def test_a_job_that_saves_each_epoch_twice_beside_one_that_reads_is_no_more_than_a_warning(fleet):
+    jobs = [fleet.job(1, **NAMED), fleet.job(2, name="evaluate", **NAMED)]
+    save_in_step(fleet, jobs)
+    assert [each.severity for each in findings(fleet)] == [Severity.WARNING] * 2
+
+
+def test_a_job_that_always_saves_twice_does_not_collide_when_another_starts(fleet):
+    one = fleet.job(1, **NAMED)
+    for epoch in range(1, 10):
+        jobs = [one] if epoch < 4 else [one, fleet.job(2, start=31, **NAMED)]
+        for part in (0, 2):
+            fleet.save("ck/last.pt", epoch * 10 + part, torch_state(epoch))
+            fleet.run(epoch * 10 + part + 0.5, *jobs)
+    assert [each.severity for each in findings(fleet)] == [Severity.WARNING] * 2
+
+
 def test_a_task_of_a_sweep_that_starts_over_is_no_collision(fleet):
     jobs = start_sweep(fleet)
     for epoch in (1, 2, 3):

@@ -1,11 +1,12 @@
 """Tell what jobs that save into one directory at the same time do to each other, by the order of what they save.
 
 One job alone counts up: it never saves less progress than before under one name, and never numbers a save as it did
-before. Where that happens while several run, one overwrites what another saved. Where each of several series of names
-goes on by itself, they write files of their own.
+before. Where that happens while several run, one overwrites what another saved. So it does where each progress is saved
+under one name as many times more as jobs run: jobs that began together may keep step. Where each of several series of
+names goes on by itself, they write files of their own.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum, auto
@@ -16,6 +17,8 @@ from ckptd.core.model import Attempt, Job, RecordedCheckpoint, RunHistory
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.resumable import list_resumable
 
+LEAST_REPEATED = 3  # values of progress in a row that are saved once by each job, to see that jobs keep step
+_NAMED = frozenset({"comment", "admin-comment", "user-file", "watch", "batch-script"})
 LEAST_SAVES = 2  # of one series with different progress, to see that it goes on by itself
 
 
@@ -40,6 +43,8 @@ def judge_sharing(history: RunHistory, others: Sequence[Job]) -> Sharing:
         later = [each for each in ordered if _saved_at(each) >= starts[1]]
         steps_back = (pair for pair in pairwise(later) if _is_step_back(*pair, is_counted=counts))
         if any(not _is_restarted_between(history, *pair) for pair in steps_back):
+            return Sharing.COLLIDES
+        if not counts and _keep_step(history, ordered, starts[1], job_count):
             return Sharing.COLLIDES
         if len({facts.progress(each.checkpoint) for each in later} - {None}) >= LEAST_SAVES:
             going_on += 1
@@ -89,6 +94,26 @@ def _is_step_back(earlier: RecordedCheckpoint, later: RecordedCheckpoint, *, is_
     if before is None or after is None or before[0] != after[0]:
         return False
     return after[1] < before[1] or (is_counted and earlier.checkpoint.path == later.checkpoint.path)
+
+
+def _keep_step(history: RunHistory, saves: Sequence[RecordedCheckpoint], since: datetime, job_count: int) -> bool:
+    """Whether each progress has been saved once more by each job under one name, since `since`, when two ran.
+
+    What one job alone saved before then shows how often it saves each. Where nothing does, all jobs must have one name
+    and say themselves that they save there: a job may save each progress twice while another only reads.
+    """
+    units = [(_saved_at(each) < since, found) for each in saves if (found := facts.progress(each.checkpoint))]
+    before = Counter(found for is_before, found in units if is_before)
+    after = Counter(found for is_before, found in units if not is_before)
+    whole = [*after][1:-1]  # the first and the last one may be saved again before or after what is on record
+    repeated = [after[found] for found in whole][-LEAST_REPEATED:]
+    if len(repeated) < LEAST_REPEATED or whole != sorted(whole):
+        return False
+    if len(before) >= LEAST_SAVES:
+        return min(repeated) >= 2 * max(before.values())
+    own = facts.running_jobs(history)
+    are_alike = len({job.name for job in own}) == 1 and len(own) == job_count and history.located_by in _NAMED
+    return are_alike and set(repeated) == {job_count}
 
 
 def _is_restarted_between(history: RunHistory, earlier: RecordedCheckpoint, later: RecordedCheckpoint) -> bool:
