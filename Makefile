@@ -6,10 +6,12 @@ BIN := $(VENV)/bin
 PROGRAMS := $(VENV)/programs
 PROGRAMS_PYTHON := /usr/bin/python3
 
+AUDIT := $(VENV)/audit
+
 # Commands start often in tests: keep their compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv check test test-long test-programs test-packages demo constraints packages
+.PHONY: venv check test test-long test-programs test-packages audit demo constraints packages
 
 venv: $(VENV)/.ready
 
@@ -67,11 +69,22 @@ constraints:
 		$(VENV)/resolve/bin/pip freeze --exclude-editable; } > constraints.txt
 	rm -rf $(VENV)/resolve
 
-# A wheel, a package for Debian 12 and one for EL 9, in dist/.
-packages: venv
+# A wheel, a package for Debian 12 and one for EL 9, and the list of what they contain (CycloneDX), in dist/.
+packages: venv $(AUDIT)/.ready
 	deploy/demo/install packages
 	deploy/packages/build-deb
 	deploy/packages/build-rpm
+	$(AUDIT)/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
+		--output-file dist/ckptd.cdx.json deploy/packages/requirements.txt
+
+# Whether anything in the packages has a known vulnerability. It fails where the package index cannot tell.
+audit: $(AUDIT)/.ready
+	$(AUDIT)/bin/pip-audit --strict --disable-pip --requirement deploy/packages/requirements.txt
+
+$(AUDIT)/.ready:
+	python3 -m venv $(AUDIT)
+	$(AUDIT)/bin/pip install --quiet cyclonedx-bom==7.5.0 pip-audit==2.10.1
+	touch $@
 
 # Installs, upgrades, rolls back and purges Debian's in a container with systemd, and lints and unpacks that for EL 9;
 # three to five minutes.
