@@ -497,6 +497,12 @@ CASES = {
         "After the restart, the job saved step 250, although step 4000 had been saved before it. So it has probably not resumed from that checkpoint.",
         "/scratch/alice/run/step-4000.pt has since been replaced or deleted. Make the program load its newest checkpoint when it starts, and save each checkpoint under a name of its own.",
     ),
+    "not resuming, by a program that may count anew": Case(
+        "not-resuming",
+        NOT_RESUMING | {"intent": "counted-anew"},
+        "After the restart, the job saved step 250, although step 4000 had been saved before it. NAMD counts from 0 again if firsttimestep is not set, also after it has loaded a checkpoint.",
+        "If the job did load its restart files, set firsttimestep to the step of the last save in the next one's input. Otherwise: Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
+    ),
     "not resuming, under other names": Case(
         "not-resuming",
         NOT_RESUMING | {"intent": "other-names"},

@@ -1,10 +1,13 @@
 """Jobs that begin anew, or do other work, in a directory with earlier checkpoints: how surely that is a mistake."""
 
+import struct
+from datetime import timedelta
+
 import pytest
 
 from ckptd.core.model import EndedAttempt, JobState, Severity
 from steps.replayed_fleet import minute
-from support.checkpoint_bytes import torch_state
+from support.checkpoint_bytes import npz_state, torch_state
 
 NAMED = {"comment": "ckpt=ck"}
 
@@ -91,3 +94,53 @@ def test_steps_that_fall_while_epochs_rise_are_of_a_larger_batch(fleet):
     fleet.save("ck/epoch_4.pt", 61, torch_state(4, 2000))
     fleet.run(62, again)
     assert severities(fleet) == []
+
+
+def test_a_notebook_that_is_started_again_after_its_time_limit_may_begin_anew(fleet):
+    fleet.run(1, fleet.job(name="jupyter"))
+    for epoch in (1, 2, 3, 4):
+        fleet.save(f"ck/epoch_{epoch}.pt", epoch * 8, torch_state(epoch))
+        fleet.run(epoch * 8 + 1, fleet.job(name="jupyter"))
+    end(fleet, "TIMEOUT")
+    again = fleet.job(2, start=51, name="jupyter")
+    begin_anew(fleet, again)
+    assert severities(fleet) == [Severity.WARNING]
+    for epoch in (2, 3, 4, 5):
+        fleet.save(f"ck/epoch_{epoch}.pt", 53 + epoch * 8, torch_state(epoch))
+        fleet.run(54 + epoch * 8, again)
+    assert fleet.run(150, again) == []  # nor is it overdue: the person may do something else
+
+
+def save_namd(fleet, step, minutes):
+    for kind in ("coor", "vel"):
+        fleet.save(f"run/out.restart.{kind}", minutes, struct.pack("<i3d", 1, 1.0, 2.0, float(step)))
+    fleet.save("run/out.restart.xsc", minutes, f"# NAMD extended system\n#$LABELS step a_x\n{step} 10\n".encode())
+
+
+def test_a_namd_that_counts_from_0_may_have_resumed(fleet):
+    job = fleet.job(comment="ckpt=run")
+    fleet.run(1, job)
+    for number in (1, 2, 3, 4):
+        save_namd(fleet, number * 1000, number * 8)
+        fleet.run(number * 8 + 1, job)
+    end(fleet, "TIMEOUT")
+    again = fleet.job(2, start=51, comment="ckpt=run")
+    fleet.run(52, again)
+    save_namd(fleet, 1000, 59)
+    fleet.run(60, again)
+    assert severities(fleet) == [Severity.WARNING]
+    [flag] = fleet.parts.store.flags.list_open("c1")
+    assert flag.finding.evidence["intent"] == "counted-anew"
+    [run] = fleet.parts.store.runs.find_of_job(2)
+    [line] = [each for each in fleet.parts.store.lost_work.list_lines(run) if each.attempt[0].job_id == 1]
+    assert (line.redone.low, line.redone.high) == (timedelta(0), timedelta(minutes=32))
+
+
+def test_a_single_rolling_file_in_a_directory_for_checkpoints_is_found(fleet):
+    job = fleet.job()
+    fleet.run(1, job)
+    for step in (1, 2, 3):
+        fleet.save("ckpt/latest.npz", step * 8, npz_state(step=step))
+        fleet.run(step * 8 + 1, job)
+    [row] = fleet.parts.store.jobs.list_open(minute(30))
+    assert (row.directory, row.step) == (f"{fleet.work_dir}/ckpt", 3)

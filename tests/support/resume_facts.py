@@ -18,6 +18,7 @@ def list_states(recorded):
             continued_count=each.checkpoint.continued_count,
             continued_from_step=each.checkpoint.continued_from_step,
             computation=each.checkpoint.computation,
+            format=each.checkpoint.format,
         )
         for each in recorded
         if each.completed_at is not None

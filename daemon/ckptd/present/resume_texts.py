@@ -77,6 +77,9 @@ def _describe_unknown(resume: Resume) -> str:
         return f"one of {choices}{fresh}: {_describe_first(resume.evidence)}"
     if resume.reason is ResumeReason.CONTRADICTION:
         return f"an unknown checkpoint: {_describe_first(resume.evidence)}, which fits none of those that existed then"
+    if resume.reason is ResumeReason.COUNTED_ANEW:
+        first = _describe_first(resume.evidence)
+        return f"nothing, or an unknown checkpoint: {first}, and its program may count from 0 after a resume, too"
     if resume.reason is ResumeReason.OTHER_NAMES:
         first = _describe_first(resume.evidence)
         return f"nothing, or an unknown checkpoint: {first}, and no checkpoint before it had a name like that"

@@ -72,6 +72,7 @@ def read_saved_states(connection: sa.Connection, run_id: int) -> list[SavedState
             CheckpointTable.continued_count,
             CheckpointTable.continued_from_step,
             CheckpointTable.computation,
+            CheckpointTable.format,
             AttemptTable.restart_count,
             JobTable.cluster,
             JobTable.job_id,
@@ -90,13 +91,14 @@ def read_saved_states(connection: sa.Connection, run_id: int) -> list[SavedState
             deleted_at=deleted_at,
             step=step,
             epoch=epoch,
-            attempt=None if count is None else (JobKey(*key), count),
+            attempt=None if restarts is None else (JobKey(*key), restarts),
             is_state=role is Role.STATE,
-            continued_count=continued_count,
+            continued_count=count,
             continued_from_step=begun,
             computation=computation,
+            format=name,
         )
-        for path, completed_at, deleted_at, step, epoch, role, continued_count, begun, computation, count, *key in rows
+        for path, completed_at, deleted_at, step, epoch, role, count, begun, computation, name, restarts, *key in rows
         if completed_at is not None
     ]
 

@@ -7,6 +7,7 @@ import ast
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from struct import Struct
 from typing import Any
 
@@ -24,6 +25,7 @@ from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import CheckpointState, Level
 
 _MAGIC = b"\x93NUMPY"
+_ROLLING = frozenset({"current", "last", "latest", "newest"})  # one file that each save overwrites
 _HEADER_LIMIT = 1 << 16
 _OBJECTS_LIMIT = 64 << 20
 _SCALARS = {"f2": "e", "f4": "f", "f8": "d", "i1": "b", "i2": "h", "i4": "i", "i8": "q"} | {
@@ -84,6 +86,7 @@ def _may_be_checkpoint(claim: Claim) -> bool:
         or bool(claim.is_best)
         or checkpoint_names.is_called_checkpoint(claim.path.rpartition("/")[2])
         or checkpoint_names.is_called_member(claim.path.rpartition("/")[2])
+        or PurePosixPath(claim.path).stem.lower() in _ROLLING
     )
 
 

@@ -8,10 +8,25 @@ _GENERIC = frozenset({
     "octave", "python", "python2", "python3", "r", "rscript", "run", "salloc", "sbatch", "script", "sh", "shell",
     "sinteractive", "sleep", "slurm", "srun", "tcsh", "test", "tmp", "vscode", "wrap", "xterm", "zsh",
 })  # fmt: skip
+# in which a person works, and decides what to run and when to save
+_INTERACTIVE = frozenset({
+    "bash", "csh", "dash", "fish", "interact", "interactive", "ipython", "jupyter", "jupyter-lab", "jupyter-notebook",
+    "ksh", "lab", "notebook", "salloc", "shell", "sinteractive", "tcsh", "vscode", "xterm", "zsh",
+})  # fmt: skip
 _OF_PORTALS = ("sys/dashboard/", "ood-", "ondemand/", "spawner-jupyterhub")  # Open OnDemand, JupyterHub
 
 
 def is_generic(name: str) -> bool:
     """Whether jobs of this name need not have anything in common but their user."""
-    lowered = name.strip().lower().rpartition("/bin/")[2]
+    lowered = _lower(name)
     return not any(map(str.isalpha, lowered)) or lowered in _GENERIC or lowered.startswith(_OF_PORTALS)
+
+
+def is_interactive(name: str) -> bool:
+    """Whether a person works in jobs of this name: a shell, a notebook or a session of a portal."""
+    lowered = _lower(name)
+    return lowered in _INTERACTIVE or lowered.startswith(_OF_PORTALS)
+
+
+def _lower(name: str) -> str:
+    return name.strip().lower().rpartition("/bin/")[2]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
+from ckptd.core.discovery.generic_job_names import is_interactive
 from ckptd.core.forecast import projection
 from ckptd.core.health.interface import FindingBuilder, bounded, not_whole, seconds
 from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, RunHistory, Severity, Unknown
@@ -22,6 +23,7 @@ class CheckpointOverdue:
     lately come back after a longer interval has that much time again. An attempt without a checkpoint gets extra time:
     as long as attempts of its run needed for their first one. It is a warning, and information where the job seems to
     save only when a measured value improves: then it saves less and less often, at times that cannot be predicted.
+    A notebook or a shell that a search found saving is not judged: the person in it decides.
     """
 
     name: ClassVar[str] = "checkpoint-overdue"
@@ -43,7 +45,7 @@ class CheckpointOverdue:
         findings: list[Finding] = []
         for job in facts.running_jobs(history):
             attempt = facts.attempt_of(history, job)
-            if attempt is None:
+            if attempt is None or (history.located_by == "discovery" and is_interactive(job.name)):
                 continue
             newest_at = max(projection.saved_until(history, attempt), _newest_damaged(history, attempt))
             longest = (rhythm.longest_recent or timedelta(0)) * (1 + self.max_spread)

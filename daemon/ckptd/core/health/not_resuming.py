@@ -26,6 +26,7 @@ from ckptd.core.model import (
 )
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.meant_restarts import (
+    COUNTS_ANEW,
     RestartIntent,
     find_intent,
     is_of_one_series,
@@ -43,9 +44,9 @@ class NotResuming:
 
     Where its checkpoints state no progress, a start from nothing that the program's own record proves is flagged. It is
     a warning where the files may be results, where everything was deleted before a person started the job again, where
-    a person submitted it again after it had failed or was cancelled, where it says itself what it loaded, and where it
-    saves under other names. If a person started the job again and less than `min_loss` of work was saved, there is no
-    flag. After a job that completed, another one may do what it likes.
+    a person submitted it again after it had failed or was cancelled, where it says itself what it loaded, where it
+    saves under other names, and where its program may count anew. If a person started the job again and less than
+    `min_loss` of work was saved, there is no flag. After a job that completed, another one may do what it likes.
     """
 
     name: ClassVar[str] = "not-resuming"
@@ -82,6 +83,8 @@ class NotResuming:
             return  # other work, after that was done
         else:
             intent = intent or RestartIntent.OTHER_NAMES
+        if intent is None and newest.checkpoint.format in COUNTS_ANEW and not _is_known(attempt.resumed_from):
+            intent = RestartIntent.COUNTED_ANEW
         removal = find_removal(history, attempt)
         is_by_person = intent in _BY_PERSON or (removal is not None and removal.is_by_hand)
         may_be_meant = intent is not None or is_by_person
@@ -154,6 +157,10 @@ def _make_evidence(
 
 def _saved_at(record: RecordedCheckpoint) -> datetime:
     return record.completed_at or record.first_seen_at
+
+
+def _is_known(resume: Resume | None) -> bool:
+    return resume is not None and resume.is_known
 
 
 def _is_proven_fresh(resume: Resume | None) -> bool:

@@ -11,8 +11,8 @@ from datetime import datetime
 from ckptd.core.model import Certainty, CheckpointRead, Resume, ResumeReason
 
 _OPEN = frozenset((
-    ResumeReason.AMBIGUOUS, ResumeReason.NO_PROGRESS, ResumeReason.NO_RATE, ResumeReason.OTHER_NAMES,
-    ResumeReason.PROGRAM,
+    ResumeReason.AMBIGUOUS, ResumeReason.COUNTED_ANEW, ResumeReason.NO_PROGRESS, ResumeReason.NO_RATE,
+    ResumeReason.OTHER_NAMES, ResumeReason.PROGRAM,
 ))  # fmt: skip
 _FEWEST = 2  # one that was read, and one that was not
 

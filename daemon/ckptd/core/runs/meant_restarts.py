@@ -2,14 +2,16 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import PurePosixPath
 
+from ckptd.core.discovery.generic_job_names import is_interactive
 from ckptd.core.model import Attempt, Certainty, EndCause, Job, RecordedCheckpoint, RestartKind, Resume, ResumeReason
 from ckptd.core.runs.saved_state import SavedState
 
+COUNTS_ANEW = frozenset({"namd"})  # formats whose programs count from 0 after a resume, unless the input says otherwise
 # a number beside one of the kept words tells trainings apart that have nothing in common but their job
 _NUMBER = re.compile(
     r"(?P<kept>(?<![a-z])(?:folds?|cv|split|seed|trial|stage|phase|lr|bs|task|client|agent)[-_=]?\d+)|\d+",
@@ -26,8 +28,9 @@ class RestartIntent(StrEnum):
     """Why a restart may be meant not to go on with what was saved last."""
 
     COMPLETED = "completed"  # the job before ended by itself, and a person submitted another
-    RESUBMITTED = "resubmitted"  # a person submitted it again after it had failed or was cancelled
+    RESUBMITTED = "resubmitted"  # a person submitted it again after it had failed or was cancelled, or works in it
     DECLARED = "declared"  # the job says what it loaded
+    COUNTED_ANEW = "counted-anew"  # its program counts from 0 again where it is not told how far it was
     OTHER_NAMES = "other-names"  # it saves under names that nothing before it had
 
 
@@ -39,6 +42,8 @@ def find_intent(attempt: Attempt, before: Attempt | None, job: Job) -> RestartIn
         return None
     if before.cause is EndCause.COMPLETED:
         return RestartIntent.COMPLETED
+    if is_interactive(job.name):
+        return RestartIntent.RESUBMITTED
     return RestartIntent.RESUBMITTED if before.cause in {EndCause.CANCEL, EndCause.FAILURE} else None
 
 
@@ -56,14 +61,17 @@ def is_of_one_series(one: RecordedCheckpoint, other: RecordedCheckpoint) -> bool
     )
 
 
-def doubt_other_names(
-    fresh: Resume, own: Iterable[SavedState], there: Collection[SavedState], job_ids: Collection[int]
+def doubt_fresh_start(
+    fresh: Resume, own: Sequence[SavedState], there: Collection[SavedState], job_ids: Collection[int]
 ) -> Resume:
-    """Return a start from nothing as unknown, if none of an attempt's own checkpoints has a name as those before it.
+    """Return a start from nothing that progress shows as unknown, if an attempt may have resumed all the same.
 
-    It may be work of its own: the next fold of a cross-validation, or a fine-tuning of the model that was trained
-    before. A start may name its directory for its job, one of `job_ids`.
+    Its program may count from 0 again. Or none of its own checkpoints has a name as those before it: then it may be
+    work of its own, the next fold of a cross-validation or a fine-tuning of the model that was trained before. A start
+    may name its directory for its job, one of `job_ids`.
     """
+    if own and own[0].format in COUNTS_ANEW and any(each.format == own[0].format for each in there):
+        return _doubt(fresh, ResumeReason.COUNTED_ANEW, there)
     known: dict[tuple[str, str], set[PurePosixPath]] = defaultdict(set)
     for path in (PurePosixPath(each.path) for each in there):
         known[_strip(path.name), _strip(path.parent)].add(path.parent)
@@ -75,10 +83,12 @@ def doubt_other_names(
         for other in known.get((_strip(path.name), _strip(path.parent)), ())
     ):
         return fresh
+    return _doubt(fresh, ResumeReason.OTHER_NAMES, there)
+
+
+def _doubt(fresh: Resume, reason: ResumeReason, there: Iterable[SavedState]) -> Resume:
     candidates = tuple(each.candidate for each in sorted(there, key=lambda each: (each.completed_at, each.path)))
-    return replace(
-        fresh, certainty=Certainty.UNKNOWN, reason=ResumeReason.OTHER_NAMES, candidates=candidates, may_be_fresh=True
-    )
+    return replace(fresh, certainty=Certainty.UNKNOWN, reason=reason, candidates=candidates, may_be_fresh=True)
 
 
 def _name_of(record: RecordedCheckpoint) -> str:

@@ -20,6 +20,9 @@ LATENESS = timedelta(minutes=1)  # by which the end of an attempt may be recorde
 NOTHING = timedelta(0)
 NO_TIMES: Mapping["AttemptName", timedelta] = {}
 _SUREST_FIRST = list(Certainty)
+_ONE_OF_CANDIDATES = frozenset((
+    ResumeReason.AMBIGUOUS, ResumeReason.COUNTED_ANEW, ResumeReason.OTHER_NAMES, ResumeReason.PROGRAM,
+))  # fmt: skip
 
 AttemptName = tuple[JobKey, int]
 
@@ -112,7 +115,7 @@ def _find_use(
         return _Use(attempt.started_at, attempt.started_at, resume.certainty)
     if resume.is_known:
         instants = [resume.saved_at]
-    elif resume.reason in {ResumeReason.AMBIGUOUS, ResumeReason.PROGRAM, ResumeReason.OTHER_NAMES}:
+    elif resume.reason in _ONE_OF_CANDIDATES:
         instants = [each.saved_at for each in resume.candidates]
     else:
         return None

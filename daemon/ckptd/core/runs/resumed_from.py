@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ckptd.core.model import Attempt, Certainty, CheckpointRead, Resume, ResumeReason
 from ckptd.core.runs import candidate_reads, declared_path, program_trace
-from ckptd.core.runs.meant_restarts import doubt_other_names
+from ckptd.core.runs.meant_restarts import doubt_fresh_start
 from ckptd.core.runs.ownership import is_last_save
 from ckptd.core.runs.progress_pace import (
     REGULAR,
@@ -65,7 +65,7 @@ def find_resume(
     case = _Case(attempt, attempts, found, there, own)
     inferred = _read_trace(case) or _infer(case, is_read=is_read)
     if inferred.is_fresh and inferred.reason is ResumeReason.PROGRESS:
-        inferred = doubt_other_names(inferred, own[:SURE_COUNT], there, {each.job.job_id for each in attempts})
+        inferred = doubt_fresh_start(inferred, own[:SURE_COUNT], there, {each.job.job_id for each in attempts})
     if inferred.certainty is Certainty.PROVEN:
         return inferred
     if declared is None:

@@ -17,6 +17,7 @@ class SavedState:
     epoch: float | None = None
     attempt: tuple[JobKey, int] | None = None  # that was seen writing it
     is_state: bool = True  # its role is `state`
+    format: str = ""  # as the readers call it; "" where that was not asked
     continued_count: int | None = None  # how often the program that wrote it was continued, by its own count
     continued_from_step: int | None = None  # the step that it was last continued from, by its own count
     # ids that a continued program keeps and a new start does not have, with spaces; `+` begins those of a log, oldest

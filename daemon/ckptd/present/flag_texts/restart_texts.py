@@ -183,6 +183,13 @@ def not_resuming(evidence: EvidenceReader, context: FlagContext) -> FlagText:
             f"After the restart, the job saved {unit} {evidence.progress('saved_now')}, although {unit} "
             f"{evidence.progress('saved_before')} had been saved before it."
         )
+    if evidence.has("intent") and evidence.text("intent") == "counted-anew":
+        statement += " NAMD counts from 0 again if firsttimestep is not set, also after it has loaded a checkpoint"
+        advice = (
+            "If the job did load its restart files, set firsttimestep to the step of the last save in the next one's "
+            f"input. Otherwise: {advice}"
+        )
+        return FlagText(title=context.title, statement=f"{statement}.", advice=advice)
     if evidence.has("intent"):
         advice = f"If you meant the job to start over or to do other work, ignore this message. Otherwise: {advice}"
         if evidence.text("intent") == "other-names":
