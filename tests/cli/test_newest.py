@@ -310,3 +310,16 @@ def test_stages_of_a_training_are_no_parts_of_one_checkpoint(tmp_path):
             last = put(tmp_path / f"stage{stage}_epoch{epoch}.pt", torch_state(epoch), stage * 10 + epoch)
     found = newest(tmp_path)
     assert (found.exit_code, found.stdout) == (0, f"{last}\n")
+
+
+def test_an_older_copy_with_a_newer_date_is_not_taken_for_the_newest(run):
+    put(run / "backup/epoch_2.pt", torch_state(2, 200), 9)
+    outcome = newest(run)
+    assert (outcome.exit_code, outcome.stdout) == (0, f"{run}/epoch_3.pt\n")
+    assert "newer" in outcome.stderr
+
+
+def test_of_a_directory_that_was_copied_without_its_dates_the_furthest_is_printed(tmp_path):
+    for minute, epoch in ((1, 10), (1.02, 9), (1.01, 8)):
+        put(tmp_path / f"copied/epoch_{epoch}.pt", torch_state(epoch, 100 * epoch), minute)
+    assert newest(tmp_path / "copied").stdout == f"{tmp_path}/copied/epoch_10.pt\n"

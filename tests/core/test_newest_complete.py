@@ -22,6 +22,14 @@ def make(name, minute, state="complete", role=Role.STATE, doubt=None, **changes)
 
 CASES = {  # what is there, and the name of the chosen one, None for none, or "?" where that is unknown
     "what was written last": ([make("b", 1, step=900), make("a", 2, step=100)], "a"),
+    "an older copy with a newer date": ([make("ck/b", 1, step=900), make("backup/a", 2, step=100)], "b"),
+    "a copy that is further": ([make("ck/b", 2, step=100), make("backup/a", 1, step=900)], "b"),
+    "a newer copy that is further": ([make("ck/b", 1, step=100), make("backup/a", 2, step=900)], "a"),
+    "a copy alone": ([make("backup/a", 2, step=100), make("backup/b", 3, step=200)], "b"),
+    "a copy beside what tells no progress": ([make("ck/b", 1), make("backup/a", 2, step=100)], "a"),
+    "all copied at once": ([make("a", 1.1, step=100), make("b", 1, step=900), make("c", 1.05, step=800)], "b"),
+    "a training that began anew": ([make("a", 1, step=900), make("b", 1.1, step=950), make("c", 9, step=100)], "c"),
+    "another training below": ([make("run_1/b", 1, step=900), make("run_2/a", 2, step=100)], "a"),
     "more progress at the same instant": ([make("a", 1, step=1), make("b", 1, step=2)], "b"),
     "a backup that is made after the save": ([make("a.cpt", 1, step=2), make("a_prev.cpt", 2, step=1)], "a.cpt"),
     "a backup whose original is damaged": ([make("a.cpt", 1, "damaged"), make("a_prev.cpt", 2, step=1)], "a_prev.cpt"),

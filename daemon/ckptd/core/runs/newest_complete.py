@@ -1,12 +1,17 @@
 """Choose the newest complete checkpoint of some directories, for a restart that has no daemon to ask.
 
 The order is that of the daemon's own rules: a resumable state before parameters, parameters before data; the checkpoint
-that a framework's marker names before others of its directory; then the one that was written last. None is chosen if it
-is unknown whether something newer is a complete checkpoint: the job would silently repeat work.
+that a framework's marker names before others of its directory; then the one that was written last. A date proves
+nothing of a copy: a checkpoint in a directory that is named for copies gives way to one that is further, and of those
+written at once, as by `cp -r`, the furthest counts. None is chosen if it is unknown whether something newer is a
+complete checkpoint: the job would silently repeat work.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import PurePosixPath
 
 from ckptd.core.model import Checkpoint, CheckpointState, Role, Unknown
@@ -15,7 +20,12 @@ from ckptd.core.runs.rotated_copies import is_previous
 _TIERS = {Role.STATE: 0, Role.WEIGHTS: 1, Role.DATA: 2}  # none of them: a part without the model
 _UNREADABLE_MEANS_NOTHING = frozenset({"generic"})  # its names are guesses: what cannot be read is rarely a checkpoint
 
-Order = tuple[int, bool, bool, bool, float, float]
+_AT_ONCE = timedelta(seconds=10)  # between two files of one `cp -r`; jobs save less often
+_OF_COPIES = re.compile(
+    r"(?:^|[^a-z])(?:archived?|backups?|bak|copy|copies|old|prev|previous|saved)(?:$|[^a-z])", re.IGNORECASE
+)
+
+Order = tuple[int, bool, bool, bool, bool, float, float, float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +68,12 @@ def choose(
     wanted = [each for each in found if step is None or each.step == step]
     marked = {_place(each) for each in wanted if each.is_newest and _is_complete(each)}
     there = {str(each.path) for each in wanted if _is_complete(each)}
-    order = {id(each): _order(each, leftovers, marked, there) for each in wanted}
+    is_copy = _find_copies([each for each in wanted if _is_complete(each)])
+    written = _date_at_once(wanted)
+    order = {
+        id(each): _order(each, leftovers, marked, there, is_copy=id(each) in is_copy, written=written[id(each)])
+        for each in wanted
+    }
     complete = [each for each in wanted if _is_complete(each) and each.role in _TIERS]
     chosen = max(complete, key=lambda each: order[id(each)], default=None)
     unknown = tuple(_explain(wanted, chosen, order))
@@ -85,7 +100,13 @@ def _place(found: Checkpoint) -> tuple[str, str]:
 
 
 def _order(
-    found: Checkpoint, leftovers: Collection[str], marked: Collection[tuple[str, str]], there: Collection[str]
+    found: Checkpoint,
+    leftovers: Collection[str],
+    marked: Collection[tuple[str, str]],
+    there: Collection[str],
+    *,
+    is_copy: bool,
+    written: float,
 ) -> Order:
     """Return what is greater for a checkpoint that is rather to be loaded."""
     is_passed_over = _place(found) in marked and not found.is_newest
@@ -95,9 +116,41 @@ def _order(
         str(found.path) not in leftovers,
         not is_passed_over,
         not is_previous(str(found.path), there),
-        found.modified_at.timestamp(),
+        not is_copy,
+        written,
         -1.0 if progress is None else float(progress),
+        found.modified_at.timestamp(),
     )
+
+
+def _find_copies(complete: Sequence[Checkpoint]) -> set[int]:
+    """Return those in directories named for copies, if one elsewhere of the same format and role is further."""
+    named = {id(each) for each in complete if _OF_COPIES.search(each.path.parent.name)}
+    others = [each for each in complete if id(each) not in named]
+    return {
+        id(each)
+        for each in complete
+        if id(each) in named
+        and any(
+            other.format == each.format and other.role is each.role and _is_further(other, each) for other in others
+        )
+    }
+
+
+def _date_at_once(found: Iterable[Checkpoint]) -> dict[int, float]:
+    """Return when checkpoints were written; those of one directory that were written at once have one time."""
+    dates: dict[int, float] = {}
+    by_place: dict[tuple[str, str], list[Checkpoint]] = defaultdict(list)
+    for each in found:
+        by_place[_place(each)].append(each)
+    for members in by_place.values():
+        ordered = sorted(members, key=lambda each: each.modified_at, reverse=True)
+        newest = ordered[0]
+        for later, each in zip([newest, *ordered], ordered, strict=False):
+            if later.modified_at - each.modified_at > _AT_ONCE:
+                newest = each
+            dates[id(each)] = newest.modified_at.timestamp()
+    return dates
 
 
 def _explain(wanted: Iterable[Checkpoint], chosen: Checkpoint | None, order: Mapping[int, Order]) -> Iterable[Unknown]:
