@@ -130,6 +130,7 @@ def test_restarts_that_do_not_resume_lose_what_was_saved(loaded, lost):
         pytest.param("cv/fold0_epoch{}.pt", "cv/fold1_epoch{}.pt", (0, 100), id="the next fold, in one directory"),
         pytest.param("pretrain/epoch_{}.pt", "finetune/epoch_{}.pt", (0, 100), id="the next phase"),
         pytest.param("out/lr0/epoch_{}.pt", "out/lr1/epoch_{}.pt", (0, 100), id="the next of a sweep"),
+        pytest.param("ck/step-{}.pt", "ck/other-{}.pt", (100, 100), id="another word in the same directory"),
         pytest.param("cv/fold_0/epoch_{}.pt", "cv/fold_0/epoch_{}.pt", (100, 100), id="the same fold again"),
         pytest.param("runs/run_1/epoch_{}.pt", "runs/run_2/epoch_{}.pt", (100, 100), id="a directory for each start"),
         pytest.param("out-4711/epoch_{}.pt", "out-4712/epoch_{}.pt", (100, 100), id="a directory for each job"),

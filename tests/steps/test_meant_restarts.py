@@ -144,3 +144,33 @@ def test_a_single_rolling_file_in_a_directory_for_checkpoints_is_found(fleet):
         fleet.run(step * 8 + 1, job)
     [row] = fleet.parts.store.jobs.list_open(minute(30))
     assert (row.directory, row.step) == (f"{fleet.work_dir}/ckpt", 3)
+
+
+def train_folds(fleet, folds):
+    """Save three epochs of each fold, ten minutes each."""
+    job, minutes = fleet.job(**NAMED), 0
+    fleet.run(1, job)
+    for fold in folds:
+        for epoch in (1, 2, 3):
+            minutes += 5
+            fleet.save(f"ck/fold{fold}_epoch_{epoch}.pt", minutes, torch_state(epoch))
+            fleet.run(minutes + 1, job)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("fold2_epoch_1.pt", []), ("fold0_epoch_1.pt", [Severity.CRITICAL])],
+    ids=["the next fold", "the first fold again"],
+)
+def test_a_run_that_has_worked_through_folds_goes_on_with_the_next(name, expected, fleet):
+    train_folds(fleet, (0, 1))
+    begin_anew(fleet, fleet.job(start=51, restart_count=1, submitted_at=minute(50), **NAMED), name)
+    assert severities(fleet) == expected
+
+
+def test_a_fold_that_was_gone_on_with_may_be_followed_by_another(fleet):
+    train_folds(fleet, (0,))
+    again = fleet.job(start=51, restart_count=1, submitted_at=minute(50), **NAMED)
+    begin_anew(fleet, again, "fold0_epoch_4.pt", 4)
+    fleet.save("ck/fold1_epoch_1.pt", 71, torch_state(1))
+    assert fleet.run(72, again) == []

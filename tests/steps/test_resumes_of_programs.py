@@ -104,12 +104,11 @@ def test_an_older_file_loses_what_was_saved_after_it(training):
     assert training.lost == (5, 30, 30)
 
 
-def test_other_names_of_a_start_over_lose_at_most_all_that_was_saved(training):
-    """It may be other work, such as the next fold."""
+def test_other_names_of_a_start_over_lose_all_that_was_saved(training):
     training.name = "model-{}.npz"
     training.again((1, 70), (2, 80))
-    assert not training.resume.is_known
-    assert training.lost == (5, 0, 50)
+    assert training.resume.is_fresh
+    assert training.lost == (5, 50, 50)
 
 
 def test_a_start_over_after_a_node_failure_loses_all_that_was_saved(fleet):

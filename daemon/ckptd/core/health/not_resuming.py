@@ -28,8 +28,9 @@ from ckptd.core.runs import history as facts
 from ckptd.core.runs.meant_restarts import (
     COUNTS_ANEW,
     RestartIntent,
+    find_continued,
     find_intent,
-    is_of_one_series,
+    is_next_part,
 )
 from ckptd.core.runs.removed_checkpoints import find_removal
 from ckptd.core.runs.resumable import may_be_results
@@ -76,9 +77,13 @@ class NotResuming:
         )
         if not before or not since:
             return
-        newest = max(since, key=_saved_at)
-        if alike := [each for each in before if is_of_one_series(each, newest)]:
-            before = alike
+        since = sorted(since, key=_saved_at)
+        newest = since[-1]
+        if continued := find_continued(before, since):
+            newest, before = continued
+            since = since[: since.index(newest) + 1]
+        elif is_next_part(newest, before):
+            return
         elif (earlier := _find_before(history, attempt)) and earlier.cause is EndCause.COMPLETED:
             return  # other work, after that was done
         else:

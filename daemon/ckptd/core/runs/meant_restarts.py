@@ -5,7 +5,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from ckptd.core.discovery.generic_job_names import is_interactive
 from ckptd.core.model import Attempt, Certainty, EndCause, Job, RecordedCheckpoint, RestartKind, Resume, ResumeReason
@@ -54,11 +56,52 @@ def is_submitted_later(attempt: Attempt, before: Attempt, job: Job) -> bool:
     return job.submitted_at is None or before.ended_at is None or job.submitted_at >= before.ended_at
 
 
-def is_of_one_series(one: RecordedCheckpoint, other: RecordedCheckpoint) -> bool:
-    """Whether two checkpoints have the names of one series, where each start may have a directory of its own."""
-    return _name_of(one) == _name_of(other) and _may_be_one_directory(
-        one.checkpoint.path.parent, other.checkpoint.path.parent
-    )
+class Continued(NamedTuple):
+    """The newest checkpoint of an attempt whose series was there before, and those of that series."""
+
+    newest: RecordedCheckpoint
+    before: list[RecordedCheckpoint]
+
+
+def find_continued(before: Iterable[RecordedCheckpoint], since: Iterable[RecordedCheckpoint]) -> Continued | None:
+    """Return the newest of `since`, which are oldest first, that has the names of a series that was there before.
+
+    Each start may have a directory of its own.
+    """
+    by_series = _group_by_series(before)
+    for newest in reversed([*since]):
+        path = newest.checkpoint.path
+        alike = [
+            each
+            for each in by_series.get(_series_of(newest), ())
+            if _is_made_for_starts(path.parent, each.checkpoint.path.parent)
+        ]
+        if alike:
+            return Continued(newest, alike)
+    return None
+
+
+def is_next_part(newest: RecordedCheckpoint, before: Iterable[RecordedCheckpoint]) -> bool:
+    """Whether a run that has worked through several parts, such as folds, has begun another: names tell them apart."""
+    name = _DIGITS.sub("#", str(newest.checkpoint.path))
+    parts = {series for series, members in _group_by_series(before).items() if _is_called(name, members)}
+    return len(parts) > 1
+
+
+def _is_called(name: str, members: Iterable[RecordedCheckpoint]) -> bool:
+    return any(_DIGITS.sub("#", str(each.checkpoint.path)) == name for each in members)
+
+
+def _group_by_series(records: Iterable[RecordedCheckpoint]) -> dict[tuple[str, str], list[RecordedCheckpoint]]:
+    by_series: dict[tuple[str, str], list[RecordedCheckpoint]] = defaultdict(list)
+    for each in records:
+        by_series[_series_of(each)].append(each)
+    return by_series
+
+
+def _series_of(record: RecordedCheckpoint) -> tuple[str, str]:
+    path = record.checkpoint.path
+    return record.checkpoint.grouping.series or _strip(path.name), _strip(str(path.parent))
 
 
 def doubt_fresh_start(
@@ -66,24 +109,27 @@ def doubt_fresh_start(
 ) -> Resume:
     """Return a start from nothing that progress shows as unknown, if an attempt may have resumed all the same.
 
-    Its program may count from 0 again. Or none of its own checkpoints has a name as those before it: then it may be
-    work of its own, the next fold of a cross-validation or a fine-tuning of the model that was trained before. A start
-    may name its directory for its job, one of `job_ids`.
+    Its program may count from 0 again. Or it saves in a directory of other work, or its names differ in the number of a
+    part: then it may be work of its own, the next fold of a cross-validation or a fine-tuning of the model that was
+    trained before. A start may name its directory for its job, one of `job_ids`. Another name in the same directory is
+    no such sign.
     """
     if own and own[0].format in COUNTS_ANEW and any(each.format == own[0].format for each in there):
         return _doubt(fresh, ResumeReason.COUNTED_ANEW, there)
-    known: dict[tuple[str, str], set[PurePosixPath]] = defaultdict(set)
-    for path in (PurePosixPath(each.path) for each in there):
-        known[_strip(path.name), _strip(path.parent)].add(path.parent)
-    names = frozenset(map(str, job_ids))
+    names, earlier = frozenset(map(str, job_ids)), {PurePosixPath(each.path) for each in there}
     paths = [PurePosixPath(each.path) for each in own]
-    if not known or any(
-        _is_made_for_starts(path.parent, other, names)
+    alike = [
+        (path, other)
         for path in paths
-        for other in known.get((_strip(path.name), _strip(path.parent)), ())
-    ):
+        for other in earlier
+        if _strip(str(path.parent)) == _strip(str(other.parent))
+        and _is_made_for_starts(path.parent, other.parent, names)
+    ]
+    if any(_strip(path.name) == _strip(other.name) for path, other in alike):
         return fresh
-    return _doubt(fresh, ResumeReason.OTHER_NAMES, there)
+    called = {_DIGITS.sub("#", str(each)) for each in earlier}
+    is_next = any(_DIGITS.sub("#", str(path)) in called for path in paths)
+    return _doubt(fresh, ResumeReason.OTHER_NAMES, there) if earlier and (is_next or not alike) else fresh
 
 
 def _doubt(fresh: Resume, reason: ResumeReason, there: Iterable[SavedState]) -> Resume:
@@ -91,16 +137,9 @@ def _doubt(fresh: Resume, reason: ResumeReason, there: Iterable[SavedState]) -> 
     return replace(fresh, certainty=Certainty.UNKNOWN, reason=reason, candidates=candidates, may_be_fresh=True)
 
 
-def _name_of(record: RecordedCheckpoint) -> str:
-    return record.checkpoint.grouping.series or _strip(record.checkpoint.path.name)
-
-
-def _strip(path: str | PurePosixPath) -> str:
-    return _NUMBER.sub(lambda found: found["kept"] or "#", str(path))
-
-
-def _may_be_one_directory(here: PurePosixPath, there: PurePosixPath) -> bool:
-    return _strip(here) == _strip(there) and _is_made_for_starts(here, there)
+@lru_cache(maxsize=4096)
+def _strip(text: str) -> str:
+    return _NUMBER.sub(lambda found: found["kept"] or "#", text)
 
 
 def _is_made_for_starts(here: PurePosixPath, there: PurePosixPath, job_ids: frozenset[str] = frozenset()) -> bool:
