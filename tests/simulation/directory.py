@@ -83,7 +83,7 @@ class Directory:
                 state=state,
                 reason=None if state is not CheckpointState.DAMAGED else "cut off",
                 level=Level.FULL if is_rotten else Level.STRUCTURE,
-                step=write.step,
+                step=write.step if write.shown_step is None else write.shown_step,
                 metrics={} if write.value is None else {"val_loss": write.value},
                 goal_step=int(self._run.work) if self._run.states_goal else None,
             )

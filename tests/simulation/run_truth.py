@@ -46,6 +46,7 @@ class Write:
     corrupt_from: float | None = None  # its bytes rot, and a deep look sees it from then on
     gone: float = float("inf")
     role: Role = Role.STATE
+    shown_step: int | None = None  # what it states, if it counts each part of the work from 0
     value: float | None = None  # the loss that its name states
     modified: float | None = (
         None  # when its bytes were last changed, if not as it was written here: a copy may keep that
@@ -83,6 +84,8 @@ class Run:
     located_by: str = "comment"  # "discovery": nobody says where it saves
     is_ordinary: bool = False  # its user never meant to checkpoint it
     kept_count: int = 2  # complete checkpoints that a new one leaves
+    part_work: float | None = None  # of each fold, or of each value of a sweep: one after the other
+    part_name: str = ""  # of one of them, before the name of a save
     sample_interval: float | None = None  # between the data files that it writes beside its checkpoints
     copies: list[Write] = field(default_factory=list)  # in a second location that it names
     copy_period: float | None = None  # between two copies; None: each save is copied at once

@@ -28,6 +28,7 @@ KINDS = {
     "emptied": 4,
     "improving": 5,
     "preempted": 3,
+    "parts": 5,
 }
 FRESH = {"broken-resume", "wrong-path", "repeats"}  # kinds that begin again from nothing, the last in the same files
 # kinds whose first two executions are broken off in any case
@@ -124,10 +125,20 @@ class _Maker:
             begins = [first + gap * number for number in range(int(self.horizon / gap) + 1)]
             self.run.maintenance = tuple((begin, begin + length) for begin in begins)
         self.run.states_goal = chance.random() < 0.3
+        self.divide(Random(number))
         if kind == "samples":
             self.run.sample_interval = interval / chance.uniform(2, 12)
         if kind == "older-file":
             self.run.kept_count = 6
+
+    def divide(self, chance):
+        """Let runs of that kind work through folds in directories of their own, or a sweep in one directory."""
+        if self.run.kind != "parts":
+            return
+        self.run.part_work = self.run.interval * chance.uniform(3, 9)
+        self.run.part_name = chance.choice(["fold_{}/", "lr{}_"])
+        self.run.states_goal = False
+        self.run.user_settings.pop("steps", None)
 
     def choose_lead(self, chance):
         """Most that save at their limit ask Slurm for the signal; a few others do, too, and do not heed it."""
@@ -296,11 +307,7 @@ class _Maker:
             step = max(round((done + worked) / run.interval), 1) * int(run.interval)
         is_truncated = completed > execution.end
         is_torn = run.kind == "torn-saves" and chance.random() < 0.15
-        name = f"step-{step}.{number}.pt"
-        if run.kind == "repeats":
-            name = f"step-{step}.pt"
-        if run.kind == "wrong-path" and number in run.broken_resumes:
-            name = f"other-{step}.{number}.pt"
+        name, shown_step = self.choose_name(number, step)
         value = None
         if run.kind == "improving":
             value = round(3 * 0.98 ** len(run.writes), 5)
@@ -317,6 +324,7 @@ class _Maker:
             is_whole=not (is_truncated or is_torn),
             is_leftover=is_truncated and not run.is_in_place,
             value=value,
+            shown_step=shown_step,
         )
         for old in run.writes:
             if old.name == name:
@@ -326,6 +334,18 @@ class _Maker:
             for old in whole[: -run.kept_count]:
                 old.gone = completed + 5
         run.writes.append(found)
+
+    def choose_name(self, number, step):
+        """Return the name of a save, and the step that it states if that is not how far the run is."""
+        run = self.run
+        if run.part_work:
+            part = int(step // run.part_work)
+            shown_step = int(step - part * run.part_work)
+            return f"{run.part_name.format(part)}step-{shown_step}.{number}.pt", shown_step
+        if run.kind == "repeats":
+            return f"step-{step}.pt", None
+        is_elsewhere = run.kind == "wrong-path" and number in run.broken_resumes
+        return f"{'other' if is_elsewhere else 'step'}-{step}.{number}.pt", None
 
     def write_samples(self):
         """Write data beside the checkpoints, more often than these, numbered by the work that is done."""
