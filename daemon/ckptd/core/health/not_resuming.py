@@ -82,7 +82,7 @@ class NotResuming:
         if continued := find_continued(before, since):
             newest, before = continued
             since = since[: since.index(newest) + 1]
-        elif is_next_part(newest, before):
+        elif is_next_part(newest, history.checkpoints, attempt.started_at):
             return
         elif (earlier := _find_before(history, attempt)) and earlier.cause is EndCause.COMPLETED:
             return  # other work, after that was done

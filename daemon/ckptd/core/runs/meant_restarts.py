@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import PurePosixPath
@@ -81,11 +82,17 @@ def find_continued(before: Iterable[RecordedCheckpoint], since: Iterable[Recorde
     return None
 
 
-def is_next_part(newest: RecordedCheckpoint, before: Iterable[RecordedCheckpoint]) -> bool:
-    """Whether a run that has worked through several parts, such as folds, has begun another: names tell them apart."""
-    name = _DIGITS.sub("#", str(newest.checkpoint.path))
-    parts = {series for series, members in _group_by_series(before).items() if _is_called(name, members)}
-    return len(parts) > 1
+def is_next_part(newest: RecordedCheckpoint, ever: Iterable[RecordedCheckpoint], started_at: datetime) -> bool:
+    """Whether a run works through parts, such as folds, and has begun another: its names tell them apart.
+
+    `ever` are its checkpoints, deleted ones included. It has worked through several before, or this attempt, which
+    began at `started_at`, has saved in another one.
+    """
+    name, own = _DIGITS.sub("#", str(newest.checkpoint.path)), _series_of(newest)
+    groups = _group_by_series(ever)
+    parts = [members for series, members in groups.items() if series != own and _is_called(name, members)]
+    is_moved_on = any(each.checkpoint.modified_at > started_at for members in parts for each in members)
+    return len(parts) > 1 or is_moved_on
 
 
 def _is_called(name: str, members: Iterable[RecordedCheckpoint]) -> bool:
