@@ -14,7 +14,7 @@ from simulation.world import BROKEN_OFF, make_world
 
 @pytest.fixture(scope="module")
 def watch():
-    return Watch(make_world(5, run_count=80, days=6), seed=5).watch()
+    return Watch(make_world(17, run_count=80, days=6), seed=17).watch()
 
 
 def test_the_critical_rules_find_what_is_so_and_nothing_else(watch):
