@@ -12,6 +12,7 @@ import numpy as np
 from aiosmtpd.controller import Controller
 
 from demo import ports, users
+from demo.patience import Deadline
 from support import quick_retention
 from support.mail_server import Inbox
 from support.simulated_slurm import SimulatedSlurm
@@ -48,6 +49,7 @@ TRAININGS, LOOPS = 4, 3  # jobs of each kind at the same time
 EPOCHS = 5
 STEP_SECONDS = 0.25
 PATIENCE_SECONDS = 240.0  # for what is due at the end
+CUT_OFF = "cut off"
 
 
 class Load:
@@ -68,6 +70,7 @@ class Load:
         self.timed_out = {}  # by number: the directory
         self.looping = []
         self._made = 0
+        self.is_given_up = lambda _number: False  # whether the resubmission of a job is recorded as cut off
         self._is_over = threading.Event()
         self._trouble = None
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -120,8 +123,10 @@ class Load:
         yield 2
         self.slurm.end(number, "TIMEOUT")
         self.timed_out[number] = directory
-        waits_until = time.monotonic() + PATIENCE_SECONDS
-        while not (found := self._find_successor(directory)) and time.monotonic() < waits_until:
+        deadline = Deadline(PATIENCE_SECONDS)
+        while not (found := self._find_successor(directory)) and not deadline.has_passed():
+            if self._is_over.is_set() and self.is_given_up(number):
+                break
             yield 1
         if found:
             self.slurm.start(found)
@@ -133,14 +138,24 @@ class Load:
         for each in filter(None, (number, found)):
             self.slurm.forget(each)
 
+    def time_out(self):
+        """Make a job that saved, and reached its time limit before anybody polled it; return its number."""
+        user, directory = self._make_directory("train", WANTED)
+        number = self.slurm.submit(user, directory.parent)
+        for _ in range(2):
+            self._save(user, directory)
+        now = int(time.time())
+        self.slurm.change(number, State="TIMEOUT", SubmitTime=str(now - 90), StartTime=str(now - 60), EndTime=str(now))
+        return number
+
     def _loop(self):
         """Be requeued again and again without a further save, until ckptd holds the job."""
         user, directory = self._make_directory("loop", 'directory = "ckpt"\n')
         number = self.slurm.submit(user, directory.parent)
         self.looping.append(number)
-        waits_until = time.monotonic() + 2 * PATIENCE_SECONDS
+        deadline = Deadline(2 * PATIENCE_SECONDS)
         count = 0
-        while not self.slurm.is_held(number) and time.monotonic() < waits_until:
+        while not self.slurm.is_held(number) and not deadline.has_passed():
             self.slurm.start(number, RestartCnt=str(count))
             yield 2
             if not count:
@@ -208,6 +223,20 @@ class _Judgement:
         )
         return {target.removeprefix("job "): (outcome, is_open) for target, outcome, is_open, _ in rows}
 
+    def _tell(self, number):
+        """Return what is on record of a job, for whoever has to find out what went wrong."""
+        audit = self._ask(
+            "SELECT action, plan_id, outcome, begun_at, lease_epoch FROM audit"
+            f" WHERE target = 'job {number}' ORDER BY id"
+        )
+        flags = self._ask(f"SELECT rule, opened_at, evidence FROM flags WHERE job_id = {number} ORDER BY id")
+        attempts = self._ask(
+            "SELECT a.state, a.restart_count, a.ended_at FROM attempts a JOIN jobs j ON j.id = a.job_row"
+            f" WHERE j.job_id = {number}"
+        )
+        calls = [call for call in self._load.slurm.list_calls() if str(number) in map(str, call)]
+        return f"audit {audit}, flags {flags}, attempts {attempts}, calls {calls}"
+
     def _judge_resubmissions(self):
         calls = [call for call in self._load.slurm.list_calls() if call[1] == "sbatch"]
         for mark, count in Counter(call[3] for call in calls).items():
@@ -219,19 +248,19 @@ class _Judgement:
             if str(directory.parent) in done:
                 continue
             outcome, is_open = audit.get(str(number), ("not on record", False))
-            if is_open or (outcome or "").startswith("cut off"):
+            if is_open or (outcome or "").startswith(CUT_OFF):
                 cut_off += 1
             else:
-                self.wrong.append(f"job {number} was not resubmitted: {outcome}")
+                self.wrong.append(f"job {number} was not resubmitted: {outcome}; {self._tell(number)}")
         return f"{len(calls)} of {len(self._load.timed_out)} jobs resubmitted, {cut_off} recorded as cut off"
 
     def _judge_holds(self):
         counts = Counter(call[2] for call in self._load.slurm.list_calls() if call[1] == "hold")
         for number, count in counts.items():
             if count > 1:
-                self.wrong.append(f"job {number} was held {count} times")
+                self.wrong.append(f"job {number} was held {count} times; {self._tell(number)}")
         for number in self._load.looping:
-            if str(number) not in counts:
+            if str(number) not in counts and not self._load.slurm.is_held(number):
                 self.wrong.append(f"job {number} was not held")
         return f"{len(counts)} of {len(self._load.looping)} jobs held"
 
@@ -259,8 +288,10 @@ class _Judgement:
             "SELECT action, target, coalesce(outcome, ''), finished_at IS NULL FROM audit"
             " WHERE action IN ('prune', 'restore')"
         )
-        moved = Counter(target for action, target, outcome, _ in rows if (action, outcome) == ("prune", "moved"))
-        moved.subtract(target for action, target, outcome, _ in rows if (action, outcome) == ("restore", "restored"))
+        # what follows a colon is a reason: a move that a kill cut off and that was finished is a move, too
+        results = [(action, target, outcome.partition(":")[0]) for action, target, outcome, _ in rows]
+        moved = Counter(target for action, target, result in results if (action, result) == ("prune", "moved"))
+        moved.subtract(target for action, target, result in results if (action, result) == ("restore", "restored"))
         if open_count := sum(is_open for *_, is_open in rows):
             self.wrong.append(f"{open_count} removals have no outcome")
         removed = 0
@@ -275,5 +306,8 @@ class _Judgement:
                 if place >= len(files) - 2:
                     self.wrong.append(f"{path} is one of the two newest and was removed")
                 if moved[str(path)] != 1:
-                    self.wrong.append(f"{path} is not there, and {moved[str(path)]} removals of it are on record")
+                    found = [row for row in rows if row[1] == str(path)]
+                    self.wrong.append(
+                        f"{path} is not there, and {moved[str(path)]} removals of it are on record: {found}"
+                    )
         return f"{removed} of {sum(map(len, self._load.saved.values()))} checkpoints pruned"

@@ -21,6 +21,7 @@ FIRST = (
     "service/test_pgbouncer.py",
     "integration/test_private_cluster.py",
     "web/test_browser.py",
+    "service/test_late_actions.py",
     "service/test_daemon_database.py",
     "steps/prune/test_stop.py",
     "integration/test_alerts_on_slurm.py",

@@ -16,6 +16,11 @@ root = os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[0])))
 def path(*parts):
     return os.path.join(root, *parts)
 def wait():
+    if os.path.exists(path("delay")):
+        with open(path("waiting"), "w") as file:
+            file.write(str(os.getpid()))
+        with open(path("delay")) as file:
+            time.sleep(float(file.read()))
     time.sleep(random.uniform(0, 0.5))
 def record(*call):
     with open(path("calls"), "a") as calls:
@@ -66,8 +71,8 @@ elif name == "sbatch":
     print(number)
 elif name == "scontrol" and arguments[0] in {"hold", "requeuehold"}:
     wait()
-    record("hold", arguments[1])
     open(path("held", arguments[1]), "w").close()
+    record("hold", arguments[1])  # after it is held: a command that is killed between the two has done nothing twice
     wait()
 elif name == "scontrol" and arguments[:2] == ["write", "batch_script"]:
     print("#!/bin/bash\ntrue")
@@ -147,6 +152,19 @@ class SimulatedSlurm:
 
     def is_held(self, number):
         return (self._root / "held" / str(number)).exists()
+
+    def delay(self, seconds):
+        """Let each command that changes a job wait so long before it does that."""
+        (self._root / "delay").write_text(str(seconds))
+
+    def find_waiting(self):
+        """Return the process id of the command that was delayed last; None if there is none, or it has ended."""
+        try:
+            number = int((self._root / "waiting").read_text())
+            os.kill(number, 0)
+        except (OSError, ValueError):
+            return None
+        return number
 
     def list_calls(self):
         """Return the commands that changed jobs: when, which, the job, and what else it named."""
