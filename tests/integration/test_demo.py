@@ -6,6 +6,8 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 from demo import processes
@@ -30,9 +32,20 @@ def read_until(stream, pattern):
     raise AssertionError("".join(seen))
 
 
+@contextmanager
+def end_after(demo, seconds):
+    """Let a demonstration that does not show what is waited for end with a failure, instead of never."""
+    timer = threading.Timer(seconds, demo.terminate)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def test_the_demo_shows_flags_and_leaves_nothing_after_ctrl_c():
     prefix = f"ck{os.getpid()}d-"
-    with start_demo(prefix) as demo:
+    with start_demo(prefix) as demo, end_after(demo, allow(300)):
         directory = Path(read_until(demo.stdout, r"Log (\S+)/log/ckptd.log")[1])
         read_until(demo.stdout, r"critical.*concurrent-writers")
         demo.send_signal(signal.SIGINT)
