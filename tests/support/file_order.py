@@ -11,6 +11,7 @@ TESTS = Path(__file__).parents[1]
 FIRST = (
     "integration/test_ckptd_on_slurm.py",
     "service/test_standby.py",
+    "service/test_failover.py",
     "integration/test_actions_on_slurm.py",
     "steps/prune/test_several_users.py",
     "integration/test_enforcing_on_slurm.py",
