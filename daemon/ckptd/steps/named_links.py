@@ -26,7 +26,6 @@ from ckptd.steps.state import State
 SILENT_INTERVALS = 1.5  # without a save, until it is asked where a name leads
 ASK_GAP = timedelta(minutes=5)  # between two questions for one run
 LONGER_GAP = 4  # ... and at least this part of the time without a save
-_NAMED = frozenset({"comment", "admin-comment", "user-file", "watch", "batch-script"})
 
 
 @dataclass(slots=True)
@@ -74,7 +73,9 @@ def _list_silent(state: State, due: Collection[WatchedRun], now: datetime) -> li
     named = {
         each.key: (each, record)
         for each in due
-        if not each.is_last_look and (record := histories.get(each.key)) is not None and record.located_by in _NAMED
+        if not each.is_last_look
+        and (record := histories.get(each.key)) is not None
+        and record.located_by in declared.NAMING_PLACES
     }
     running: dict[RunKey, list[TrackedJob]] = {}
     if named:

@@ -76,7 +76,7 @@ def _list_settled(looks: Iterable[ScanRecord], revisions: Mapping[RunKey, int]) 
 def _settle_first_scans(
     parts: Parts, looks: Iterable[ScanRecord], before: Mapping[RunKey, tuple[RecordedCheckpoint, ...]], now: datetime
 ) -> dict[RunKey, SettledScan]:
-    """Compare the first scans of directories with what is on record of them now: nobody has to scan twice for that."""
+    """Compare the first scans of directories with what is on record of them now, so that no second one is needed."""
     first = [
         look for look in looks if isinstance(look.scan, Scan) and look.scan.fingerprint and not before.get(look.run)
     ]

@@ -6,10 +6,11 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from ckptd.checkpoints.agent.limited_child import ChildLimits
 from ckptd.checkpoints.formats.generic import is_ordinary
-from ckptd.checkpoints.formats.interface import Claim
+from ckptd.checkpoints.formats.interface import Claim, Examination
 from ckptd.checkpoints.scanning.claiming import claim_and_go_on
 from ckptd.checkpoints.scanning.earlier_scans import EarlierCheckpoints
 from ckptd.checkpoints.scanning.examination import examine_after_claiming, examine_in_child
@@ -82,23 +83,11 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
             earlier = EarlierCheckpoints((part for each in known for part in each.parts or (each,)), root, level)
             settled = earlier.drop_unchanged(tree) if entry is None and only is None else []
 
-            def choose(claims: Sequence[Claim]) -> tuple[list[Claim], dict[str, Checkpoint]]:
+            def choose(claims: Sequence[Claim]) -> _Chosen:
                 wanted = [claim for claim in claims if _is_wanted(claim, tree, entry, only)]
-                return wanted, earlier.unchanged(wanted)
+                return _Chosen(wanted, earlier.unchanged(wanted))
 
-            def list_unknown(claims: Sequence[Claim]) -> list[Claim]:
-                wanted, kept = choose(claims)
-                return [claim for claim in wanted if claim.path not in kept]
-
-            # a full check has other limits and tells how far it is: that needs a child of its own
-            go_on = None if level is Level.FULL else examine_after_claiming(list_unknown, reader, level, limits)
-            claims, left, child = claim_and_go_on(tree, reader, go_on, limits=limits)
-            with child or nullcontext():
-                todo = list_unknown(claims)
-                watch = _watch(todo, level, progress)
-                fresh = examine_in_child(todo, reader, level, limits=limits, progress=watch, begun=child)
-                claims, kept = choose(claims)
-                examinations = [kept.get(claim.path) or next(fresh) for claim in claims]
+            claims, left, examinations = _claim_and_examine(tree, reader, choose, level, limits, progress)
         found = assemble(claims, examinations, root=root, level=level, now=now, write_grace=write_grace)
         pieces = (*settled, *found)
         others = [OtherFile(file.path, file.identity, file.uid) for file in left]
@@ -119,6 +108,36 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
         link_texts=link_texts,
         fingerprint=fingerprint if not leftovers and is_final(checkpoints) else None,
     )
+
+
+class _Chosen(NamedTuple):
+    """The claims that are asked for, and what is known by path of those that did not change."""
+
+    claims: list[Claim]
+    kept: dict[str, Checkpoint]
+
+    def list_unknown(self) -> list[Claim]:
+        return [claim for claim in self.claims if claim.path not in self.kept]
+
+
+def _claim_and_examine(
+    tree: Directory,
+    reader: Reader,
+    choose: Callable[[Sequence[Claim]], _Chosen],
+    level: Level,
+    limits: ChildLimits,
+    progress: Progress | None,
+) -> tuple[list[Claim], list[File], list[Checkpoint | Examination]]:
+    """Return the chosen claims, the files that belong to none, and what is known or found of each chosen claim."""
+    go_on = examine_after_claiming(lambda claims: choose(claims).list_unknown(), reader, level, limits)
+    # a full check has other limits and shows its progress: that needs a child of its own
+    claims, left, child = claim_and_go_on(tree, reader, None if level is Level.FULL else go_on, limits=limits)
+    with child or nullcontext():
+        chosen = choose(claims)
+        todo = chosen.list_unknown()
+        watch = _watch(todo, level, progress)
+        fresh = examine_in_child(todo, reader, level, limits=limits, progress=watch, begun=child)
+        return chosen.claims, left, [chosen.kept.get(claim.path) or next(fresh) for claim in chosen.claims]
 
 
 def read_fingerprint(descriptor: int, *, max_depth: int, max_entries: int, write_grace: timedelta) -> str | None:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from ckptd.core.model import Job, RunRecord, Scan, Unknown, UserSettings
 
 MAX_LOCATIONS = 8  # directories of one run: its primary location, and copies
+# where a directory is named, as `located_by` calls it: all but a search
+NAMING_PLACES = frozenset({"comment", "admin-comment", "user-file", "watch", "batch-script"})
 NONE = "none"  # `ckpt=none`: the job does not checkpoint, by design
 _STATED = re.compile(r"""(?:^|[\s,;])ckpt=(?:"([^"]+)"|'([^']+)'|([^\s,;]+))""")
 LONGEST_PATH = 4096

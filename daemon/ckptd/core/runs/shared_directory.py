@@ -13,12 +13,12 @@ from enum import Enum, auto
 from itertools import pairwise
 from pathlib import PurePosixPath
 
+from ckptd.core.discovery.declared import NAMING_PLACES
 from ckptd.core.model import Attempt, Job, RecordedCheckpoint, RunHistory
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.resumable import list_resumable
 
 LEAST_REPEATED = 3  # values of progress in a row that are saved once by each job, to see that jobs keep step
-_NAMED = frozenset({"comment", "admin-comment", "user-file", "watch", "batch-script"})
 LEAST_SAVES = 2  # of one series with different progress, to see that it goes on by itself
 
 
@@ -112,7 +112,7 @@ def _keep_step(history: RunHistory, saves: Sequence[RecordedCheckpoint], since: 
     if len(before) >= LEAST_SAVES:
         return min(repeated) >= 2 * max(before.values())
     own = facts.running_jobs(history)
-    are_alike = len({job.name for job in own}) == 1 and len(own) == job_count and history.located_by in _NAMED
+    are_alike = len({job.name for job in own}) == 1 and len(own) == job_count and history.located_by in NAMING_PLACES
     return are_alike and set(repeated) == {job_count}
 
 
