@@ -47,6 +47,14 @@ def text_of(finding) -> str:
     return flag_texts.make_text(finding.rule, finding.evidence, user=finding.user).paragraph
 
 
+def only(rule, given, minute):
+    """Return the one finding of a rule at that minute, whose text can be made; None if there is none."""
+    found = list(rule.evaluate(given, at(minute)))
+    assert len(found) <= 1
+    assert all(text_of(each) for each in found)
+    return found[0] if found else None
+
+
 def limited(minutes) -> Job:
     """A job that began at the start, with a limit of so many minutes."""
     return job(time_limit=timedelta(minutes=minutes), ends_at=at(minutes))
@@ -102,6 +110,9 @@ def saved(
 def look(now=0.0, **changes) -> Scan:
     """A look at the run's directory at that minute."""
     return Scan(**{"directory": PurePosixPath(RUN.directory), "scanned_at": at(now), "checkpoints": (), **changes})
+
+
+REQUEUED = (attempt(0, 60), attempt(62, restart_count=1))  # a job that was requeued after an hour
 
 
 def history(*, now=0.0, jobs=None, attempts=None, checkpoints=(), **changes) -> RunHistory:

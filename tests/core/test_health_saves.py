@@ -14,17 +14,11 @@ from ckptd.core.health.unsafe_pickle import UnsafePickle
 from ckptd.core.health.volatile_path import VolatilePath
 from ckptd.core.model import CheckpointState, FreeSpaceSample, JobState, RunKey, Severity, Suspension, Totals, Unknown
 from ckptd.core.runs.cadence import measure_rhythm
-from core.histories import at, attempt, history, job, look, saved, text_of
+from core.histories import at, attempt, history, job, look, only, saved, text_of
+from support.run_builder import change
 
 DAMAGED, WRITING = CheckpointState.DAMAGED, CheckpointState.WRITING
 BLIND = look(0, problems=(Unknown(what="sub", reason="Permission denied"),))
-
-
-def only(rule, given, minute):
-    found = list(rule.evaluate(given, at(minute)))
-    assert len(found) <= 1
-    assert all(text_of(each) for each in found)
-    return found[0] if found else None
 
 
 EVERY_TEN = [saved(minute, step=minute) for minute in (10, 20, 30, 40)]
@@ -142,6 +136,16 @@ def test_a_job_that_saves_only_what_is_better_may_be_late_for_good_reason(checkp
 @pytest.mark.parametrize(("given", "minute", "holds"), OVERDUE.values(), ids=OVERDUE)
 def test_a_job_that_stops_saving_is_overdue(given, minute, holds):
     assert bool(only(CheckpointOverdue(), given, minute)) == holds
+
+
+def test_the_time_in_which_a_job_was_suspended_is_no_interval():
+    """Neither is it overdue later than others, for a long interval that it seems to have come back from."""
+    paused = replace(attempt(), suspensions=(Suspension(at(35), at(235)),))
+    found = [saved(minute, step=minute) for minute in (10, 20, 30, 240, 250, 260)]
+    given = history(now=300, attempts=[paused], checkpoints=found)
+    assert measure_rhythm(given).longest_recent == timedelta(minutes=10)
+    assert only(CheckpointOverdue(), given, 289) is None
+    assert only(CheckpointOverdue(), given, 291) is not None
 
 
 def test_the_interval_follows_a_change_for_good():
@@ -263,6 +267,14 @@ def test_a_disk_with_less_room_than_two_checkpoints_is_told_to_user_and_administ
     if finding:
         assert finding.audience == ("user", "admin")
         assert finding.evidence["full_at"] == at(79.9).isoformat()
+
+
+def test_a_requeued_job_still_has_no_room_while_it_waits():
+    """Otherwise its user would be told with each start that there is none, and with each end that there is."""
+    waiting = job(state=JobState.PENDING, restart_count=1)
+    given = history(now=60, jobs=[waiting], checkpoints=[saved(10, size=100)], scan=look(60, free_bytes=150))
+    assert only(NoRoom(), given, 60) is None
+    assert only(NoRoom(), change(given, flagged=frozenset({("no-room", 1)})), 60) is not None
 
 
 def test_a_quota_that_is_nearly_used_up_counts_as_no_room():

@@ -53,6 +53,13 @@ def test_the_step_that_mdrun_counts_from_is_what_it_loaded():
     assert said(resume(*before, appending)) == (*PROGRESS, "state_step2000.cpt")
 
 
+def test_of_a_file_before_and_after_its_renaming_the_one_that_stayed_was_loaded():
+    """mdrun writes state_step425.cpt and renames it to state.cpt; a scan between sees the first name."""
+    written = part(8, 425, 0, name="state_step425.cpt", gone=12.1), part(8, 425, 0, gone=13)
+    found = resume(part(4, 200, 0, gone=8), *written, part(13, 675, 1, continued_from_step=425))
+    assert said(found) == (Certainty.PROVEN, ResumeReason.PROGRAM, "state.cpt")
+
+
 def test_mdrun_that_appends_probably_loaded_the_state_and_not_its_backup():
     """Its last save before was an early one, so that both are as far back as an interval may be."""
     before = [part(2 * n, 200 * n, 0, gone=2 * n + 2) for n in (1, 2, 3)]

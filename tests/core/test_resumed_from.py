@@ -137,6 +137,23 @@ def test_suspended_time_is_no_progress():
     assert said(resume(*EPOCHS, again(4, minute=6), attempts=(FIRST, stopped))) == (*PROGRESS, "epoch_3.pt")
 
 
+@pytest.mark.parametrize(("epoch", "loaded"), [(6, "epoch_5.pt"), (4, "epoch_2.pt")])
+def test_a_larger_batch_makes_fewer_steps_of_each_epoch(epoch, loaded):
+    """Epoch 6 at step 3000 goes on with epoch 5 at step 5000, where steps alone say epoch 2; epoch 4 does not."""
+    before = [saved(2 * n, name=f"epoch_{n}.pt", epoch=n, step=1000 * n, **STATE) for n in range(1, 6)]
+    found = resume(*before, saved(13, name="larger.pt", epoch=epoch, step=3000, **STATE))
+    assert said(found) == (*PROGRESS, loaded)
+
+
+def test_of_a_file_and_the_name_that_the_next_save_gives_it_the_former_was_loaded():
+    """NAMD renames out.restart to out.restart.old and saves anew, both with the times of their saves."""
+    before = [saved(2 * n, name="out.restart", step=100 * n, gone=2 * n + 2, **STATE) for n in range(1, 5)]
+    last = saved(10, name="out.restart", step=500, gone=13, **STATE)
+    renamed = saved(10, name="out.restart.old", step=500, **STATE)
+    found = resume(*before, last, renamed, saved(13, name="out.restart", step=600, **STATE))
+    assert said(found) == (*PROGRESS, "out.restart")
+
+
 def test_of_copies_of_one_progress_the_newest_is_named_and_all_are_candidates():
     last = saved(10, name="last.pt", epoch=5, **STATE)
     best = saved(10.1, name="best.pt", epoch=5, **STATE)

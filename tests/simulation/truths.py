@@ -203,7 +203,8 @@ def copy_behind(run):
     """From when a second location is older than the first by more than three times what is usual, and by half an hour.
 
     What lies before the first save that was not copied counts as one usual delay: the job may have waited. How far it
-    usually is behind is known after three copies; before that, a day is too much.
+    usually is behind is known after the first copies have been brought up to date three times; before that, a day is
+    too much.
     """
     names = {copy.name for copy in run.copies}
     copied_until = max((w.end for w in run.saves if w.name in names), default=run.end)
@@ -211,7 +212,8 @@ def copy_behind(run):
     if missing and run.copies_stop_at < run.end:
         usual = max(run.interval, run.copy_period or 0.0)
         since = max(copied_until, missing[0].end - usual)
-        yield since + max(3 * usual, HOUR / 2), run.end
+        is_usual_known = len({copy.end for copy in run.copies}) > 3
+        yield since + max(3 * usual, HOUR / 2) if is_usual_known else missing[0].end + 24 * HOUR, run.end
 
 
 def usual_intervals(run):

@@ -95,7 +95,9 @@ def test_a_link_to_what_is_not_the_jobs_is_not_followed(fleet):
 
 def test_a_script_that_names_a_second_directory_names_no_link(fleet):
     fleet.save("run_1/note.txt", 0, b"")
-    fleet.source.read_batch_script = lambda job, **_: "#!/bin/bash\npython train.py --checkpoint-dir best --out run_1\n"
+    fleet.source.read_batch_script = lambda job, **_: (
+        "#!/bin/bash\npython train.py --checkpoint-dir best --save-dir run_1\n"
+    )
     fleet.parts = replace(fleet.parts, reads_batch_scripts=True)
     job = fleet.job()
     for epoch in (1, 2, 3):

@@ -167,7 +167,7 @@ def test_what_the_first_start_saved_in_the_second_directory_is_not_lost(fleet):
     for phase, epoch, at in (("pre", 1, 8), ("pre", 2, 16), ("ft", 3, 24), ("ft", 4, 32)):
         fleet.save(f"{phase}/epoch_{epoch}.pt", at, torch_state(epoch))
         fleet.run(at + 1, job)
-    assert row_of(fleet).directory == f"{fleet.work_dir}/pre"
+    assert row_of(fleet).directory == f"{fleet.work_dir}/ft"
     again = fleet.job(start=41, restart_count=1, submitted_at=minute(40))
     fleet.run(42, again)
     for epoch, at in ((5, 50), (6, 58), (7, 66)):
@@ -178,3 +178,42 @@ def test_what_the_first_start_saved_in_the_second_directory_is_not_lost(fleet):
     [line] = fleet.parts.store.lost_work.list_lines(history.key)
     assert line.loss.most <= timedelta(minutes=10)
     assert fleet.flags() == []
+
+
+def test_a_job_whose_next_fold_saves_elsewhere_is_followed_without_a_restart(fleet):
+    job = fleet.job()
+    fleet.run(1, job)
+    saves = [(fold, epoch, 10 * (3 * fold + epoch)) for fold in (0, 1, 2) for epoch in (1, 2, 3)]
+    for fold, epoch, at in saves:
+        fleet.save(f"cv/fold_{fold}/epoch_{epoch}.pt", at, torch_state(epoch))
+        assert fleet.run(at + 1, job) == []
+        assert fleet.run(at + 6, job) == []
+    row = row_of(fleet)
+    assert (row.directory, row.epoch) == (f"{fleet.work_dir}/cv/fold_2", 3)
+    assert [each.directory.split("/")[-1] for each in read(fleet).earlier] == ["fold_1", "fold_0"]
+
+
+def test_a_job_that_only_saves_nothing_more_stays_where_it_saved(fleet):
+    job = fleet.job()
+    fleet.run(1, job)
+    for epoch, at in ((1, 10), (2, 20), (3, 30), (4, 40), (5, 50)):
+        fleet.save(f"ck/epoch_{epoch}.pt", at, torch_state(epoch))
+        fleet.run(at + 1, job)
+    fleet.save("samples/sample_000400.npz", 60, npz(samples=[1.0]))
+    fleet.save("export/model_3.pt", 62, torch_weights())
+    for at in (66, 72, 78, 84, 90, 96):
+        found = fleet.run(at, job)
+    assert found == [("checkpoint-overdue", 1)]
+    assert row_of(fleet).directory == f"{fleet.work_dir}/ck"
+
+
+def test_best_states_beside_the_last_are_one_history(fleet):
+    """What is saved for each improvement stops coming; the other directory is saved to all the time."""
+    job = fleet.job()
+    fleet.run(1, job)
+    for epoch in range(1, 16):
+        if epoch in {1, 2, 3, 9, 14}:
+            fleet.save(f"best/best_{epoch}.pt", epoch * 10, torch_state(epoch))
+        fleet.save(f"last/epoch_{epoch}.pt", epoch * 10 + 1, torch_state(epoch))
+        assert fleet.run(epoch * 10 + 2, job) == []
+    assert row_of(fleet).epoch == 15

@@ -1,7 +1,7 @@
 """Searches again for runs that a search located, and whose jobs may save elsewhere by now.
 
-A first search may have settled for data or parameters, because no resumable state was saved yet. And a job that was
-started again may save in a new directory, while the run's own holds what its earlier starts saved.
+A first search may have settled for data or parameters, because no resumable state was saved yet. And a job may save in
+a new directory: after a new start, or because its next fold or phase has one of its own.
 """
 
 from collections import defaultdict
@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from ckptd.checkpoints.agent.scan_client import CheckpointLocation, locate_jobs
 from ckptd.core.discovery.nearby_candidates import PATIENCE, DirectorySearch
@@ -27,7 +28,8 @@ from ckptd.steps.snapshots import RunHistories
 from ckptd.steps.state import State
 
 SEARCH_GAP = timedelta(minutes=5)  # between two searches for another directory of one run
-LONGER_GAP = 4  # ... and at least this part of the time that its job has run
+LONGER_GAP = 4  # ... and at least this part of the time without a save
+SILENT_INTERVALS = 1.5  # without a save, until a job that saved is searched for
 _ROLES = list(Role)  # the strongest evidence first
 
 
@@ -40,20 +42,31 @@ class SearchSlice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _SearchedAgain:
-    """A run to search again for; `started_at` is the start whose saves are missed, None where better ones are."""
+    """A run to search again for.
+
+    `silent_since` is when its saves stopped, None where better ones are sought. `has_saved`: since its last start.
+    """
 
     watched: WatchedRun
     record: RunRecord
     jobs: tuple[TrackedJob, ...]
-    started_at: datetime | None
+    silent_since: datetime | None = None
+    has_saved: bool = False
 
     def plan(self, around: NearbyJobs) -> DirectorySearch | None:
-        """Return what to search for: of a start that has saved nothing, only what was written since."""
+        """Return what to search for: of a job that saves nothing any more, only what was written since."""
         sought = around.plan_search(self.watched.key)
-        if sought is None or self.started_at is None:
+        if sought is None or self.silent_since is None:
             return sought
         excluded = (PurePosixPath(self.watched.key.directory), *sought.excluded, *sought.shared)
-        return replace(sought, since=self.started_at, began_at=self.started_at, excluded=excluded, shared=())
+        return replace(sought, since=self.silent_since, began_at=self.silent_since, excluded=excluded, shared=())
+
+
+class _Silence(NamedTuple):
+    """Since when a job saves nothing: its last save, or its start."""
+
+    since: datetime
+    follows_save: bool
 
 
 def search_again(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> None:
@@ -77,10 +90,11 @@ def search_again(parts: Parts, state: State, due: Collection[WatchedRun], now: d
                 continue
             located = declared_locations.make_record(parts, sought, answer, [known.key for known in each.jobs])
             if answer.found is None:  # the job, its owner or the site names it
-                moved.append((each.watched, located))
-            elif each.started_at is not None and answer.found.role is Role.STATE:
+                if not each.has_saved:  # else it saved here all the same
+                    moved.append((each.watched, located))
+            elif each.silent_since is not None and answer.found.role is Role.STATE:
                 moved.append((each.watched, _as_continued(each, located, state)))
-            elif each.started_at is None and _rank(answer.found.role) < _rank(_strongest_role(each.record)):
+            elif each.silent_since is None and _rank(answer.found.role) < _rank(_strongest_role(each.record)):
                 moved.append((each.watched, located))
         declared_locations.record_moves(parts, state, moved, now)
 
@@ -105,23 +119,36 @@ def _list_wanted(state: State, due: Iterable[WatchedRun], now: datetime) -> list
     for each in located:
         record, mine = histories[each.key], tuple(jobs[each.key])
         if _strongest_role(record) is not Role.STATE:
-            wanted.append(_SearchedAgain(watched=each, record=record, jobs=mine, started_at=None))
-        elif (started_at := _find_silent_start(record, mine, now)) is not None:
-            gap = max(SEARCH_GAP, (now - started_at) / LONGER_GAP)
+            wanted.append(_SearchedAgain(watched=each, record=record, jobs=mine))
+        elif (silence := _find_silence(record, mine, now)) is not None:
+            gap = max(SEARCH_GAP, (now - silence.since) / LONGER_GAP)
             if now - searched_at.get(each.key, now - gap) >= gap:
-                wanted.append(_SearchedAgain(watched=each, record=record, jobs=mine, started_at=started_at))
+                wanted.append(
+                    _SearchedAgain(
+                        watched=each,
+                        record=record,
+                        jobs=mine,
+                        silent_since=silence.since,
+                        has_saved=silence.follows_save,
+                    )
+                )
     return wanted
 
 
-def _find_silent_start(record: RunRecord, jobs: Iterable[TrackedJob], now: datetime) -> datetime | None:
-    """Return when the only running job of a run was started again, if it should have saved since then and has not."""
+def _find_silence(record: RunRecord, jobs: Iterable[TrackedJob], now: datetime) -> _Silence | None:
+    """Return since when the only running job of a run saves nothing: its start or its last save.
+
+    None until it should have saved: one interval after its start, some more after a save.
+    """
     running = [known for known in jobs if known.is_open and known.attempt is not None]
-    if len(running) != 1 or len(record.attempts) < 2 or running[0].attempt is None:
+    if len(running) != 1 or running[0].attempt is None:
         return None
     started_at = running[0].attempt.started_at
-    if any(each.checkpoint.modified_at >= started_at for each in record.checkpoints):
-        return None
-    return started_at if now - started_at >= (measure_rhythm(record).step_interval or PATIENCE) else None
+    patience = measure_rhythm(record).step_interval or PATIENCE
+    saved_at = max((each.checkpoint.modified_at for each in record.checkpoints), default=started_at)
+    if saved_at >= started_at:
+        return _Silence(saved_at, follows_save=True) if now - saved_at >= patience * SILENT_INTERVALS else None
+    return _Silence(started_at, follows_save=False) if now - started_at >= patience else None
 
 
 def _is_elsewhere(answer: CheckpointLocation, key: RunKey) -> bool:

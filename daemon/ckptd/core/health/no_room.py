@@ -15,21 +15,25 @@ HOLD_FACTOR = 1.25  # an open flag needs that much more space to resolve: other 
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """Flag a run when free space or remaining quota is below `factor` times the size of its newest checkpoint."""
+    """Flag a run when free space or remaining quota is below `factor` times the size of its newest checkpoint.
+
+    The flag opens while a job runs, and stays open while that job waits to be started again: its next save needs the
+    same space.
+    """
 
     name: ClassVar[str] = "no-room"
     factor: float = 2.0
 
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
-        running = facts.running_jobs(history)
+        concerned = [job for job in history.jobs if job.is_running or facts.is_flagged(history, self.name, job)]
         scan = history.scan
         if not isinstance(scan, Scan) or (available := scan.available_bytes) is None:
             return not_whole(self.name)
         good = facts.newest_good(history)
         size_bytes = _size_of_one(history)
-        if not running or size_bytes is None:
+        if not concerned or size_bytes is None:
             return ()
-        is_open = any(facts.is_flagged(history, self.name, job) for job in running)
+        is_open = any(facts.is_flagged(history, self.name, job) for job in concerned)
         if available >= size_bytes * self.factor * (HOLD_FACTOR if is_open else 1):
             return ()
         furthest = facts.furthest_good(history)
@@ -47,7 +51,7 @@ class NoRoom:
             "full_at": full_at.isoformat() if full_at else None,
         }
         builder = FindingBuilder(self.name, history, audience=("user", "admin"))
-        return [builder.make_finding(job, Severity.CRITICAL, evidence) for job in running]
+        return [builder.make_finding(job, Severity.CRITICAL, evidence) for job in concerned]
 
 
 def needed_bytes(history: RunHistory, rules: Iterable[object]) -> float:

@@ -32,6 +32,7 @@ from ckptd.core.runs.meant_restarts import (
     find_intent,
     is_next_part,
 )
+from ckptd.core.runs.ownership import last_saves_until
 from ckptd.core.runs.removed_checkpoints import find_removal
 from ckptd.core.runs.resumable import may_be_results
 from ckptd.core.runs.rotated_copies import leave_out_previous
@@ -71,9 +72,9 @@ class NotResuming:
     def _judge(
         self, history: RunHistory, job: Job, attempt: Attempt, intent: RestartIntent | None
     ) -> Iterator[Finding]:
+        began_at = last_saves_until(attempt, _find_before(history, attempt))
         before, since = _choose_states(
-            facts.complete_at(history, attempt.started_at),
-            leave_out_previous(facts.saves_since(history, attempt.started_at)),
+            facts.complete_at(history, began_at), leave_out_previous(facts.saves_since(history, began_at))
         )
         if not before or not since:
             return

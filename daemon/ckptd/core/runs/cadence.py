@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 from ckptd.core.model import Attempt, RecordedCheckpoint, RunRecord
 from ckptd.core.model.save_cadence import SaveCadence
 from ckptd.core.runs import history as facts
+from ckptd.core.runs import suspension
 from ckptd.core.runs.checkpoint_readers import find_readers
 from ckptd.core.runs.resumable import list_resumable
 
@@ -34,8 +35,23 @@ class SaveEvent(NamedTuple):
     step: int | None
 
 
+class _Interval(NamedTuple):
+    """The time between two saves of one attempt, while it ran."""
+
+    earlier: SaveEvent
+    later: SaveEvent
+    length: timedelta
+
+    @classmethod
+    def between(cls, attempt: Attempt, earlier: SaveEvent, later: SaveEvent) -> "_Interval":
+        return cls(earlier, later, _ran(attempt, earlier.completed_at, later.completed_at))
+
+
 def measure_rhythm(history: RunRecord) -> SaveCadence:
-    """Measure over all attempts, unless it was measured already; a pause between attempts is no interval."""
+    """Measure over all attempts, unless it was measured already.
+
+    A pause between attempts is no interval, and the time in which a job was suspended is left out of one.
+    """
     return history.rhythm or _measure(history)
 
 
@@ -53,15 +69,15 @@ def _measure(history: RunRecord) -> SaveCadence:
     readers = find_readers(history)
     writing = [attempt for attempt in history.attempts if attempt.job not in readers]
     by_attempt = [(attempt, saves_of(history, attempt)) for attempt in writing]
-    pairs = [pair for _, saves in by_attempt for pair in pairwise(saves)]
-    recent = [later.completed_at - earlier.completed_at for earlier, later in pairs][-RECENT_COUNT:]
+    pairs = [_Interval.between(attempt, *pair) for attempt, saves in by_attempt for pair in pairwise(saves)]
+    recent = [each.length for each in pairs][-RECENT_COUNT:]
     gaps = _list_since_change(recent)
-    firsts = [saves[0].completed_at - attempt.started_at for attempt, saves in by_attempt if saves]
+    firsts = [_ran(attempt, attempt.started_at, saves[0].completed_at) for attempt, saves in by_attempt if saves]
     if history.is_truncated:
         firsts = firsts[1:]  # what is left of a long attempt does not tell when it saved first
     saves = [save for _, found in by_attempt for save in found]
     durations = [save.completed_at - save.began_at for save in saves if save.began_at is not None][-RECENT_COUNT:]
-    growths = [later.size_bytes - earlier.size_bytes for earlier, later in pairs][-RECENT_COUNT:]
+    growths = [each.later.size_bytes - each.earlier.size_bytes for each in pairs][-RECENT_COUNT:]
     middle = median_duration(gaps)
     least = [save.completed_at - (save.began_at or save.completed_at) for save in saves][-RECENT_COUNT:]
     lags = [save.found_at - save.completed_at for save in saves if save.began_at is None][-RECENT_COUNT:]
@@ -174,13 +190,20 @@ def _upper_half(durations: Sequence[timedelta]) -> timedelta | None:
     return sorted(durations)[(3 * (len(durations) - 1) + 2) // 4] if durations else None
 
 
-def _time_per(unit: str, pairs: Iterable[tuple[SaveEvent, SaveEvent]]) -> timedelta | None:
+def _time_per(unit: str, pairs: Iterable[_Interval]) -> timedelta | None:
     rates: list[timedelta] = []
-    for earlier, later in pairs:
+    for earlier, later, length in pairs:
         before, after = (earlier.step, later.step) if unit == "step" else (earlier.epoch, later.epoch)
         if before is not None and after is not None and after > before:
-            rates.append((later.completed_at - earlier.completed_at) / (after - before))
+            rates.append(length / (after - before))
     return median_duration(rates[-RECENT_COUNT:])
+
+
+def _ran(attempt: Attempt, since: datetime, until: datetime) -> timedelta:
+    """Return how long an attempt ran between two instants: all of it where it seems to never have run."""
+    whole = until - since
+    idle = suspension.within(attempt.suspensions, since, until)
+    return whole - idle if idle < whole else whole
 
 
 def median_duration(durations: Sequence[timedelta]) -> timedelta | None:

@@ -69,6 +69,13 @@ def is_last_save(written_at: datetime, ended_at: datetime, next_at: datetime) ->
     return written_at < min(ended_at, next_at) + WHOLE_SECOND
 
 
+def last_saves_until(attempt: Attempt, previous: Attempt | None) -> datetime:
+    """Return until when saves are the work of the attempt before this one: what `is_last_save` says, as an instant."""
+    if previous is None or previous.ended_at is None:
+        return attempt.started_at
+    return max(attempt.started_at, min(previous.ended_at, attempt.started_at) + WHOLE_SECOND - datetime.resolution)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreviousScan:
     """What is on record of the last look at a run's directory, before the next is recorded."""

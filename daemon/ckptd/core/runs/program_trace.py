@@ -7,7 +7,7 @@ what it loaded, and no two evaluations in it took the same time.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ckptd.core.runs.rotated_copies import is_previous
+from ckptd.core.runs.rotated_copies import is_previous, order_names
 from ckptd.core.runs.saved_state import SavedState
 
 _LOGGED = "+"  # begins an id that stands in a log, which a continued program extends
@@ -36,7 +36,9 @@ def _read_count(first: SavedState, there: Sequence[SavedState]) -> Trace | None:
     if exact:
         evidence["continued_from_step"] = first.continued_from_step
         paths = {each.path for each in there}
-        possible = [max(exact, key=lambda each: (not is_previous(each.path, paths), each.completed_at, each.path))]
+        possible = [
+            max(exact, key=lambda each: (not is_previous(each.path, paths), each.completed_at, *order_names(each)))
+        ]
     return Trace(evidence, first.continued_count == 0, possible)
 
 

@@ -37,11 +37,29 @@ class ProgressPace(NamedTuple):
 
 
 def choose_unit(first: SavedState, there: Sequence[SavedState]) -> Unit | None:
-    """Return in what the first own checkpoint can be compared with those before; None: in nothing."""
+    """Return in what the first own checkpoint can be compared with those before; None: in nothing.
+
+    It is the step. Where the epochs go on and the steps fall back, it is the epoch: larger batches make fewer steps.
+    """
     own = [unit for unit in UNITS if read_progress(first, unit) is not None]
     if not there:
         return own[0] if own else None
-    return next((unit for unit in own if any(read_progress(each, unit) is not None for each in there)), None)
+    common = [unit for unit in own if any(read_progress(each, unit) is not None for each in there)]
+    if len(common) > 1 and _is_next_epoch(first, there) and not _is_beyond(first, there, "step"):
+        return "epoch"
+    return common[0] if common else None
+
+
+def _is_next_epoch(first: SavedState, there: Sequence[SavedState]) -> bool:
+    """Whether a checkpoint is of the epoch after all that were there."""
+    assert first.epoch is not None
+    return _is_beyond(first, there, "epoch") and any(each.epoch == first.epoch - 1 for each in there)
+
+
+def _is_beyond(first: SavedState, there: Sequence[SavedState], unit: Unit) -> bool:
+    own = read_progress(first, unit)
+    assert own is not None
+    return all(value < own for each in there if (value := read_progress(each, unit)) is not None)
 
 
 def read_progress(state: SavedState, unit: Unit) -> float | None:

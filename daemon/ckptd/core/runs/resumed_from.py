@@ -25,7 +25,7 @@ from ckptd.core.runs.progress_pace import (
     read_progress,
     seconds_between,
 )
-from ckptd.core.runs.rotated_copies import date_by_original, date_put_back, is_previous
+from ckptd.core.runs.rotated_copies import date_by_original, date_put_back, is_previous, order_names
 from ckptd.core.runs.saved_state import SavedState
 
 LATENESS = timedelta(minutes=1)  # after its attempt's end, by which a save may be dated; also between two attempts
@@ -313,7 +313,7 @@ def _match(
     paths = {each.path for each in there}
     loaded = max(
         (each for value, each in values if value in fitting),
-        key=lambda each: (each.completed_at, not is_previous(each.path, paths), each.path),
+        key=lambda each: (each.completed_at, not is_previous(each.path, paths), *order_names(each)),
     )
     return Resume(
         certainty=Certainty.INFERRED,

@@ -7,7 +7,7 @@ older state. Such a copy is no save of its own. It was saved when the original w
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from ckptd.core.model import RecordedCheckpoint
 from ckptd.core.runs.saved_state import SavedState
@@ -21,6 +21,17 @@ def is_previous(path: str, complete: Collection[str]) -> bool:
     """Whether `path` is the `NAME_prev.SUFFIX` of a complete checkpoint: made after it, it holds the state before."""
     original = _PREVIOUS.sub("", path)
     return original != path and original in complete
+
+
+def order_names(state: SavedState) -> tuple[bool, bool, datetime, str]:
+    """Order the files that had the same state at some time: the one that a program loads, and keeps, is the last.
+
+    mdrun writes `state_step425.cpt` and renames it to `state.cpt`: a scan may see both, and only the latter stays.
+    NAMD renames what it has saved before to `NAME.old` with each save.
+    """
+    is_backup = bool(_BACKUP_NAME.search(state.path.rpartition("/")[2]))
+    gone_at = state.deleted_at
+    return not is_backup, gone_at is None, gone_at or state.completed_at, state.path
 
 
 def leave_out_previous(records: Iterable[RecordedCheckpoint]) -> list[RecordedCheckpoint]:

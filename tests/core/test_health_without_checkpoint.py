@@ -1,3 +1,5 @@
+"""The rules about jobs without a checkpoint: after a restart, or after a long time."""
+
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import PurePosixPath
@@ -6,7 +8,6 @@ import pytest
 
 from ckptd.core.health.at_risk import AtRisk
 from ckptd.core.health.checkpoints_not_located import CheckpointsNotLocated
-from ckptd.core.health.concurrent_writers import ConcurrentWriters
 from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
 from ckptd.core.health.not_resuming import NotResuming
 from ckptd.core.health.restarted_without_checkpoint import RestartedWithoutCheckpoint
@@ -14,14 +15,12 @@ from ckptd.core.model import (
     Attempt,
     Certainty,
     CheckpointState,
-    CopyLocation,
     EndCause,
     JobState,
     LimitSignal,
     RestartKind,
     Resume,
     ResumeReason,
-    Role,
     RunKey,
     Scan,
     Severity,
@@ -29,9 +28,8 @@ from ckptd.core.model import (
     Unknown,
     UserSettings,
 )
-from core.histories import RUN, at, attempt, history, job, limited, look, saved, text_of
+from core.histories import REQUEUED, RUN, at, attempt, history, job, limited, look, saved, text_of
 
-REQUEUED = (attempt(0, 60), attempt(62, restart_count=1))
 RESTARTED = {
     "the first attempt": (history(now=70), None),
     "nothing was saved": (history(now=70, attempts=REQUEUED), "none"),
@@ -347,154 +345,3 @@ def test_a_restart_that_nobody_can_judge_is_told_as_such_and_claims_no_loss():
     assert list(CheckpointsNotLocated().evaluate(replace(given, attempts=REQUEUED[:1]), at(70))) == []
     short = (attempt(0, 5), attempt(6, restart_count=1))
     assert list(CheckpointsNotLocated().evaluate(replace(given, attempts=short), at(70))) == []
-
-
-NOT_RESUMING = {
-    "it goes on": ([saved(50, step=50), saved(80, step=60)], None),
-    "it begins again": ([saved(50, step=50), saved(80, step=10)], 50),
-    "it begins again over the same file": ([saved(50, name="c", step=50, gone=80), saved(80, name="c", step=10)], 50),
-    "epochs where there is no step": ([saved(50, epoch=5), saved(80, epoch=0)], 5),
-    "nothing saved since": ([saved(50, step=50)], None),
-    "nothing saved before": ([saved(80, step=10)], None),
-    "units that cannot be compared": ([saved(50, step=50), saved(80, epoch=1)], None),
-    "the same step again": ([saved(50, step=50), saved(80, step=50)], None),
-}
-
-
-@pytest.mark.parametrize(("checkpoints", "lost"), NOT_RESUMING.values(), ids=NOT_RESUMING)
-def test_a_restart_that_saves_less_than_was_saved_is_not_resuming(checkpoints, lost):
-    findings = list(NotResuming().evaluate(history(now=90, attempts=REQUEUED, checkpoints=checkpoints), at(90)))
-    assert [finding.evidence["saved_before"] for finding in findings] == ([lost] if lost else [])
-
-
-def resuming(*checkpoints, **resumed):
-    """What is found of a restart of which it is known what it resumed from."""
-    resume = Resume(**{"certainty": Certainty.INFERRED, "reason": ResumeReason.PROGRESS, **resumed})
-    attempts = [*REQUEUED[:-1], replace(REQUEUED[-1], resumed_from=resume)]
-    return list(NotResuming().evaluate(history(now=90, attempts=attempts, checkpoints=checkpoints), at(90)))
-
-
-def from_step(step, minute):
-    return {"path": f"{RUN.directory}/step-{step}.pt", "saved_at": at(minute)}
-
-
-def test_lammps_that_starts_over_and_writes_the_same_step_again_is_not_resuming():
-    again = saved(50, name="poly.restart", step=20_000, gone=80), saved(80, name="poly.restart", step=20_000)
-    (finding,) = resuming(*again)
-    assert (finding.evidence["saved_before"], finding.evidence["saved_now"]) == (20_000, 20_000)
-    assert "It probably started from the beginning." in text_of(finding)
-
-
-def test_a_backup_that_was_loaded_counts_with_its_progress():
-    """It was made at minute 50 of a state that was saved at minute 40."""
-    newest, backup = saved(50, name="state.cpt", step=50), saved(50.1, name="state_prev.cpt", step=40, gone=63)
-    evidence = {"unit": "step", "loaded": 40.0}
-    resume = Resume(
-        certainty=Certainty.INFERRED,
-        reason=ResumeReason.PROGRESS,
-        path=f"{RUN.directory}/state_prev.cpt",
-        saved_at=at(40),
-        evidence=evidence,
-    )
-    attempts = [*REQUEUED[:-1], replace(REQUEUED[-1], resumed_from=resume)]
-    older = replace(saved(40, name="state.cpt", step=40, gone=80), first_seen_at=at(63))
-    gone = replace(newest, deleted_at=at(63))
-    copy = CopyLocation(directory="/archive", scan=look(90), checkpoints=(saved(41, step=40),))
-    given = history(
-        now=90,
-        attempts=attempts,
-        checkpoints=[gone, backup, older, saved(80, name="state.cpt", step=45)],
-        copies=(copy,),
-    )
-    assert list(NotResuming().evaluate(given, at(90))) == []
-
-
-def resuming_from_put_back(**changes):
-    """What is found where an older checkpoint took the place of the newest after the restart, and was loaded."""
-    newest, own = saved(50, name="c", step=50, gone=63), saved(80, name="c", step=45)
-    older = replace(saved(40, name="c", step=40, gone=80), first_seen_at=at(63))
-    resume = Resume(certainty=Certainty.PROVEN, reason=ResumeReason.PROGRAM, path=f"{RUN.directory}/c", saved_at=at(40))
-    attempts = [*REQUEUED[:-1], replace(REQUEUED[-1], resumed_from=resume)]
-    run = history(now=90, attempts=attempts, checkpoints=[newest, older, own], **changes)
-    return list(NotResuming().evaluate(run, at(90)))
-
-
-def test_a_job_that_always_begins_with_an_old_checkpoint_is_not_resuming():
-    (finding,) = resuming_from_put_back()
-    assert (finding.evidence["saved_before"], finding.evidence["saved_now"]) == (50, 45)
-
-
-def test_a_job_whose_fast_disk_is_empty_resumes_from_the_newest_copy_and_from_no_older_one():
-    def copies(*steps):
-        records = tuple(saved(step + 1, step=step) for step in steps)
-        return {"copies": (CopyLocation(directory="/archive", scan=look(90), checkpoints=records),)}
-
-    assert resuming_from_put_back(**copies(30, 40)) == []
-    assert len(resuming_from_put_back(**copies(30, 40, 48))) == 1
-
-
-def test_a_restart_from_an_older_file_is_not_resuming():
-    (finding,) = resuming(saved(40, step=40), saved(50, step=50), saved(80, step=50), **from_step(40, 40))
-    assert finding.evidence["resumed_from"] == f"{RUN.directory}/step-40.pt"
-    assert finding.evidence["should_resume_from"] == f"{RUN.directory}/step-50.pt"
-
-
-@pytest.mark.parametrize("certainty", [Certainty.PROVEN, Certainty.DECLARED, Certainty.INFERRED])
-def test_a_start_over_without_progress_to_compare_is_not_resuming_where_it_is_proven(certainty):
-    """An image of DMTCP tells which computation it is of, and no step."""
-    images = [saved(minute, name=f"dmtcp_restart_script_{minute}.sh", role=Role.STATE) for minute in (40, 50, 80)]
-    findings = resuming(*images, certainty=certainty)
-    assert [each.evidence["should_resume_from"] for each in findings] == (
-        [f"{RUN.directory}/dmtcp_restart_script_50.sh"] if certainty is Certainty.PROVEN else []
-    )
-
-
-def test_a_restart_that_goes_back_after_it_resumed_is_resuming():
-    assert resuming(saved(50, step=50), saved(70, step=60), saved(80, step=45), **from_step(50, 50)) == []
-
-
-def test_samples_beside_the_checkpoints_show_no_restart():
-    """Checkpoints are rare; samples are written more often, and count from zero after a restart."""
-    states = [saved(50, step=50, role=Role.STATE)]
-    samples = [saved(70 + n, name=f"samples/sample_{n}.npz", step=n, role=Role.DATA) for n in range(5)]
-    assert resuming(*states, *samples, **from_step(50, 50)) == []
-    assert list(NotResuming().evaluate(history(attempts=REQUEUED, checkpoints=[*states, *samples]), at(90))) == []
-
-
-def test_a_backup_that_gromacs_makes_with_its_first_save_is_no_step_back():
-    """What was saved last before the restart was lost with the disk of its node; the backup is of what was loaded."""
-    before = saved(40, name="state.cpt", step=300, gone=90), saved(50, name="state.cpt", step=325, gone=63)
-    after = saved(80, name="state.cpt", step=375), saved(80.01, name="state_prev.cpt", step=300)
-    assert not list(NotResuming().evaluate(history(now=90, attempts=REQUEUED, checkpoints=[*before, *after]), at(90)))
-
-
-def test_it_resolves_when_the_run_has_caught_up():
-    checkpoints = [saved(50, step=50), saved(80, step=10), saved(200, step=51)]
-    assert not list(NotResuming().evaluate(history(now=201, attempts=REQUEUED, checkpoints=checkpoints), at(201)))
-
-
-WRITERS = {
-    "one job": (history(), []),
-    "two jobs of one user": (history(jobs=[job(1), job(2)]), [1, 2]),
-    "two users": (history(other_writers=((job(7, user="bob", uid=1001), "bob"),)), [1]),
-    "the other one waits": (history(jobs=[job(1), job(2, state=JobState.PENDING)]), []),
-    "parts of one heterogeneous job": (history(jobs=[job(1, het_job_id=1), job(2, het_job_id=1)]), []),
-    "no directory is known": (history(jobs=[job(1), job(2)], key=RUN._replace(directory="job:1@x")), []),
-}
-
-
-@pytest.mark.parametrize(("given", "jobs"), WRITERS.values(), ids=WRITERS)
-def test_two_jobs_in_one_directory_are_both_told(given, jobs):
-    assert [finding.job_id for finding in ConcurrentWriters().evaluate(given, at(5))] == jobs
-
-
-def test_thousands_in_one_directory_name_some_of_the_others_and_say_how_many_there_are():
-    own = [job(number) for number in range(1, 2001)]
-    crowd = history(jobs=own, other_writers=((job(9000, user="bob", uid=1001), "bob"),))
-    findings = tuple(ConcurrentWriters().evaluate(crowd, at(5)))
-    assert len(findings) == 2000
-    for finding in (findings[0], findings[-1]):
-        others = finding.evidence["other_jobs"]
-        assert len(others) <= 41
-        assert (others[-1], str(finding.job_id) in others) == ("9000", False)
-        assert (finding.evidence["other_job_count"], finding.evidence["other_users"]) == (2000, ["alice", "bob"])

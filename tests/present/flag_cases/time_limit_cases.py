@@ -1,0 +1,141 @@
+"""Cases of the texts about time limits: at-risk, will-not-finish, resubmission."""
+
+from present.flag_cases.case import DIRECTORY, Case
+
+AT_RISK = {
+    "time_left_seconds": 2100,
+    "next_checkpoint_in_seconds": 2400,
+    "saves_that_fit": 0,
+    "interval_seconds": 3600,
+    "interval_spread_seconds": 0,
+    "intervals_known": 3,
+    "save_seconds": 120,
+    "will_be_lost_seconds": 3300,
+    "signal_seconds": 300,
+    "chance": 0.95,
+    "is_certain": False,
+    "asked_signal": None,
+    "asked_signal_seconds": None,
+    "missing_seconds": 360,
+    "maintenance": None,
+    "maintenance_at": None,
+    "slurm_job": "7_3",
+}
+NOT_RESUBMITTED = {
+    "reason": "the job saved no checkpoint with more progress than earlier attempts",
+    "is_waited_for": False,
+    "newest_good": None,
+    "newest_good_step": None,
+    "newest_good_epoch": None,
+    "slurm_job": "1",
+}
+RESUBMITTED = {
+    "ended_job": 71_234,
+    "resubmission_number": 2,
+    "goes_on_from": "step 5",
+    "newest_good": f"{DIRECTORY}/step-5.pt",
+    "remark": None,
+    "slurm_job": "71250",
+}
+GOAL = {
+    "unit": "epoch",
+    "goal": 90.0,
+    "reached": 40.0,
+    "fits": 12,
+    "time_left_seconds": 43_200,
+    "needs_seconds": 180_000,
+    "missing_seconds": 136_861,
+    "is_declared": True,
+    "more_jobs": 4,
+    "slurm_job": "1",
+}
+CASES = {
+    "at-risk": Case(
+        "at-risk",
+        AT_RISK,
+        "About 55 min of work may be lost at the time limit. This is very likely (probability 95 %): no further checkpoint is expected before then.",
+        "To save a checkpoint just before the limit, submit the next job with --signal=B:USR1@300, and trap USR1 in the batch script so that the program saves (without a trap, USR1 ends the job). Or save more often. To let this job save once more, ask an administrator to extend its time limit by 6 min:",
+        "scontrol update JobId=7_3 TimeLimit=+6",
+    ),
+    "at-risk, certain": Case(
+        "at-risk",
+        AT_RISK | {"is_certain": True, "chance": 1.0},
+        "If the job runs until its time limit, about 55 min of work will be lost: no further checkpoint is expected before then.",
+        "To save a checkpoint just before the limit, submit the next job with --signal=B:USR1@300, and trap USR1 in the batch script so that the program saves (without a trap, USR1 ends the job). Or save more often. To let this job save once more, ask an administrator to extend its time limit by 6 min:",
+        "scontrol update JobId=7_3 TimeLimit=+6",
+    ),
+    "at-risk, unlikely": Case(
+        "at-risk",
+        AT_RISK | {"chance": 0.24, "saves_that_fit": 1},
+        "About 55 min of work may be lost at the time limit. This is unlikely (probability 24 %): only 1 more checkpoint is expected before then.",
+        "To save a checkpoint just before the limit, submit the next job with --signal=B:USR1@300, and trap USR1 in the batch script so that the program saves (without a trap, USR1 ends the job). Or save more often. To let this job save once more, ask an administrator to extend its time limit by 6 min:",
+        "scontrol update JobId=7_3 TimeLimit=+6",
+    ),
+    "at-risk, one fits": Case(
+        "at-risk",
+        AT_RISK | {"saves_that_fit": 1},
+        "About 55 min of work may be lost at the time limit. This is very likely (probability 95 %): only 1 more checkpoint is expected before then.",
+        "To save a checkpoint just before the limit, submit the next job with --signal=B:USR1@300, and trap USR1 in the batch script so that the program saves (without a trap, USR1 ends the job). Or save more often. To let this job save once more, ask an administrator to extend its time limit by 6 min:",
+        "scontrol update JobId=7_3 TimeLimit=+6",
+    ),
+    "at-risk, the signal comes too late": Case(
+        "at-risk",
+        AT_RISK | {"asked_signal": "TERM", "asked_signal_seconds": 60},
+        "About 55 min of work may be lost at the time limit. This is very likely (probability 95 %): no further checkpoint is expected before then.",
+        "The batch script requests TERM 60 s before the limit, which is too late to save a checkpoint. Request it earlier with #SBATCH --signal=TERM@300. Or save more often. To let this job save once more, ask an administrator to extend its time limit by 6 min:",
+        "scontrol update JobId=7_3 TimeLimit=+6",
+    ),
+    "at-risk, the signal was not followed": Case(
+        "at-risk",
+        AT_RISK | {"asked_signal": "B:USR1", "asked_signal_seconds": 300},
+        "About 55 min of work may be lost at the time limit. This is very likely (probability 95 %): no further checkpoint is expected before then.",
+        "The batch script requests B:USR1 300 s before the limit, but ckptd has not yet seen a checkpoint follow this signal. Check that it reaches the program (with B:, Slurm signals only the batch shell) and that the program then saves. Or save more often. To let this job save once more, ask an administrator to extend its time limit by 6 min:",
+        "scontrol update JobId=7_3 TimeLimit=+6",
+    ),
+    "at-risk, maintenance": Case(
+        "at-risk",
+        AT_RISK | {"maintenance": "maint", "maintenance_at": "2026-03-01T15:45:00+00:00"},
+        "About 55 min of work may be lost: the nodes of this job are reserved for maintenance (maint) from 2026-03-01 15:45 UTC, before its time limit.",
+        "Slurm lets the job run on, but its nodes may be taken down. Save a checkpoint before then, or ask an administrator whether the job may continue.",
+    ),
+    "not resubmitted": Case(
+        "not-resubmitted",
+        NOT_RESUBMITTED,
+        "This job reached its time limit, and ckptd did not resubmit it: the job saved no checkpoint with more progress than earlier attempts.",
+        "To continue, resubmit the job yourself and let it resume from its newest checkpoint.",
+    ),
+    "not resubmitted, another may continue": Case(
+        "not-resubmitted",
+        NOT_RESUBMITTED | {"is_waited_for": True},
+        "This job reached its time limit. ckptd does not resubmit it because another job of yours, pending or just started in the same working directory, may continue its work, and both would then write to the same directory.",
+        "If that job does not continue this one, resubmit this one yourself.",
+    ),
+    "resubmitted": Case(
+        "resubmitted",
+        RESUBMITTED,
+        "ckptd submitted this job because job 71234 reached its time limit and .ckptd.toml sets `resubmit`. At that time, the newest checkpoint to resume from was step 5.",
+        "To end the resubmissions, remove `resubmit` from .ckptd.toml and cancel the job:",
+        "scancel 71250",
+    ),
+    "resubmitted with fewer options": Case(
+        "resubmitted",
+        RESUBMITTED | {"goes_on_from": None, "remark": "accounting has no command line of it"},
+        "ckptd submitted this job because job 71234 reached its time limit and .ckptd.toml sets `resubmit`.",
+        "Check that the job has all options that it needs: accounting has no command line of it. To end the resubmissions, remove `resubmit` from .ckptd.toml and cancel the job:",
+        "scancel 71250",
+    ),
+    "will not finish": Case(
+        "will-not-finish",
+        GOAL,
+        "At its current pace, this job will not reach its goal before the time limit: 12 more epochs fit, up to epoch 52 of 90.",
+        "Submit a job that continues this one (--dependency=afterany:1), or ask an administrator to extend its time limit by 1 d 14 h:",
+        "scontrol update JobId=1 TimeLimit=+2282",
+    ),
+    "will not finish, one fits": Case(
+        "will-not-finish",
+        GOAL | {"fits": 1, "missing_seconds": -30},
+        "At its current pace, this job will not reach its goal before the time limit: 1 more epoch fits, up to epoch 41 of 90.",
+        "Submit a job that continues this one (--dependency=afterany:1), or ask an administrator to extend its time limit by 1 min:",
+        "scontrol update JobId=1 TimeLimit=+1",
+    ),
+}
