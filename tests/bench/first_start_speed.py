@@ -1,7 +1,7 @@
 """What a first start costs for each run: `python tests/bench/first_start_speed.py [--runs N] [--owners N] [--url URL]`.
 
-Jobs of which nothing is on record run; each names a directory that holds ten checkpoints. An agent's stand-in answers
-at once, so that what is measured is what ckptd does with the answers: the directories are found, then scanned, then
+Jobs of which nothing is on record run; each names a directory that holds some checkpoints. An agent's stand-in has its
+answers ready, so that what is measured is what ckptd does with them: the directories are found, then scanned, then
 scanned again with nothing changed. Printed are processor seconds, which a busy machine blurs least.
 """
 
@@ -23,8 +23,6 @@ from steps.daemon_lives import Cluster
 from support.parts import make_parts, make_rules
 from support.queue_facts import CLUSTER, at, make_checkpoint, make_job, make_scan
 
-CHECKPOINT_COUNT = 10
-
 
 def make_cluster(runs, owners):
     cluster = Cluster()
@@ -36,6 +34,19 @@ def make_cluster(runs, owners):
 
 
 class Disk:
+    """Answers for the agent; each scan is made and encoded before anything is measured."""
+
+    def __init__(self, jobs, checkpoint_count):
+        self._scans = {}
+        for job in jobs:
+            place = PurePosixPath(f"/data{job.work_dir}")
+            found = [
+                replace(make_checkpoint(f"step-{step}.pt", step - 300, step=step), path=place / f"step-{step}.pt")
+                for step in range(checkpoint_count)
+            ]
+            seen = make_scan(0, *found, directory=place, fingerprint=f"of {place}")
+            self._scans[str(place)] = scan_json.encode_scan(seen)
+
     def run(self, batches):
         return [[self.answer(batch, item) for item in batch.items] for batch in batches]
 
@@ -47,12 +58,7 @@ class Disk:
                 "user_settings": {},
                 "problems": [],
             }
-        place = PurePosixPath(item["directory"])
-        found = [
-            replace(make_checkpoint(f"step-{step}.pt", step - 30, step=step), path=place / f"step-{step}.pt")
-            for step in range(CHECKPOINT_COUNT)
-        ]
-        return scan_json.encode_scan(make_scan(0, *found, directory=place, free_bytes=int(item["now"])))
+        return self._scans[item["directory"]]
 
 
 def measure(what, runs, call):
@@ -72,12 +78,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--owners", type=int, default=50)
+    parser.add_argument("--checkpoints", type=int, default=10, help="in each directory")
     parser.add_argument("--url")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ckptd-bench-") as folder:
         store = Store.open(options.url or f"sqlite:///{folder}/record.db", upgrade=True)
         cluster = make_cluster(options.runs, options.owners)
-        parts = make_parts(CLUSTER, cluster, store, Disk(), rules=make_rules())
+        disk = Disk(cluster.jobs, options.checkpoints)
+        parts = make_parts(CLUSTER, cluster, store, disk, rules=make_rules())
         state = begin(parts, at(0))
         snapshot, ended = poll.observe_queue(parts, state, at(0))
         measure("record the queue", options.runs, lambda: poll.record_queue(parts, state, snapshot, ended, at(0)))

@@ -1,8 +1,11 @@
 """Scans directories and records the results."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import zip_longest
+from typing import NamedTuple
 
 from ckptd.checkpoints.agent.client import NOT_REACHED
 from ckptd.checkpoints.agent.scan_client import JobPlaces, rescan_runs, scan_runs
@@ -36,10 +39,33 @@ def rescan_directories(parts: Parts, state: State, due: list[WatchedRun], now: d
         with state.recording():
             _record_rescans(parts, state, rescanned, now)
     others = [each for each in due if each.key not in rescanned]
-    for start in range(0, len(others), SCANNED_AT_ONCE):
-        some = others[start : start + SCANNED_AT_ONCE]
-        rescanned.update(zip((each.key for each in some), scan_directories(parts, state, some, now), strict=True))
+    groups = [others[start : start + SCANNED_AT_ONCE] for start in range(0, len(others), SCANNED_AT_ONCE)]
+    rescanned.update(zip((each.key for each in others), _scan_in_turn(parts, state, groups, now), strict=True))
     return [rescanned[key] for key in keys]
+
+
+def _scan_in_turn(
+    parts: Parts, state: State, groups: Sequence[list[WatchedRun]], now: datetime
+) -> Iterator[Scan | Unknown]:
+    """Scan and record groups of directories of one owner; scan each group while the one before it is recorded."""
+    if len(groups) < 2:
+        for group in groups:
+            yield from scan_directories(parts, state, group, now)
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="scan-ahead") as ahead:
+
+        def begin(group: Sequence[WatchedRun]) -> tuple[_OnRecord, Future[list[Scan | Unknown]]]:
+            before = _read_record(parts, state, group)
+            return before, ahead.submit(_scan, parts, group, before, now)
+
+        begun = begin(groups[0])
+        for group, following in zip_longest(groups, groups[1:]):
+            before, answers = begun
+            found = answers.result()
+            if following is not None:
+                begun = begin(following)
+            _record(parts, state, group, before, found, now)
+            yield from found
 
 
 def scan_directories(
@@ -48,20 +74,49 @@ def scan_directories(
     """Scan and record; read the checkpoints at the paths to reread again even if they did not change."""
     if not due:
         return []
+    before = _read_record(parts, state, due, reread)
+    found = _scan(parts, due, before, now)
+    _record(parts, state, due, before, found, now)
+    return found
+
+
+class _OnRecord(NamedTuple):
+    """What is on record of some directories before they are scanned."""
+
+    revisions: Mapping[RunKey, int]
+    recorded: Mapping[RunKey, tuple[RecordedCheckpoint, ...]]
+    known: list[list[Checkpoint]]  # of each directory: the checkpoints that need not be read again
+    places: JobPlaces
+
+
+def _read_record(parts: Parts, state: State, due: Sequence[WatchedRun], reread: Collection[str] = ()) -> _OnRecord:
     keys = [each.key for each in due]
     with state.record_lock:
         revisions = parts.store.runs.read_revisions_of(keys)  # first: a later change makes them outdated
         recorded = parts.store.checkpoints.read_many(keys)
-    places = _read_places(parts, state, keys)
-    asked = [(each.key, _present_checkpoints(recorded.get(each.key, ()), reread), each.last) for each in due]
-    found = scan_runs(parts.agent, asked, parts.limits, now, places)
+    known = [_present_checkpoints(recorded.get(key, ()), reread) for key in keys]
+    return _OnRecord(revisions, recorded, known, _read_places(parts, state, keys))
+
+
+def _scan(parts: Parts, due: Sequence[WatchedRun], before: _OnRecord, now: datetime) -> list[Scan | Unknown]:
+    asked = [(each.key, known, each.last) for each, known in zip(due, before.known, strict=True)]
+    return scan_runs(parts.agent, asked, parts.limits, now, before.places)
+
+
+def _record(
+    parts: Parts,
+    state: State,
+    due: Sequence[WatchedRun],
+    before: _OnRecord,
+    found: Sequence[Scan | Unknown],
+    now: datetime,
+) -> None:
     with state.recording():
         answered = [pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED]
-        looks = _record_scans(parts, state, answered, recorded, now)
-        parts.store.settled_scans.record(
-            _list_settled(looks, revisions) | _settle_first_scans(parts, looks, recorded, now)
-        )
-    return found
+        looks, written = _record_scans(parts, state, answered, before.recorded, now)
+        first = [look for look in looks if not before.recorded.get(look.run)]
+        settled = _list_settled(looks, before.revisions) | _settle_first_scans(first, written, now)
+        parts.store.settled_scans.record(settled)
 
 
 def _list_settled(looks: Iterable[ScanRecord], revisions: Mapping[RunKey, int]) -> dict[RunKey, SettledScan]:
@@ -74,19 +129,18 @@ def _list_settled(looks: Iterable[ScanRecord], revisions: Mapping[RunKey, int]) 
 
 
 def _settle_first_scans(
-    parts: Parts, looks: Iterable[ScanRecord], before: Mapping[RunKey, tuple[RecordedCheckpoint, ...]], now: datetime
+    looks: Iterable[ScanRecord], written: Mapping[RunKey, int], now: datetime
 ) -> dict[RunKey, SettledScan]:
-    """Compare the first scans of directories with what is on record of them now, so that no second one is needed."""
-    first = [
-        look for look in looks if isinstance(look.scan, Scan) and look.scan.fingerprint and not before.get(look.run)
+    """Compare the first scans of directories with what was recorded of them, so that no second one is needed.
+
+    `written` are the revisions of the runs of which everything was recorded as it was found.
+    """
+    again = [
+        replace(look, changes=_compare(look, look.changes.appeared, now))
+        for look in looks
+        if look.run in written and isinstance(look.scan, Scan)
     ]
-    keys = [look.run for look in first if not look.changes.is_empty]
-    if not keys:
-        return {}
-    revisions = parts.store.runs.read_revisions_of(keys)  # first, as in every scan
-    recorded = parts.store.checkpoints.read_many(keys)
-    again = [replace(look, changes=_compare(look, recorded.get(look.run, ()), now)) for look in first]
-    return _list_settled(again, revisions)
+    return _list_settled(again, written)
 
 
 def _compare(look: ScanRecord, recorded: tuple[RecordedCheckpoint, ...], now: datetime) -> CheckpointChanges:
@@ -133,8 +187,11 @@ def _record_scans(
     scanned: Collection[tuple[WatchedRun, Scan | Unknown]],
     recorded: Mapping[RunKey, tuple[RecordedCheckpoint, ...]],
     now: datetime,
-) -> list[ScanRecord]:
-    """Record the results of scans in one transaction, then publish them; if recording fails, the scans are repeated."""
+) -> tuple[list[ScanRecord], dict[RunKey, int]]:
+    """Record the results of scans in one transaction, then publish them; if recording fails, the scans are repeated.
+
+    Returned are the results, and the revisions of the runs with changes that are all on record.
+    """
     known = parts.store.checkpoints.read_last_scans(parts.cluster, [watched.key for watched, _ in scanned])
     looks: list[ScanRecord] = []
     free_space = state.latest(FreeSpaceSamples)
@@ -146,19 +203,20 @@ def _record_scans(
         writers = ownership.find_writers(key, known.get(key, ownership.PreviousScan()), watched.observed_at, now)
         changes = progress.merge_scan(recorded.get(key, ()), scan, writers, _over_at(scan, now))
         looks.append(ScanRecord(run=key, scan=scan, changes=changes, free_space_samples=free_space.sample(key, scan)))
-    _publish_looks(parts, state, looks, now)
+    written = _publish_looks(parts, state, looks, now)
     for look in looks:
         state.events.count_checkpoints(recorded.get(look.run, ()), look.changes)
-    return looks
+    return looks, written
 
 
-def _publish_looks(parts: Parts, state: State, looks: Collection[ScanRecord], now: datetime) -> None:
-    """Record the results of scans in one transaction, then publish them."""
-    parts.store.checkpoints.record_scans(looks)
+def _publish_looks(parts: Parts, state: State, looks: Collection[ScanRecord], now: datetime) -> dict[RunKey, int]:
+    """Record the results of scans in one transaction, then publish them; return what `record_scans` does."""
+    written = parts.store.checkpoints.record_scans(looks) if looks else {}
     sampled = {look.run: look.free_space_samples for look in looks if look.free_space_samples is not None}
     state.change(FreeSpaceSamples, lambda samples: samples.with_samples(sampled))
     for look in looks:
         state.watchlist.record_scan(look.run, look.scan, now)
+    return written
 
 
 def _over_at(scan: Scan, now: datetime) -> datetime:

@@ -38,11 +38,12 @@ class CheckpointStore(StorePart):
         """Return the same for many runs; omit runs that are not recorded."""
         return checkpoint_rows.read_recorded(select_through(connection), keys)
 
-    @writing_if_any
-    def record_scans(self, connection: sa.Connection, looks: Collection[ScanRecord]) -> None:
+    @writing
+    def record_scans(self, connection: sa.Connection, looks: Collection[ScanRecord]) -> dict[RunKey, int]:
         """Record what scans of runs' directories found, completely or not at all.
 
-        A run that is no longer recorded, because it joined another one meanwhile, is skipped.
+        A run that is no longer recorded, because it joined another one meanwhile, is skipped. Returned are the new
+        revisions of the runs with changes, all of which are on record now.
         """
         by_run = {look.run: look for look in looks}
         rows = {row_id: by_run[key] for key, row_id in runs.find_runs(connection, by_run).items()}
@@ -56,7 +57,7 @@ class CheckpointStore(StorePart):
         read_since = resumed_from.record_reads(
             connection, {row_id: scan.reads for row_id, scan in scans.items() if scan.reads}
         )
-        _record_changes(connection, {row_id: look.changes for row_id, look in rows.items()})
+        recorded = _record_changes(connection, {row_id: look.changes for row_id, look in rows.items()})
         resumed_from.record_resumes(
             connection, {*resumed_from.list_unasked(connection, scans), *declaring, *read_since}
         )
@@ -66,6 +67,7 @@ class CheckpointStore(StorePart):
             found = [scan.scanned_at for row_id, scan in scans.items() if rows[row_id].run.cluster == cluster]
             if found:
                 _record_cluster_scan(connection, cluster, max(found))
+        return {rows[row_id].run: revision for row_id, revision in runs.read_revisions(connection, recorded).items()}
 
     @writing_if_any
     def record_searches(self, connection: sa.Connection, found: Mapping[RunKey, Unknown | None]) -> None:
@@ -144,18 +146,19 @@ class CheckpointStore(StorePart):
 
 def _record_changes(
     connection: sa.Connection, by_row: Mapping[int, CheckpointChanges], *, is_scan: bool = True
-) -> None:
+) -> set[int]:
+    """Record changes; return the runs with changes of which none was left out."""
     touched = {row_id: changes for row_id, changes in by_row.items() if not changes.is_empty}
     if not touched:
-        return
+        return set()
     everything = [each for c in touched.values() for each in (*c.gone, *c.changed, *c.appeared) if each.attempt]
     attempts = jobs.find_attempt_rows(connection, [each.attempt for each in everything if each.attempt])
     updated = {row_id: (*changes.gone, *changes.changed) for row_id, changes in touched.items()}
     _update(connection, updated, attempts, is_scan=is_scan)
     values = [_to_row(each, row_id, attempts) for row_id, changes in touched.items() for each in changes.appeared]
-    values = _without_present(connection, values)
-    if values:
-        connection.execute(sa.insert(CheckpointTable), values)
+    new = _without_present(connection, values)
+    if new:
+        connection.execute(sa.insert(CheckpointTable), new)
     saves = [
         (each.completed_at, attempts.get(each.attempt)) for each in everything if each.completed_at and each.attempt
     ]
@@ -164,6 +167,7 @@ def _record_changes(
     _forget_gone(connection, [row_id for row_id, changes in touched.items() if changes.gone])
     runs.touch_runs(connection, touched)
     resumed_from.record_resumes(connection, touched)
+    return {*touched} - ({row["run_id"] for row in values} if len(new) < len(values) else set())
 
 
 def _update_originals(connection: sa.Connection, by_row: Mapping[int, CheckpointChanges]) -> None:

@@ -11,6 +11,7 @@ from sqlalchemy.engine import Dialect
 from ckptd.store.text_escapes import decode_text, encode_text
 
 WordType = TypeVar("WordType", bound=StrEnum)
+_encode_json = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode  # made once: rows have six such columns
 
 
 class Text(sa.types.TypeDecorator[str]):
@@ -33,7 +34,7 @@ class Json(sa.types.TypeDecorator[Any]):
     cache_ok = True
 
     def process_bind_param(self, value: object, dialect: Dialect) -> str | None:  # noqa: ARG002
-        return None if value is None else json.dumps(value, separators=(",", ":"), sort_keys=True)
+        return None if value is None else _encode_json(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:  # noqa: ARG002
         return None if value is None else json.loads(value)

@@ -101,6 +101,15 @@ def touch_runs(connection: sa.Connection, row_ids: Collection[int]) -> None:
         connection.execute(sa.update(RunTable).where(RunTable.id.in_(chunk)).values(revision=RunTable.revision + 1))
 
 
+def read_revisions(connection: sa.Connection, row_ids: Collection[int]) -> dict[int, int]:
+    """Return the revision of each of these runs."""
+    found: dict[int, int] = {}
+    for chunk in split(row_ids):
+        statement = sa.select(RunTable.id, RunTable.revision).where(RunTable.id.in_(chunk))
+        found.update((row_id, revision) for row_id, revision in connection.execute(statement))
+    return found
+
+
 def assign_runs(connection: sa.Connection, found: Collection[LocationRecord], now: datetime) -> None:
     """Assign jobs to runs, with the attempts that have no other directory; see LocatedRunStore.record."""
     for cluster in {each.run.cluster for each in found}:
@@ -243,11 +252,7 @@ class RunStore(StorePart, RunReader):
     def read_revisions_of(self, connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, int]:
         """Return the revision of each recorded run, which rises whenever its record changes."""
         numbers = {row_id: key for key, row_id in find_runs(connection, keys).items()}
-        found: dict[RunKey, int] = {}
-        for chunk in split(numbers):
-            statement = sa.select(RunTable.id, RunTable.revision).where(RunTable.id.in_(chunk))
-            found.update((numbers[row_id], revision) for row_id, revision in connection.execute(statement))
-        return found
+        return {numbers[row_id]: revision for row_id, revision in read_revisions(connection, numbers).items()}
 
     @reading
     def read_work_dirs(self, connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, tuple[str, ...]]:

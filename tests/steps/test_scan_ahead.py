@@ -1,0 +1,48 @@
+"""The directories of one owner are scanned in groups, each while the one before it is recorded."""
+
+import threading
+
+from ckptd.steps.record_scans import SCANNED_AT_ONCE
+from steps.replayed_fleet import Fleet
+from support.checkpoint_bytes import torch_state
+from support.shared_agent import get_agent
+
+PATIENCE_SECONDS = 60
+
+
+class AnnouncingAgent:
+    """The agent, which says which scans have begun."""
+
+    def __init__(self, agent):
+        self._agent = agent
+        self.has_begun_second = threading.Event()
+        self._scan_count = 0
+
+    def run(self, batches):
+        self._scan_count += any(batch.operation == "scan" for batch in batches)
+        if self._scan_count > 1:
+            self.has_begun_second.set()
+        return self._agent.run(batches)
+
+
+def test_a_group_is_scanned_while_the_one_before_it_is_recorded(tmp_path, work_dir, monkeypatch):
+    agent = AnnouncingAgent(get_agent())
+    fleet = Fleet(agent, f"sqlite:///{tmp_path}/record.db", work_dir)
+    count = 2 * SCANNED_AT_ONCE + 1
+    for number in range(1, count + 1):
+        fleet.save(f"ck{number}/epoch_1.pt", 10, torch_state(1))
+    store = type(fleet.parts.store.checkpoints)
+    record, waited = store.record_scans, []
+
+    def record_late(self, looks):
+        waited.append(agent.has_begun_second.wait(PATIENCE_SECONDS))
+        return record(self, looks)
+
+    monkeypatch.setattr(store, "record_scans", record_late)
+    fleet.run(20, *(fleet.job(number, comment=f"ckpt=ck{number}") for number in range(1, count + 1)))
+    assert waited
+    assert all(waited)
+    with fleet.parts.store.checkpoints.database.reading() as connection:
+        found = connection.exec_driver_sql("SELECT count(DISTINCT run_id) FROM checkpoints").scalar_one()
+    assert found == count
+    fleet.parts.store.close()
