@@ -6,12 +6,14 @@ import shutil
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 from ckptd.cli import listing_commands, main, output, run_output, run_views
+from ckptd.cli.cluster_choice import ClusterChoice
 from ckptd.core.model import CheckpointState
 from ckptd.store.text_escapes import encode_text
 from support.migrated import open_record
@@ -85,7 +87,9 @@ def test_flags_on_a_terminal_have_their_advice_in_lines_with_commands_whole(monk
     monkeypatch.setattr(output, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
     advice = "Ask for it: scontrol update JobId=51 Comment=ckpt=/a/long-long/path/of-many/parts/that/is/whole"
     flag = {"severity": "warning", "rule": "at-risk", "job_id": 5, "user": "a\x1b", "run": "/d", "resolved_at": None}
-    told = tell(listing_commands._print_flag, flag | {"statement": "", "advice": advice}).splitlines()
+    told = tell(
+        partial(listing_commands._print_flag, chosen=ClusterChoice(None)), flag | {"statement": "", "advice": advice}
+    ).splitlines()
     assert told[:2] == ["warning: at-risk, job 5 of a\\x1b", "    In /d:"]
     assert told[-1] == "    Comment=ckpt=/a/long-long/path/of-many/parts/that/is/whole"
     assert all(len(line) <= 50 for line in told[:-1])
@@ -140,8 +144,8 @@ def test_a_run_that_is_renamed_while_it_is_read_is_shown_as_it_was(config, tmp_p
     (tmp_path / "config.toml").write_text(f'[service]\nstate_directory = "{tmp_path}"\n')
     find = run_views.find_runs
 
-    def find_and_rename(store, name):
-        found = find(store, name)
+    def find_and_rename(store, *name):
+        found = find(store, *name)
         with closing(sqlite3.connect(database)) as other, other:
             other.execute("UPDATE runs SET directory_hash = 'x' WHERE directory = ?", [encode_text(BOB.directory)])
         return found

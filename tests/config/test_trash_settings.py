@@ -12,10 +12,10 @@ from config.test_listing_settings import SAMPLES, result_of
 def read_whole(path, environment):
     config = read_config(path, environment)
     limits = config.slurm.poll_interval, config.actions.max_per_hour
-    listing = ListingSettings(config.database_url, config.store.password_file, *limits)
+    listing = ListingSettings(config.database_url, config.store.password_file, *limits, config.slurm.cluster)
     agent = config.agent
     rules = config.scan.allowed_roots, agent.uid_min, agent.deny_users, agent.deny_groups
-    return TrashSettings(listing, config.slurm.cluster, config.retention.hold, *rules)
+    return TrashSettings(listing, config.retention.hold, *rules)
 
 
 @pytest.mark.parametrize("text", (SAMPLES | LIMITS).values(), ids=SAMPLES | LIMITS)

@@ -3,13 +3,14 @@
 from ckptd.core.model import QueueSnapshot
 from ckptd.steps import poll
 from steps.daemon_lives import Cluster, Disk, Service
+from support.queue_facts import CLUSTER
 
 COST = 'slurmrestd took 12.0 s and 80 MiB of JSON for 20000 jobs; slurm.source = "squeue" costs less'
 
 
 class CostlyCluster(Cluster):
     def read_queue(self, now):
-        return QueueSnapshot(cluster=self.name, polled_at=now, jobs=(), warning=COST)
+        return QueueSnapshot(cluster=CLUSTER, polled_at=now, jobs=(), warning=COST)
 
 
 def test_an_expensive_source_is_warned_about_once(tmp_path):

@@ -229,7 +229,7 @@ def test_guesses_make_nobody_wait_who_was_let_in_before(ask, guarded, monkeypatc
 class Unread:
     """A record whose runs nobody may read."""
 
-    def find_runs_of_job(self, job_id):
+    def find_runs_of_job(self, job_id, cluster):
         return [BOB]
 
     def read_histories(self, cluster, keys):

@@ -49,7 +49,7 @@ def test_a_report_is_added_up_once_a_minute_for_each_user(monkeypatch):
     now, asked = [1000.0], []
     monkeypatch.setattr(lost_work_reports.time, "monotonic", lambda: now[0])
 
-    def add_up(group, since, *, user=None):
+    def add_up(group, since, *, cluster, user):
         asked.append((group, user))
         return {"x": LossTotal(attempt_count=1)}
 

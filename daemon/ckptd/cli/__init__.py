@@ -34,7 +34,9 @@ COMMANDS = {
     "pin": ListedCommand("retention_commands", "Keep the checkpoint at PATH, whatever the policies say."),
     "plan": ListedCommand("retention_commands", "Show what pruning would keep and remove, and why."),
     "prune": ListedCommand("prune", "Move the checkpoints that a plan removes to the trash."),
-    "report": ListedCommand("report", "Add up the lost work of ended jobs by user, account, partition, cause or rule."),
+    "report": ListedCommand(
+        "report", "Add up the lost work of ended jobs by user, account, partition, cause, rule or cluster."
+    ),
     "resumed": ListedCommand("resumed", "Record in a job that it resumes from the checkpoint at PATH."),
     "run": ListedCommand("daemon_commands", "Run the daemon in the foreground."),
     "show": ListedCommand("show", "Show all that ckptd knows about one job or run."),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ckptd.cli.cluster_choice import ClusterChoice, choose_clusters, cluster_option
 from ckptd.cli.command import friendly
 from ckptd.cli.job_table import JOB_COLUMNS, job_cells
 from ckptd.cli.listing_record import load_settings, open_record
@@ -25,6 +26,7 @@ FLAG_COLUMNS = ("severity", "rule", "job", "user", "opened (UTC)", "run", "detai
 @click.command()
 @click.option("--user", metavar="USER", help="Show only jobs of USER.")
 @click.option("--flagged", is_flag=True, help="Show only jobs with an open flag.")
+@cluster_option
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
 @click.option(
     "--watch",
@@ -37,7 +39,14 @@ FLAG_COLUMNS = ("severity", "rule", "job", "user", "opened (UTC)", "run", "detai
 )
 @click.pass_context
 @friendly
-def jobs(context: click.Context, user: str | None, flagged: bool, is_json: bool, watch_seconds: float | None) -> None:
+def jobs(
+    context: click.Context,
+    user: str | None,
+    flagged: bool,
+    asked: str | None,
+    is_json: bool,
+    watch_seconds: float | None,
+) -> None:
     """List the started jobs, their time left and newest checkpoint.
 
     The table also has each job's epoch and step, restarts and open flags.
@@ -45,70 +54,83 @@ def jobs(context: click.Context, user: str | None, flagged: bool, is_json: bool,
     now = datetime.now(UTC)
     if watch_seconds is not None and (is_json or not sys.stdout.isatty()):
         raise click.UsageError("--watch needs a terminal and cannot be combined with --json")
-    with open_record(load_settings(context)) as record:
-        if watch_seconds is not None:
-            _watch(record, user, watch_seconds, is_flagged_only=flagged)
-            return
+    settings = load_settings(context)
+    with open_record(settings) as record:
         with record.begin() as select:
-            found = plain_reads.list_jobs(select, now, user=user, flagged_only=flagged)
-            polled_at = max(
-                (each.polled_at for each in plain_reads.read_status(select) if each.polled_at), default=None
-            )
+            clusters = plain_reads.read_status(select)
+            chosen = choose_clusters(asked, settings.cluster, clusters)
+            if watch_seconds is None:
+                found = plain_reads.list_jobs(select, now, cluster=chosen.name, user=user, flagged_only=flagged)
+        if watch_seconds is not None:
+            _watch(record, chosen, user, watch_seconds, is_flagged_only=flagged)
+            return
+    polls = [each.polled_at for each in clusters if each.polled_at and chosen.shows(each.cluster)]
     rows = [listings.job_row(row, now) for row in found]
     if is_json:
-        document: JobListDocument = {"jobs": rows, "polled_at": polled_at}
+        document: JobListDocument = {"jobs": rows, "polled_at": max(polls, default=None)}
         print_json(document)
     else:
-        print_table(JOB_COLUMNS, [job_cells(row) for row in rows], "The queue contains no started job.")
+        table = [chosen.cells(row["cluster"], job_cells(row)) for row in rows]
+        print_table(chosen.columns(JOB_COLUMNS), table, "The queue contains no started job.")
 
 
-def _watch(record: LightReader, user: str | None, seconds: float, *, is_flagged_only: bool) -> None:
+def _watch(
+    record: LightReader, chosen: ClusterChoice, user: str | None, seconds: float, *, is_flagged_only: bool
+) -> None:
     from ckptd.cli import watch  # noqa: PLC0415 - only this needs rich
 
     def read(now: datetime) -> tuple[JobRow, ...]:
         with record.begin() as select:
-            return plain_reads.list_jobs(select, now, user=user, flagged_only=is_flagged_only)
+            return plain_reads.list_jobs(select, now, cluster=chosen.name, user=user, flagged_only=is_flagged_only)
 
-    watch.show_jobs(read, seconds)
+    watch.show_jobs(read, chosen, seconds)
 
 
 @click.command()
 @click.option("--all", "is_all", is_flag=True, help="Also show resolved flags.")
+@cluster_option
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 @friendly
-def flags(context: click.Context, is_all: bool, is_json: bool) -> None:
+def flags(context: click.Context, is_all: bool, asked: str | None, is_json: bool) -> None:
     """List open flags, the problems that ckptd found.
 
     A terminal shows each flag with its advice. In a pipe, each flag is one line, with the `ckptd show` command that
     prints the details. The exit status is 1 if any flag is open.
     """
-    with open_record(load_settings(context)) as record, record.begin() as select:
-        found = plain_reads.read_flags(select, include_resolved=is_all)
+    settings = load_settings(context)
+    with open_record(settings) as record, record.begin() as select:
+        chosen = choose_clusters(asked, settings.cluster, plain_reads.read_status(select))
+        found = plain_reads.read_flags(select, cluster=chosen.name, include_resolved=is_all)
     rows = [listings.flag_row(flag) for flag in found]
     if is_json:
         document: FlagListDocument = {"flags": rows}
         print_json(document)
     elif sys.stdout.isatty() and rows:
         for row in rows:
-            _print_flag(row)
+            _print_flag(row, chosen)
     else:
-        print_table(FLAG_COLUMNS, [_flag_cells(row) for row in rows], "No open flags.")
+        is_named = chosen.is_column_shown or asked is not None
+        table = [chosen.cells(row["cluster"], _flag_cells(row, is_cluster_named=is_named)) for row in rows]
+        print_table(chosen.columns(FLAG_COLUMNS), table, "No open flags.")
     if any(row["resolved_at"] is None for row in rows):
         raise SystemExit(EXIT_TROUBLE)
 
 
-def _flag_cells(row: "FlagDocument") -> tuple[object, ...]:
+def _flag_cells(row: "FlagDocument", *, is_cluster_named: bool) -> tuple[object, ...]:
     """Return one flag's line; the command in it shows the evidence and the advice."""
     named = row["job_id"] if row["job_id"] is not None else shlex.quote(row["run"])
     opened_at = format_second(row["opened_at"])
-    return row["severity"], row["rule"], row["job_id"], row["user"], opened_at, row["run"], f"ckptd show {named}"
+    command = f"ckptd show {named}" + (f" --cluster {shlex.quote(row['cluster'])}" if is_cluster_named else "")
+    return row["severity"], row["rule"], row["job_id"], row["user"], opened_at, row["run"], command
 
 
-def _print_flag(row: "FlagDocument") -> None:
+def _print_flag(row: "FlagDocument", chosen: ClusterChoice) -> None:
     """Print one flag on a terminal, where a table would squeeze the advice into a narrow column."""
     over = ", resolved" if row["resolved_at"] else ""
-    click.secho(safe(f"{row['severity']}: {row['rule']}, job {row['job_id']} of {row['user']}{over}"), bold=True)
+    where = f" on {row['cluster']}" if chosen.is_column_shown else ""
+    job = f"job {row['job_id']} of {row['user']}{where}"
+    click.secho(safe(f"{row['severity']}: {row['rule']}, {job}{over}"), bold=True)
     if row["run"].startswith("/"):
         print_prose(f"In {row['run']}:")
     print_prose(_describe(row))

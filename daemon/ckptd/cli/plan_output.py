@@ -22,10 +22,12 @@ if TYPE_CHECKING:  # pydantic is loaded for the configuration only
     )
 
 
-def print_plan(context: click.Context, names: tuple[str, ...], *, is_json: bool, is_verbose: bool) -> None:
+def print_plan(
+    context: click.Context, names: tuple[str, ...], asked: str | None, *, is_json: bool, is_verbose: bool
+) -> None:
     """Print what pruning would keep and remove of the runs that these names mean; none: of all runs."""
     now = datetime.now(UTC)
-    with read_scope(context, names) as scope:
+    with read_scope(context, names, asked) as scope:
         facts = planning.read_facts(scope.store, scope.cluster, scope.site, scope.keys)
         made = planning.plan(facts, now)
         limited = limit(scope, made, now)
@@ -45,9 +47,9 @@ def print_plan(context: click.Context, names: tuple[str, ...], *, is_json: bool,
         f"{format_count(len(limited.runs), 'run')}"
     )
     if limited.remove_count:
-        click.echo(
-            f"To move them to the trash: {shlex.join(['ckptd', 'prune', '--apply', '--plan', made.plan_id, *names])}"
-        )
+        where = f", on a host of {asked}" if asked else ""
+        command = shlex.join(["ckptd", "prune", "--apply", "--plan", made.plan_id, *names])
+        click.echo(safe(f"To move them to the trash{where}: {command}"))
 
 
 def limit(scope: RetentionScope[StoreReader], made: Plan, now: datetime) -> Plan:

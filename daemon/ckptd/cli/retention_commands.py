@@ -15,9 +15,10 @@ from ckptd.cli.command import friendly
     is_flag=True,
     help="Also show which checkpoints form a series (same name except for a number), and why it counts progress.",
 )
+@click.option("--cluster", "asked", metavar="NAME", help="Plan the runs of this cluster instead of this host's.")
 @click.pass_context
 @friendly
-def plan(context: click.Context, names: tuple[str, ...], is_json: bool, is_verbose: bool) -> None:
+def plan(context: click.Context, names: tuple[str, ...], asked: str | None, is_json: bool, is_verbose: bool) -> None:
     """Show what pruning would keep and remove, and why.
 
     Prints the reason for each checkpoint and changes nothing. The default is every run; ordinary users see only their
@@ -25,7 +26,7 @@ def plan(context: click.Context, names: tuple[str, ...], is_json: bool, is_verbo
     """
     from ckptd.cli.plan_output import print_plan  # noqa: PLC0415 - --help needs none of it
 
-    print_plan(context, names, is_json=is_json, is_verbose=is_verbose)
+    print_plan(context, names, asked, is_json=is_json, is_verbose=is_verbose)
 
 
 @click.command()

@@ -8,9 +8,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 import click
 
+from ckptd.cli.cluster_choice import find_cluster
 from ckptd.cli.listing_record import open_record
 from ckptd.cli.output import EXIT_USAGE
-from ckptd.cli.run_names import RetentionError, find_cluster, find_runs
+from ckptd.cli.run_names import RetentionError, find_runs
 from ckptd.config.raw_tables import ConfigError
 from ckptd.config.retention_settings import RetentionSettings, read_retention_settings
 from ckptd.core.model import RunKey
@@ -31,11 +32,13 @@ class RetentionScope(NamedTuple, Generic[StoreT]):
 
 
 @contextmanager
-def read_scope(context: click.Context, names: Collection[str] = ()) -> Iterator[RetentionScope[StoreReader]]:
-    """Read the database as it is now, without SQLAlchemy, and find the runs that a command names."""
+def read_scope(
+    context: click.Context, names: Collection[str], asked: str | None
+) -> Iterator[RetentionScope[StoreReader]]:
+    """Read the database as it is now, without SQLAlchemy, and find the runs that a command names on a cluster."""
     settings = load_retention_settings(context)
     with open_record(settings.common.listing) as record, read_snapshot(record) as store:
-        yield find_scope(settings, store, names)
+        yield find_scope(settings, store, names, asked)
 
 
 def load_retention_settings(context: click.Context) -> RetentionSettings:
@@ -53,9 +56,11 @@ def build_site(settings: RetentionSettings) -> SitePolicy:
     return build_site_policy(settings.retention, settings.scan_deadline, settings.common.allowed_roots)
 
 
-def find_scope(settings: RetentionSettings, store: StoreT, names: Collection[str]) -> RetentionScope[StoreT]:
-    """Find the runs that a command names; ordinary users see only their own."""
-    cluster = find_cluster(settings.common.cluster, store.clusters.read_status())
+def find_scope(
+    settings: RetentionSettings, store: StoreT, names: Collection[str], asked: str | None = None
+) -> RetentionScope[StoreT]:
+    """Find the runs that a command names on a cluster, by default this host's; ordinary users see only their own."""
+    cluster = find_cluster(asked, settings.common.listing.cluster, store.clusters.read_status())
     keys = tuple(key for name in names for key in _find_own_runs(store, name, cluster)) if names else None
     if keys is None and os.geteuid() != 0:
         keys = tuple(key for key in store.runs.list_keys() if key.uid == os.geteuid())

@@ -1,11 +1,9 @@
-"""Finds the cluster and the runs that a command is about."""
+"""Finds the runs that a command is about."""
 
 import os
 import re
-from collections.abc import Iterable
 
 from ckptd.core.model import RunKey
-from ckptd.core.model.records import ClusterStatus
 from ckptd.errors import CkptdError
 from ckptd.store.run_rows import RunReader
 
@@ -14,21 +12,6 @@ _JOB = re.compile("(?P<job>[0-9]{1,18})(_(?P<task>[0-9]{1,18})|[+][0-9]{1,4})?")
 
 class RetentionError(CkptdError):
     """The command cannot be carried out."""
-
-
-def find_cluster(configured: str | None, recorded: Iterable[ClusterStatus]) -> str:
-    """Return the configured cluster, or the only one in the database.
-
-    Raises:
-        RetentionError: none is configured, and the database has none or several.
-
-    """
-    names = [status.cluster for status in recorded]
-    if configured:
-        return configured
-    if len(names) != 1:
-        raise RetentionError(f"the cluster is ambiguous (on record: {', '.join(names) or 'none'}): set [slurm] cluster")
-    return names[0]
 
 
 def find_runs(runs: RunReader, name: str, cluster: str | None = None) -> tuple[RunKey, ...]:

@@ -50,9 +50,9 @@ RESTARTS_SHOWN = 5  # the latest restarts, shown with what they resumed from
 GONE_SHOWN = 5  # the newest of the deleted or replaced checkpoints
 
 
-def print_runs(context: click.Context, name: str, *, is_json: bool) -> None:
+def print_runs(context: click.Context, name: str, asked: str | None, *, is_json: bool) -> None:
     """Print all that is recorded about the runs of a job or directory."""
-    found = read_named(context, name)
+    found = read_named(context, name, asked)
     if is_json:
         document: ShowDocument = {"runs": found}
         print_json(document)
@@ -61,9 +61,9 @@ def print_runs(context: click.Context, name: str, *, is_json: bool) -> None:
         _print_run(view)
 
 
-def print_advice(context: click.Context, name: str, *, is_json: bool) -> None:
+def print_advice(context: click.Context, name: str, asked: str | None, *, is_json: bool) -> None:
     """Print the recommended checkpoint interval of the runs of a job or directory."""
-    found = read_named(context, name)
+    found = read_named(context, name, asked)
     if is_json:
         document: AdviseDocument = {
             "runs": [

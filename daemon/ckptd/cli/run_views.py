@@ -1,10 +1,12 @@
 """Reads what the database has about the runs that a command names, without SQLAlchemy and pydantic."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
+from ckptd.cli.cluster_choice import ClusterChoice, choose_clusters
 from ckptd.cli.listing_record import load_settings, open_record
 from ckptd.cli.run_names import find_runs
 from ckptd.core.model import RunKey
@@ -21,22 +23,35 @@ class RunNotFoundError(CkptdError):
     """The database has no such job or run."""
 
 
-def read_named(context: click.Context, name: str) -> "list[ShownRunDocument]":
-    """Return the records of the runs named by a job id or a path.
+def read_named(context: click.Context, name: str, asked: str | None) -> "list[ShownRunDocument]":
+    """Return the records of the runs named by a job id or a path, on this host's cluster or the one asked for.
 
     Raises:
         RunNotFoundError: there are none.
 
     """
     now = datetime.now(UTC)
-    with open_record(load_settings(context)) as record, read_snapshot(record) as store:
-        keys = find_runs(store.runs, name)
+    settings = load_settings(context)
+    with open_record(settings) as record, read_snapshot(record) as store:
+        chosen = choose_clusters(asked, settings.cluster, store.clusters.read_status())
+        keys = find_runs(store.runs, name, chosen.name)
+        elsewhere = () if keys else find_runs(store.runs, name)
         found = [view for key in keys for view in _read_view(store, key, now)]
         for view in found:
             view["setting_warnings"] += _read_refused(context, store, RunKey(view["cluster"], view["uid"], view["run"]))
+    if elsewhere:
+        raise RunNotFoundError(_describe_elsewhere(name, chosen, elsewhere))
     if not found:
         raise RunNotFoundError(f"no job or run {name!r} is on record; `ckptd jobs` lists the jobs that have started")
     return found
+
+
+def _describe_elsewhere(name: str, chosen: ClusterChoice, keys: Iterable[RunKey]) -> str:
+    clusters = list(dict.fromkeys(key.cluster for key in keys))
+    return (
+        f"no job or run {name!r} is on record on {chosen.name}, but one is on {', '.join(clusters)}: "
+        f"add `--cluster {clusters[0]}`"
+    )
 
 
 def _read_view(store: StoreReader, key: RunKey, now: datetime) -> "list[ShownRunDocument]":

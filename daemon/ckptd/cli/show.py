@@ -2,15 +2,17 @@
 
 import click
 
+from ckptd.cli.cluster_choice import cluster_option
 from ckptd.cli.command import friendly
 
 
 @click.command()
 @click.argument("name", metavar="JOB|PATH")
+@cluster_option
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 @friendly
-def show(context: click.Context, name: str, is_json: bool) -> None:
+def show(context: click.Context, name: str, asked: str | None, is_json: bool) -> None:
     """Show all that ckptd knows about one job or run.
 
     These are the attempts, lost work, checkpoints, flags, forecast and advice. A run is all jobs that write to one
@@ -18,15 +20,16 @@ def show(context: click.Context, name: str, is_json: bool) -> None:
     """
     from ckptd.cli.run_output import print_runs  # noqa: PLC0415 - --help needs none of it
 
-    print_runs(context, name, is_json=is_json)
+    print_runs(context, name, asked, is_json=is_json)
 
 
 @click.command()
 @click.argument("name", metavar="JOB|PATH")
+@cluster_option
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 @friendly
-def advise(context: click.Context, name: str, is_json: bool) -> None:
+def advise(context: click.Context, name: str, asked: str | None, is_json: bool) -> None:
     """Recommend a checkpoint interval for a run, by Daly's formula.
 
     The inputs are the run's measured save duration and how often jobs of its size are interrupted on the cluster. JOB
@@ -34,4 +37,4 @@ def advise(context: click.Context, name: str, is_json: bool) -> None:
     """
     from ckptd.cli.run_output import print_advice  # noqa: PLC0415 - --help needs none of it
 
-    print_advice(context, name, is_json=is_json)
+    print_advice(context, name, asked, is_json=is_json)

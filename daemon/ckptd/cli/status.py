@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ckptd.cli.cluster_choice import choose_clusters, cluster_option
 from ckptd.cli.command import friendly
 from ckptd.cli.listing_record import load_settings, open_record
 from ckptd.cli.output import EXIT_FINE, EXIT_TROUBLE, format_duration, print_json, print_table, safe
@@ -34,10 +35,11 @@ LATE_MAIL = timedelta(hours=1)  # mail that is due for longer makes the exit sta
 
 
 @click.command()
+@cluster_option
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 @friendly
-def status(context: click.Context, is_json: bool) -> None:
+def status(context: click.Context, asked: str | None, is_json: bool) -> None:
     """Show whether the daemon is running and up to date.
 
     Prints the age of its last poll, scan and mail, and what is paused or overdue. The exit status is 1 if the daemon is
@@ -47,6 +49,8 @@ def status(context: click.Context, is_json: bool) -> None:
     settings = load_settings(context)
     now = datetime.now(UTC)
     with open_record(settings) as record, record.begin() as select:
+        clusters = plain_reads.read_status(select)
+        chosen = choose_clusters(asked, settings.cluster, clusters)
         rows: list[ClusterStateDocument] = [
             {
                 **_status_row(cluster, now, settings.poll_interval),
@@ -55,7 +59,8 @@ def status(context: click.Context, is_json: bool) -> None:
                 **_retention_row(select, cluster.cluster),
                 **_actions_row(select, cluster.cluster, settings.max_per_hour, now),
             }
-            for cluster in plain_reads.read_status(select)
+            for cluster in clusters
+            if chosen.shows(cluster.cluster)
         ]
     if is_json:
         document: StateDocument = {"clusters": rows, "database": "answers"}

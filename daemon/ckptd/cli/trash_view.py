@@ -15,9 +15,10 @@ from ckptd.checkpoints.agent import trash_client
 from ckptd.checkpoints.agent.client import AgentClient
 from ckptd.checkpoints.agent.trash_client import TrashLocation
 from ckptd.checkpoints.trash import TrashEntry
+from ckptd.cli.cluster_choice import find_cluster
 from ckptd.cli.listing_record import open_record
 from ckptd.cli.output import EXIT_USAGE
-from ckptd.cli.run_names import RetentionError, find_cluster
+from ckptd.cli.run_names import RetentionError
 from ckptd.config.raw_tables import ConfigError
 from ckptd.config.trash_settings import TrashSettings, read_trash_settings
 from ckptd.core.model import RunKey, Unknown
@@ -101,7 +102,7 @@ def _read_keys(context: click.Context) -> list[RunKey]:
         raise SystemExit(EXIT_USAGE) from error
     with open_record(settings.listing) as record, record.begin() as select:
         database = Snapshot(select)
-        cluster = find_cluster(settings.cluster, ClusterReader(database).read_status())
+        cluster = find_cluster(None, settings.listing.cluster, ClusterReader(database).read_status())
         keys = RunReader(database).list_keys()
     uid = os.geteuid()
     return [key for key in keys if key.cluster == cluster and uid in {0, key.uid}]

@@ -11,10 +11,13 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckptd.config.raw_tables import read_tables
 from ckptd.core.text.quantities import parse_duration
+
+if TYPE_CHECKING:
+    from ckptd.config.root import Config
 
 # what the models know (a test compares); with a setting that is missing here the whole configuration is read
 SECTIONS = frozenset(
@@ -49,6 +52,7 @@ class ListingSettings(NamedTuple):
     password_file: Path | None
     poll_interval: timedelta = timedelta(seconds=60)
     max_per_hour: int = 200
+    cluster: str | None = None
 
 
 class UncertainSettingError(Exception):
@@ -67,10 +71,18 @@ def read_listing_settings(path: Path | None, environment: Mapping[str, str]) -> 
     except UncertainSettingError:
         from ckptd.config.reading import read_config  # noqa: PLC0415 - it builds the models
 
-        config = read_config(path, environment)
-        return ListingSettings(
-            config.database_url, config.store.password_file, config.slurm.poll_interval, config.actions.max_per_hour
-        )
+        return list_listing_settings(read_config(path, environment))
+
+
+def list_listing_settings(config: "Config") -> ListingSettings:
+    """Return these settings of the whole configuration."""
+    return ListingSettings(
+        config.database_url,
+        config.store.password_file,
+        config.slurm.poll_interval,
+        config.actions.max_per_hour,
+        config.slurm.cluster,
+    )
 
 
 def pick_settings(data: Mapping[str, Any]) -> ListingSettings:
@@ -89,6 +101,7 @@ def pick_settings(data: Mapping[str, Any]) -> ListingSettings:
     settings = ListingSettings(
         url or default_url(choose_state_directory(Path(state_directory) if state_directory else None)),
         Path(password_file) if password_file else None,
+        cluster=read_value(tables["slurm"], "cluster", str),
     )
     if "poll_interval" in tables["slurm"]:
         settings = settings._replace(poll_interval=read_duration(tables["slurm"]["poll_interval"]))

@@ -12,6 +12,7 @@ from ckptd.config.listing_settings import (
     KEYS,
     ListingSettings,
     UncertainSettingError,
+    list_listing_settings,
     pick_settings,
     pick_tables,
     read_duration,
@@ -45,7 +46,6 @@ class TrashSettings(NamedTuple):
     """Where the database is, and what limits the agent that reads the trash. The defaults are the models'."""
 
     listing: ListingSettings
-    cluster: str | None = None
     hold: timedelta = timedelta(days=7)
     allowed_roots: tuple[PurePosixPath, ...] = (PurePosixPath("/"),)
     uid_min: int | None = None
@@ -71,10 +71,7 @@ def read_trash_settings(path: Path | None, environment: Mapping[str, str]) -> Tr
 def list_trash_settings(config: "Config") -> TrashSettings:
     """Return these settings of the whole configuration."""
     return TrashSettings(
-        ListingSettings(
-            config.database_url, config.store.password_file, config.slurm.poll_interval, config.actions.max_per_hour
-        ),
-        config.slurm.cluster,
+        list_listing_settings(config),
         config.retention.hold,
         config.scan.allowed_roots,
         config.agent.uid_min,
@@ -91,7 +88,7 @@ def pick_trash_settings(data: Mapping[str, Any]) -> TrashSettings:
 
     """
     tables = pick_tables(data, TRASH_KEYS)
-    settings = TrashSettings(pick_settings(data), read_value(tables["slurm"], "cluster", str))
+    settings = TrashSettings(pick_settings(data))
     if "hold" in tables["retention"]:
         settings = settings._replace(hold=read_duration(tables["retention"]["hold"]))
     if "allowed_roots" in tables["scan"]:

@@ -12,6 +12,7 @@ from ckptd.checkpoints.agent.scan_client import ScanLimits
 from ckptd.checkpoints.agent.watcher_client import WatcherClient
 from ckptd.checkpoints.scanning.locate import SiteRule
 from ckptd.config import Config, build_overrides, build_rules
+from ckptd.config.local_cluster import read_local_cluster
 from ckptd.core.job_actions.action_policy import ActionKind, ActionPermits
 from ckptd.core.model import FileClock, PurgeRule, QueueSnapshot, Unknown
 from ckptd.core.queue.poll_gaps import BackfillWindow
@@ -181,10 +182,15 @@ def build_backfill_window(config: Config) -> BackfillWindow | None:
 
 
 def find_cluster(source: JobSource, store: Store, now: datetime) -> str | Unknown:
-    """Return the cluster's name from Slurm; if Slurm does not answer, the only cluster in the database."""
+    """Return the cluster's name from Slurm; if Slurm does not answer, from slurm.conf, or else the only one on record.
+
+    Another cluster may share the database, so that the only one on record need not be this host's.
+    """
     snapshot = source.read_queue(now)
     if isinstance(snapshot, QueueSnapshot):
         return snapshot.cluster
+    if local := read_local_cluster():
+        return local
     recorded = store.clusters.read_status()
     return recorded[0].cluster if len(recorded) == 1 else snapshot
 

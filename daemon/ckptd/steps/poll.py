@@ -160,7 +160,7 @@ def poll_unrecorded(parts: Parts, state: State, now: datetime, uid: int | None =
 def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnapshot | Unknown, Ended]:
     """Read all jobs with one query, and from accounting the ends that the queue does not show."""
     memory, began_at = state.own(PollSlice, PollSlice), parts.runner.read_time()
-    snapshot = parts.source.read_queue(now)
+    snapshot = _refuse_other_cluster(parts, parts.source.read_queue(now))
     memory.took = parts.runner.read_time() - began_at
     memory.refusal_count = memory.refusal_count + 1 if asks_for_rest(snapshot) else 0
     nothing: Ended = ()
@@ -176,6 +176,14 @@ def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnaps
         return snapshot, nothing
     since = min([changes.asks_since, *(attempt.started_at for attempt in unconfirmed)])
     return snapshot, parts.source.read_ended(asked, since)
+
+
+def _refuse_other_cluster(parts: Parts, snapshot: QueueSnapshot | Unknown) -> QueueSnapshot | Unknown:
+    """Return Unknown for the queue of a cluster that is not this daemon's: all of its jobs would look ended."""
+    if isinstance(snapshot, Unknown) or snapshot.cluster == parts.cluster:
+        return snapshot
+    reason = f"Slurm here is the cluster {snapshot.cluster!r}, and not {parts.cluster!r}: set slurm.cluster"
+    return Unknown(what="queue", reason=reason)
 
 
 def observe_maintenance(parts: Parts, state: State, now: datetime) -> None:

@@ -43,6 +43,7 @@ _GROUP_COLUMNS = {
     GroupedBy.ACCOUNT: "l.account",
     GroupedBy.PARTITION: 'l."partition"',
     GroupedBy.CAUSE: "l.cause",
+    GroupedBy.CLUSTER: "l.cluster",
 }
 
 

@@ -1,8 +1,9 @@
 """The routes of pages and documents. Every row passes through the viewer, which hides other users' runs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -10,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ckptd.core.model import JobState, Severity
+from ckptd.core.model import JobState, RunKey, Severity
 from ckptd.core.runs.lost_work_totals import GroupedBy
 from ckptd.present import lost_work_report, models, timeline
 from ckptd.present.responses import lost_work_documents
@@ -20,7 +21,7 @@ from ckptd.web import query as listing
 from ckptd.web.cache import RatedRun, RunDetails, fold
 from ckptd.web.documents import UserRecord
 from ckptd.web.lost_work_reports import Period
-from ckptd.web.query import FLAG_PARAMETERS, JOB_PARAMETERS, ORDERS, RUN_PARAMETERS, Query
+from ckptd.web.query import CLUSTER_PARAMETERS, FLAG_PARAMETERS, JOB_PARAMETERS, ORDERS, RUN_PARAMETERS, Query
 from ckptd.web.responses import GuardedApp, NotFoundError, Responder, document, page, redirect
 from ckptd.web.runbook import read_runbook
 from ckptd.web.scrapes import Metrics, make_scrape_app
@@ -82,7 +83,7 @@ def show_fleet(site: Responder, viewer: Viewer, request: Request) -> Response:
     status = documents.status(fleet, viewer, datetime.now(UTC))
     if not viewer.is_known:
         return page("health.html", viewer=viewer, status=status)
-    runs = viewer.runs(fleet.runs)
+    runs = [run for run in viewer.runs(fleet.runs) if query.cluster in {None, run.key.cluster}]
     rows = [job.row for run in runs for job in run.jobs]
     return page(
         "fleet.html",
@@ -90,7 +91,8 @@ def show_fleet(site: Responder, viewer: Viewer, request: Request) -> Response:
         status=status,
         counts=count_rows(runs),
         query=query,
-        everything=Query(),
+        everything=Query(cluster=query.cluster),
+        **_switch(site, query.cluster, lambda name: query.address(cluster=name, offset=0)),
         found=listing.select_runs(runs, query, is_folding=True),
         rules=sorted({rule for row in rows for rule in row.flags}),
         partitions=sorted({row.partition for row in rows}),
@@ -117,11 +119,12 @@ def count_rows(runs: Sequence[RatedRun]) -> dict[str, int]:
 def show_flags(site: Responder, viewer: Viewer, request: Request) -> Response:
     fleet = site.reader.read_fleet()
     query = _query(request, FLAG_PARAMETERS, PAGE_LENGTH)
-    flags = viewer.flags(fleet.flags)
+    flags = [flag for flag in viewer.flags(fleet.flags) if query.cluster in {None, flag.finding.run.cluster}]
     return page(
         "flags.html",
         viewer=viewer,
         query=query,
+        **_switch(site, query.cluster, lambda name: query.address(cluster=name, offset=0)),
         found=listing.select_flags(flags, query),
         rules=sorted({flag.finding.rule for flag in flags}),
         severities=list(Severity),
@@ -162,15 +165,16 @@ def show_job(site: Responder, viewer: Viewer, request: Request) -> Response:
 
 
 def show_user(site: Responder, viewer: Viewer, request: Request) -> Response:
-    _parameters(request, ())
-    found = _read_user(site, viewer, request)
+    cluster = _parameters(request, CLUSTER_PARAMETERS).get("cluster")
+    found = _read_user(site, viewer, request, cluster)
     fleet = site.reader.read_fleet()
     return page(
         "user.html",
         viewer=viewer,
         name=found.name,
         found=listing.select_runs(found.runs, Query(limit=LARGEST_SHOWN), is_folding=True),
-        query=Query(user=found.name),
+        query=Query(user=found.name, cluster=cluster),
+        **_switch(site, cluster, lambda name: listing.make_address(cluster=name)),
         ended=found.ended,
         flags=found.flags[:LARGEST_SHOWN],
         counts=count_rows(found.runs),
@@ -183,7 +187,7 @@ LARGEST_SHOWN = 200
 
 
 def show_lost_work(site: Responder, viewer: Viewer, request: Request) -> Response:
-    report, period = _read_lost_work(site, viewer, request)
+    report, period, cluster = _read_lost_work(site, viewer, request)
     by = report["by"]
     rows = [(row["name"], lost_work_report.name_row(row, by), lost_work_report.cells(row)) for row in report["rows"]]
     return page(
@@ -191,6 +195,7 @@ def show_lost_work(site: Responder, viewer: Viewer, request: Request) -> Respons
         viewer=viewer,
         by=by,
         period=period,
+        **_switch(site, cluster, lambda name: listing.make_address(by=by, period=period, cluster=name)),
         groups=list(GroupedBy),
         periods=list(Period),
         columns=lost_work_report.COLUMNS,
@@ -257,8 +262,8 @@ def serve_run(site: Responder, viewer: Viewer, request: Request) -> Response:
 
 
 def serve_user(site: Responder, viewer: Viewer, request: Request) -> Response:
-    _parameters(request, ())
-    return document(documents.user(_read_user(site, viewer, request), site.reader.read_fleet()))
+    cluster = _parameters(request, CLUSTER_PARAMETERS).get("cluster")
+    return document(documents.user(_read_user(site, viewer, request, cluster), site.reader.read_fleet()))
 
 
 def serve_lost_work(site: Responder, viewer: Viewer, request: Request) -> Response:
@@ -268,12 +273,24 @@ def serve_lost_work(site: Responder, viewer: Viewer, request: Request) -> Respon
 # what both are made of
 
 
+def _switch(site: Responder, cluster: str | None, address: Callable[[str | None], str]) -> dict[str, Any]:
+    """Return what the links between clusters need; the links to other pages keep the chosen cluster."""
+    names = [each.cluster for each in site.reader.read_fleet().clusters]
+    return {
+        "cluster": cluster,
+        "cluster_links": listing.link_clusters(names, address),
+        "kept": "" if cluster is None else listing.make_address(cluster=cluster),
+    }
+
+
 def _read_lost_work(
     site: Responder, viewer: Viewer, request: Request
-) -> tuple[lost_work_documents.LostWorkReportDocument, Period]:
+) -> tuple[lost_work_documents.LostWorkReportDocument, Period, str | None]:
     """Return the report that an address asks for; of the viewer's own attempts unless it is an operator."""
-    by, period = listing.parse_lost_work(_parameters(request, listing.LOST_WORK_PARAMETERS))
-    return site.reader.lost_work.read(by, period, viewer.only_user), period
+    parameters = _parameters(request, listing.LOST_WORK_PARAMETERS)
+    by, period = listing.parse_lost_work(parameters)
+    cluster = parameters.get("cluster")
+    return site.reader.lost_work.read(by, period, viewer.only_user, cluster), period, cluster
 
 
 def _read_run(site: Responder, viewer: Viewer, request: Request) -> RunDetails:
@@ -286,24 +303,29 @@ def _read_run(site: Responder, viewer: Viewer, request: Request) -> RunDetails:
 
 
 def _read_job(site: Responder, viewer: Viewer, request: Request) -> list[RunDetails]:
-    _parameters(request, ())
+    cluster = _parameters(request, CLUSTER_PARAMETERS).get("cluster")
     job_id = listing.whole_number(request.path_params, "job_id", 1, LARGEST_JOB_ID, None)
-    found = [site.reader.read_run(key) for key in site.reader.find_runs_of_job(job_id) if viewer.may_ask(key)]
+    found = [site.reader.read_run(key) for key in site.reader.find_runs_of_job(job_id, cluster) if viewer.may_ask(key)]
     visible = [each for each in found if each and viewer.may_see(each.history.key, each.history.user)]
     if not visible:
         raise NotFoundError(NotFoundError.__doc__ or "")
     return visible
 
 
-def _read_user(site: Responder, viewer: Viewer, request: Request) -> UserRecord:
+def _read_user(site: Responder, viewer: Viewer, request: Request, cluster: str | None) -> UserRecord:
+    """Return what the viewer may see of a user, on one cluster or on all."""
     name = request.path_params["name"]
     fleet = site.reader.read_fleet()
+
+    def is_wanted(key: RunKey) -> bool:
+        return cluster in {None, key.cluster}
+
     found = UserRecord(
         name=name,
-        runs=[run for run in viewer.runs(fleet.runs) if run.first.user == name],
-        ended=viewer.ended(site.reader.list_ended_runs(name)),
-        flags=[flag for flag in viewer.flags(fleet.flags) if flag.finding.user == name],
+        runs=[run for run in viewer.runs(fleet.runs) if run.first.user == name and is_wanted(run.key)],
+        ended=[run for run in viewer.ended(site.reader.list_ended_runs(name)) if is_wanted(run.run)],
+        flags=[flag for flag in viewer.flags(fleet.flags) if flag.finding.user == name and is_wanted(flag.finding.run)],
     )
-    if not (found.runs or found.ended or found.flags) and name != viewer.name:
+    if not (found.runs or found.ended or found.flags or cluster) and name != viewer.name:
         raise NotFoundError(NotFoundError.__doc__ or "")
     return found

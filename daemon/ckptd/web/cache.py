@@ -47,7 +47,7 @@ class PageQueries:
     read_losses: Callable[[RunKey], Sequence[LedgerLine]]
     read_ends: Callable[[str, datetime], Sequence[EndTally]]
     read_status: Callable[[], Sequence[ClusterStatus]]
-    find_runs_of_job: Callable[[int], Sequence[RunKey]]
+    find_runs_of_job: Callable[[int, str | None], Sequence[RunKey]]
     list_ended_runs: Callable[[str, int], Sequence[EndedRun]]
     sum_lost_work: SumLostWork
 
@@ -217,8 +217,9 @@ class PageReader:
     def _sum_ends(self, cluster: str) -> None:
         self._ends[cluster] = self._record.read_ends(cluster, datetime.now(UTC) - TALLY_AGE), time.monotonic()
 
-    def find_runs_of_job(self, job_id: int) -> Sequence[RunKey]:
-        return self._record.find_runs_of_job(job_id)
+    def find_runs_of_job(self, job_id: int, cluster: str | None) -> Sequence[RunKey]:
+        """Return the runs of the jobs with an id, on one cluster or on all."""
+        return self._record.find_runs_of_job(job_id, cluster)
 
     def list_ended_runs(self, user: str) -> Sequence[EndedRun]:
         """Return the latest ended runs of a user."""

@@ -30,9 +30,11 @@ class Period(StrEnum):
 
 
 class SumLostWork(Protocol):
-    """Sums the lost work of attempts that ended since `since`, by the group's name; of all users where it is None."""
+    """Sums the lost work of attempts that ended since `since`, by the group's name; None: of all clusters or users."""
 
-    def __call__(self, group: GroupedBy, since: datetime, *, user: str | None = None) -> Mapping[str, LossTotal]: ...
+    def __call__(
+        self, group: GroupedBy, since: datetime, *, cluster: str | None = None, user: str | None = None
+    ) -> Mapping[str, LossTotal]: ...
 
 
 class LostWorkQueries(Protocol):
@@ -42,16 +44,21 @@ class LostWorkQueries(Protocol):
     def sum_lost_work(self) -> SumLostWork: ...
 
 
+_ReportKey = tuple[GroupedBy, Period, str | None, str | None]
+
+
 class LostWorkReports:
     """Makes reports one at a time and keeps each for a minute."""
 
     def __init__(self, record: LostWorkQueries) -> None:
         self._record = record
-        self._kept: dict[tuple[GroupedBy, Period, str | None], tuple[LostWorkReportDocument, float]] = {}
+        self._kept: dict[_ReportKey, tuple[LostWorkReportDocument, float]] = {}
         self._summing = threading.Lock()
 
-    def read(self, by: GroupedBy, period: Period, user: str | None) -> "LostWorkReportDocument":
-        """Return the report on the attempts that ended in a period; of one user, or of all where it is None.
+    def read(
+        self, by: GroupedBy, period: Period, user: str | None, cluster: str | None = None
+    ) -> "LostWorkReportDocument":
+        """Return the report on the attempts that ended in a period; of one user or cluster, or of all where it is None.
 
         Raises:
             CkptdError: the database does not answer.
@@ -60,13 +67,14 @@ class LostWorkReports:
         with self._summing:
             now = time.monotonic()
             self._kept = {key: each for key, each in self._kept.items() if now - each[1] < KEPT_SECONDS}
-            if (by, period, user) not in self._kept:
-                self._kept[by, period, user] = self._report(by, period, user), now
-            return self._kept[by, period, user][0]
+            key = (by, period, user, cluster)
+            if key not in self._kept:
+                self._kept[key] = self._report(*key), now
+            return self._kept[key][0]
 
-    def _report(self, by: GroupedBy, period: Period, user: str | None) -> "LostWorkReportDocument":
+    def _report(self, by: GroupedBy, period: Period, user: str | None, cluster: str | None) -> "LostWorkReportDocument":
         now = datetime.now(UTC)
         since = now - period.duration
         return lost_work_report.read_report(
-            lambda group: self._record.sum_lost_work(group, since, user=user), by, since, now
+            lambda group: self._record.sum_lost_work(group, since, cluster=cluster, user=user), by, since, now
         )

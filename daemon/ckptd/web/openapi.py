@@ -68,8 +68,10 @@ def _parameter(name: str, schema: Schema, text: str = "", *, is_required: bool =
 
 
 _SOUGHT = {"type": "string", "maxLength": LONGEST_FILTER}
+_CLUSTER = _parameter("cluster", _SOUGHT, "Only results of this cluster; by default, of all.")
 _LIST_PARAMETERS = [
     _parameter("q", _SOUGHT, "Text to find in the name, user, directory, rule or job id."),
+    _CLUSTER,
     _parameter("user", _SOUGHT),
     _parameter("rule", _SOUGHT, "Only results flagged by this rule."),
     _parameter("severity", _word(Severity), "Only results flagged with this severity or a worse one."),
@@ -95,6 +97,7 @@ _RUN_PARAMETERS = [
 _LOST_WORK_PARAMETERS = [
     _parameter("by", {**_word(GroupedBy), "default": "cause"}, "By what the sums are grouped."),
     _parameter("period", {**_word(Period), "default": "7d"}, "Attempts that ended in so many days until now."),
+    _CLUSTER,
 ]
 _JOB_ID = _parameter("job_id", {"type": "integer", "minimum": 1, "maximum": 2**32 - 1}, is_required=True, place="path")
 _NAME = _parameter("name", {"type": "string", "minLength": 1}, is_required=True, place="path")
@@ -140,7 +143,7 @@ def describe() -> Schema:
             "/api/v1/runs": _get(
                 "Runs with a started job, ordered by severity of their flags", "RunRows", _JOB_PARAMETERS
             ),
-            "/api/v1/jobs/{job_id}": _get("Runs that a job belongs or belonged to", "Runs", [_JOB_ID]),
+            "/api/v1/jobs/{job_id}": _get("Runs that a job belongs or belonged to", "Runs", [_JOB_ID, _CLUSTER]),
             "/api/v1/flags": _get("Open flags, most severe first", "Flags", _LIST_PARAMETERS),
             "/api/v1/run": _get("All data of one run", "Run", _RUN_PARAMETERS),
             "/api/v1/lost-work": _get(
@@ -148,7 +151,7 @@ def describe() -> Schema:
                 "LostWorkReport",
                 _LOST_WORK_PARAMETERS,
             ),
-            "/api/v1/users/{name}": _get("One user's runs, jobs and open flags", "User", [_NAME]),
+            "/api/v1/users/{name}": _get("One user's runs, jobs and open flags", "User", [_NAME, _CLUSTER]),
         },
         "components": {
             "schemas": describe_schemas(),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 from ckptd.core.model import Finding, Flag, JobState, RunKey, Severity
@@ -81,6 +81,7 @@ class Query:
     """The filters and order of a list; None: no filter."""
 
     q: str | None = None
+    cluster: str | None = None
     user: str | None = None
     partition: str | None = None
     state: JobState | None = None
@@ -102,7 +103,7 @@ class Query:
 
 
 JOB_PARAMETERS = tuple(each.name for each in fields(Query))
-FLAG_PARAMETERS = ("q", "user", "rule", "severity", "offset", "limit")
+FLAG_PARAMETERS = ("q", "cluster", "user", "rule", "severity", "offset", "limit")
 
 
 def parse_query(parameters: Mapping[str, str], *, limit: int = 100) -> Query:
@@ -117,6 +118,7 @@ def parse_query(parameters: Mapping[str, str], *, limit: int = 100) -> Query:
         raise AddressError(f"sort: one of {', '.join(ORDERS)}")
     return Query(
         q=parameters.get("q"),
+        cluster=parameters.get("cluster"),
         user=parameters.get("user"),
         partition=parameters.get("partition"),
         state=_word(JobState, parameters, "state"),
@@ -194,7 +196,8 @@ def select_flags(flags: Iterable[Flag], query: Query) -> Page[Flag]:
 def _asks_job(query: Query, job: RatedJob) -> bool:
     row = job.row
     return (
-        (query.user is None or row.user == query.user)
+        (query.cluster is None or row.key.cluster == query.cluster)
+        and (query.user is None or row.user == query.user)
         and (query.partition is None or row.partition == query.partition)
         and (query.state is None or row.state is query.state)
         and (query.rule is None or query.rule in row.flags)
@@ -206,7 +209,8 @@ def _asks_job(query: Query, job: RatedJob) -> bool:
 def _asks_flag(query: Query, flag: Flag) -> bool:
     finding = flag.finding
     return (
-        (query.user is None or finding.user == query.user)
+        (query.cluster is None or finding.run.cluster == query.cluster)
+        and (query.user is None or finding.user == query.user)
         and (query.rule is None or finding.rule == query.rule)
         and _is_as_bad(query, finding.severity)
         and (query.q is None or _holds(query.q, *_words_of(finding)))
@@ -226,7 +230,26 @@ def _holds(sought: str, *values: object) -> bool:
     return any(lowered in str(value).casefold() for value in values if value is not None)
 
 
-LOST_WORK_PARAMETERS = ("by", "period")
+LOST_WORK_PARAMETERS = ("by", "period", "cluster")
+CLUSTER_PARAMETERS = ("cluster",)
+
+
+class ClusterLink(NamedTuple):
+    """A link that shows a page for one cluster, or for all where the name is None."""
+
+    name: str | None
+    address: str
+
+
+def link_clusters(names: Iterable[str], address: Callable[[str | None], str]) -> list[ClusterLink]:
+    """Return the links between the clusters on record; none where there is only one."""
+    found = list(names)
+    return [ClusterLink(name, address(name)) for name in (None, *found)] if len(found) > 1 else []
+
+
+def make_address(**parameters: str | None) -> str:
+    """Return the query of an address with the parameters that are not None."""
+    return "?" + urlencode({name: value for name, value in parameters.items() if value is not None})
 
 
 def parse_lost_work(parameters: Mapping[str, str]) -> tuple[GroupedBy, Period]:

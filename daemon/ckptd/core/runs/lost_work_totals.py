@@ -19,6 +19,7 @@ class GroupedBy(StrEnum):
     PARTITION = "partition"
     CAUSE = "cause"
     RULE = "rule"
+    CLUSTER = "cluster"
 
 
 class LossKey(NamedTuple):
