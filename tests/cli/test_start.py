@@ -37,6 +37,7 @@ MAY_IMPORT = {
     "pinning": RECORD,
     "plan_output": {"pydantic"},
     "run_output": set(),
+    "run_verification": RECORD,
     "trash_changes": RECORD,
     "trash_contents": set(),
     "trash_recording": RECORD,

@@ -14,6 +14,7 @@ from ckptd.present.responses import (
     retention_documents,
     run_documents,
     status_documents,
+    verify_documents,
 )
 
 OF_COMMANDS = {
@@ -31,6 +32,7 @@ OF_COMMANDS = {
     "status": status_documents.StateDocument,
     "trash list": retention_documents.TrashListDocument,
     "trash scan": retention_documents.TrashScanDocument,
+    "verify": verify_documents.VerifyDocument,
 }
 OF_API = {  # by the first words of the path below /api/v1, longest first
     "/jobs/": api_documents.RunsDocument,

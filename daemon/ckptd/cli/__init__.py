@@ -43,6 +43,7 @@ COMMANDS = {
     "status": ListedCommand("status", "Show whether the daemon is running and up to date."),
     "trash": ListedCommand("trash", "List, restore or delete checkpoints in the trash."),
     "unpin": ListedCommand("retention_commands", "Undo `ckptd pin` for the checkpoint at PATH."),
+    "verify": ListedCommand("verify", "Read every byte of recorded checkpoints, and record which are complete."),
 }
 
 

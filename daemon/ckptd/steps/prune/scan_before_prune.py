@@ -9,15 +9,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from ckptd.checkpoints.agent import trash_client
+from ckptd.checkpoints.executor import Executor, LocalExecutor
 from ckptd.core import retention
 from ckptd.core.model import Level, RecordedCheckpoint, RunKey, Scan, Unknown
 from ckptd.core.retention import Policy, PolicyMode, RunPlan
-from ckptd.core.runs import progress
 from ckptd.steps.parts import Parts
 from ckptd.steps.prune.planning import PlanFacts
 from ckptd.steps.prune.recovery import PruneParts
-from ckptd.steps.site_policy import SitePolicy
+from ckptd.steps.record_verification import verify_now
 
 MAX_SCANS = 400  # directories of one step
 VERIFY_SECONDS = 600.0  # of one step, after which no further checkpoint is begun to be read whole
@@ -58,6 +57,7 @@ class ScanTurns:
     ) -> None:
         """Read every byte of the newest checkpoints whose verification is too shallow or too old for their policy."""
         until = time.monotonic() + VERIFY_SECONDS
+        executor = LocalExecutor(parts.agent, hands.site.verify_deadline)
         self.verified_at = {run: at for run, at in self.verified_at.items() if now - at < VERIFY_AGAIN}
         for run in wanted:
             policy = facts.choices[run.run].policy
@@ -66,7 +66,7 @@ class ScanTurns:
             todo = find_stale(run, policy, now)
             if not todo or hands.should_stop() or time.monotonic() >= until:
                 continue
-            if not _verify(parts, run.run, todo, hands.site, now):
+            if not _verify(parts, executor, run.run, todo, now):
                 self.verified_at[run.run] = now
 
 
@@ -86,14 +86,11 @@ def find_stale(run: RunPlan, policy: Policy, now: datetime) -> list[RecordedChec
     return [record for record in newest if not retention.is_verified_full(record, policy.verify_age, now)]
 
 
-def _verify(parts: Parts, run: RunKey, todo: Iterable[RecordedCheckpoint], site: SitePolicy, now: datetime) -> bool:
-    asked = [record.checkpoint for record in todo]
-    found = trash_client.verify(parts.agent, run, asked, now, site.verify_deadline)
-    if isinstance(found, Unknown):
+def _verify(parts: Parts, executor: Executor, run: RunKey, todo: Collection[RecordedCheckpoint], now: datetime) -> bool:
+    changes = verify_now(parts.store, executor, run, todo, now)
+    if isinstance(changes, Unknown):
         log.warning(
-            "verification failed for the newest checkpoint in %s: %s", ascii(run.directory), ascii(found.reason)
+            "verification failed for the newest checkpoint in %s: %s", ascii(run.directory), ascii(changes.reason)
         )
         return False
-    changes = progress.merge_verified(parts.store.checkpoints.read(run), found, now)
-    parts.store.checkpoints.record_changes(run, changes)
     return not changes.is_empty
