@@ -201,7 +201,10 @@ class Judge:
         scenario = self._run.scenario
         mine = [flag for flag in flags if flag["job_id"] in self._run.jobs or flag["run"] == str(self._run.directory)]
         for rule in sorted(scenario.demanded - {flag["rule"] for flag in mine}):
-            self._say(f"flags: {rule}", Verdict.WRONG, "no flag", "it holds")
+            verdict, true = Verdict.WRONG, "it holds"
+            if rule == "not-resuming" and self._is_first_save_further():
+                verdict, true = Verdict.RIGHT, "its first save was the furthest"
+            self._say(f"flags: {rule}", verdict, "no flag", true)
         for flag in mine:
             subject = f"flags: {flag['rule']}"
             if flag["rule"] in scenario.demanded:
@@ -217,6 +220,12 @@ class Judge:
         repeated = {flag["rule"] for flag in mine if [each["rule"] for each in mine].count(flag["rule"]) > 1}
         for rule in sorted(repeated):
             self._say(f"flags: {rule}", Verdict.WRONG, "opened more than once", "it held once")
+
+    def _is_first_save_further(self):
+        """Whether the last attempt's first save was further than all before, so that nothing shows a loss."""
+        *before, last = self._attempts
+        reached = max(save.step or 0 for attempt in before for save in attempt.saves)
+        return (last.saves[0].step or 0) > reached
 
     def _judge_demanded(self, flag, subject):
         first, last = self._attempts[0], self._attempts[-1]

@@ -115,6 +115,14 @@ def test_a_flag_that_must_open(flags, verdicts):
     assert [each.verdict for each in judge.judgements] == verdicts
 
 
+@pytest.mark.parametrize(("step", "verdict"), [(300, Verdict.WRONG), (301, Verdict.RIGHT)])
+def test_no_flag_where_the_first_save_is_further_than_all_before(step, verdict):
+    judge = make_judge(OLDER)
+    judge._attempts[1].saves = [Save(f"melt.{step}.restart", step, 50)]
+    judge.judge_flags([])
+    assert [each.verdict for each in judge.judgements] == [verdict]
+
+
 def test_how_far_the_newest_checkpoint_is_may_be_as_old_as_two_scans():
     judge = make_judge(OLDER)
     for step in (100, 200, 300, None):
