@@ -57,6 +57,7 @@ class Disk:
                 "located_by": "comment",
                 "user_settings": {},
                 "problems": [],
+                "entry_count": 0,
             }
         return self._scans[item["directory"]]
 

@@ -29,8 +29,14 @@ class ToldAgent:
         for located_by, path in item["candidates"]:
             found = "/found" if located_by == "discovery" else path
             if located_by == "discovery" or found in self.there:
-                return {"directory": found, "located_by": located_by, "user_settings": {}, "problems": []}
-        return {"directory": None, "located_by": None, "user_settings": {}, "problems": []}
+                return {
+                    "directory": found,
+                    "located_by": located_by,
+                    "user_settings": {},
+                    "problems": [],
+                    "entry_count": 0,
+                }
+        return {"directory": None, "located_by": None, "user_settings": {}, "problems": [], "entry_count": 0}
 
 
 def search(number, others, comment):

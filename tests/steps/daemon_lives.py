@@ -77,6 +77,7 @@ class Disk:
                 "located_by": directory and self.located_by,
                 "user_settings": user_settings,
                 "problems": [],
+                "entry_count": 0,
                 "found": found if directory and self.located_by == "discovery" else None,
             }
         scan = make_scan((item["now"] - at(0).timestamp()) / 60, *self.checkpoints, free_bytes=self.free_bytes)

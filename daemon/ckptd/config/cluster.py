@@ -183,6 +183,31 @@ class WatchRule(Section):
         return self
 
 
+class FileSystemRule(Section):
+    """Limits for scans and searches on one file system, so that its metadata server does not suffer.
+
+    Scans that must wait are late. Of several paths, the longest counts.
+    """
+
+    path: str
+    """The mount point, or a directory below it, such as "/scratch"."""
+    entries_per_second: int | None = Field(default=None, ge=100)
+    """Maximum number of directory entries read in a second, on average."""
+    parallel: int | None = Field(default=None, ge=1)
+    """Maximum number of users whose directories are scanned at the same time."""
+
+    @field_validator("path")
+    @classmethod
+    def _path_is_absolute(cls, path: str) -> str:
+        return _check_absolute(path)
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> Self:
+        if self.entries_per_second is None and self.parallel is None:
+            raise ValueError("give entries_per_second, parallel or both")
+        return self
+
+
 class SitePurgeRule(Section):
     """Files that the site deletes by itself. ckptd deletes nothing because of it: it warns users (`will-be-purged`).
 
@@ -200,6 +225,10 @@ class SitePurgeRule(Section):
     @field_validator("path")
     @classmethod
     def _path_is_absolute(cls, path: str) -> str:
-        if not path.startswith("/"):
-            raise ValueError(f'{path!r} is not an absolute path; use for example "/scratch"')
-        return path
+        return _check_absolute(path)
+
+
+def _check_absolute(path: str) -> str:
+    if not path.startswith("/"):
+        raise ValueError(f'{path!r} is not an absolute path; use for example "/scratch"')
+    return path

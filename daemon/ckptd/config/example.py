@@ -7,7 +7,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 from ckptd.config.base import Section
-from ckptd.config.cluster import SitePurgeRule, WatchRule
+from ckptd.config.cluster import FileSystemRule, SitePurgeRule, WatchRule
 from ckptd.config.health import HealthOverride, list_thresholds
 from ckptd.config.retention import RETENTION_TABLES, RetentionSection
 from ckptd.config.root import Config
@@ -23,8 +23,10 @@ def format_example() -> str:
         if isinstance(kind, type) and issubclass(kind, Section):
             blocks.append(f"# {kind.__doc__}\n[{name}]\n" + "".join(_example_lines(kind)))
     blocks.append(f"# {WatchRule.__doc__}\n# [[watch]]\n" + "".join(_example_lines(WatchRule)))
-    doc = "".join(f"# {line}\n" for line in inspect.cleandoc(SitePurgeRule.__doc__ or "").splitlines() if line)
-    blocks.append(f"{doc}# [[purge]]\n" + "".join(_example_lines(SitePurgeRule)))
+    tables: dict[str, type[Section]] = {"file_system": FileSystemRule, "purge": SitePurgeRule}
+    for name, table in tables.items():
+        doc = "".join(f"# {line}\n" for line in inspect.cleandoc(table.__doc__ or "").splitlines() if line)
+        blocks.append(f"{doc}# [[{name}]]\n" + "".join(_example_lines(table)))
     blocks.append(
         f"# {HealthOverride.__doc__}\n# [[health.override]]\n"
         + "".join(_example_lines(HealthOverride))
@@ -46,6 +48,8 @@ _OVERRIDE_RULES = """\
 # min_chance = 0.5
 """
 _SHOWN = {
+    "entries_per_second": "20000",
+    "parallel": "4",
     "directory": '"/scratch/{user}/{job_name}/checkpoints"',
     "name": '"training"',
     "last": "3",

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 # what the models know (a test compares); with a setting that is missing here the whole configuration is read
 SECTIONS = frozenset(
     {
-        "actions", "agent", "apprise", "health", "mail", "metrics", "purge", "retention", "scan", "service", "slurm",
-        "store", "watch", "web",
+        "actions", "agent", "apprise", "file_system", "health", "mail", "metrics", "purge", "retention", "scan",
+        "service", "slurm", "store", "watch", "web",
     }
 )  # fmt: skip
 KEYS = {

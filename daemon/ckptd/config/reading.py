@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ckptd.config.base import Section, describe_problem
-from ckptd.config.cluster import SitePurgeRule, WatchRule
+from ckptd.config.cluster import FileSystemRule, SitePurgeRule, WatchRule
 from ckptd.config.health import HealthOverride
 from ckptd.config.raw_tables import ConfigError, read_tables
 from ckptd.config.retention import RETENTION_TABLES
@@ -74,6 +74,10 @@ def _known_keys(location: tuple[Any, ...]) -> Mapping[str, object]:
         return HealthOverride.model_fields
     if location[0] == "retention" and len(location) > 1:
         return RETENTION_TABLES[str(location[1])].model_fields
-    rules: dict[str, type[Section]] = {"watch": WatchRule, "purge": SitePurgeRule}
+    rules: dict[str, type[Section]] = {
+        "watch": WatchRule,
+        "file_system": FileSystemRule,
+        "purge": SitePurgeRule,
+    }
     kind = rules.get(str(location[0])) or sections.get(str(location[0]))
     return kind.model_fields if kind else {}

@@ -8,7 +8,7 @@ from pydantic import field_validator, model_validator
 
 from ckptd.config.agent import AgentSection
 from ckptd.config.base import Section
-from ckptd.config.cluster import ScanSection, SitePurgeRule, SlurmSection, StoreSection, WatchRule
+from ckptd.config.cluster import FileSystemRule, ScanSection, SitePurgeRule, SlurmSection, StoreSection, WatchRule
 from ckptd.config.health import HealthSection
 from ckptd.config.listing_settings import choose_state_directory, default_url
 from ckptd.config.outputs import ActionsSection, AppriseSection, MailSection, MetricsSection, WebSection
@@ -53,6 +53,7 @@ class Config(Section):
     store: StoreSection = StoreSection()
     scan: ScanSection = ScanSection()
     watch: tuple[WatchRule, ...] = ()
+    file_system: tuple[FileSystemRule, ...] = ()
     purge: tuple[SitePurgeRule, ...] = ()
     health: HealthSection = HealthSection()
     retention: RetentionSection = RetentionSection()

@@ -13,6 +13,7 @@ from ckptd.checkpoints.agent.watcher_client import WatcherClient
 from ckptd.checkpoints.scanning.locate import SiteRule
 from ckptd.config import Config, build_overrides, build_rules
 from ckptd.config.local_cluster import read_local_cluster
+from ckptd.core.discovery.file_system_budgets import FileSystemBudget
 from ckptd.core.job_actions.action_policy import ActionKind, ActionPermits
 from ckptd.core.model import FileClock, PurgeRule, QueueSnapshot, Unknown
 from ckptd.core.queue.poll_gaps import BackfillWindow
@@ -156,6 +157,7 @@ def build_parts(
         read_clock=source.read_clock,
         reads_batch_scripts=config.slurm.read_batch_scripts,
         site_variables=dict(config.scan.variables),
+        budgets=build_budgets(config),
         purge_rules=build_purge_rules(config),
         workspace_databases=config.scan.workspace_databases,
         backfill_window=build_backfill_window(config),
@@ -227,6 +229,12 @@ def build_access_rules(config: Config) -> AccessRules:
 def build_limits(config: Config) -> ScanLimits:
     """Return the limit of a scan or search."""
     return ScanLimits(deadline=config.scan.deadline)
+
+
+def build_budgets(config: Config) -> tuple[FileSystemBudget, ...]:
+    """Return the limits of scans and searches for each file system that has any."""
+    most_entries = max(config.scan.max_entries, config.scan.discovery_entries)
+    return tuple(FileSystemBudget(**each.model_dump(), most_entries=most_entries) for each in config.file_system)
 
 
 def build_purge_rules(config: Config) -> tuple[PurgeRule, ...]:

@@ -10,6 +10,7 @@ from ckptd.checkpoints.agent.batches import BatchRunner
 from ckptd.checkpoints.agent.scan_client import ScanLimits
 from ckptd.checkpoints.scanning.locate import SiteRule
 from ckptd.core import health, notices
+from ckptd.core.discovery.file_system_budgets import FileSystemBudget
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.job_actions.action_policy import ActionPermits
 from ckptd.core.model import Maintenance, PurgeRule, RunKey, Scan, Unknown
@@ -116,6 +117,7 @@ class Parts:
     read_clock: Callable[[], datetime | Unknown | None] | None = None  # the controller's own
     reads_batch_scripts: bool = False
     site_variables: Mapping[str, str] = field(default_factory=dict)  # templates, as scripts find them set
+    budgets: tuple[FileSystemBudget, ...] = ()  # of file systems, for scans and searches
     purge_rules: tuple[PurgeRule, ...] = ()  # of the site's own cleaning, in which ckptd has no part
     workspace_databases: tuple[PurePosixPath, ...] = ()
     poll_interval: timedelta = timedelta(minutes=1)

@@ -14,6 +14,7 @@ from ckptd.core.model import Checkpoint, RecordedCheckpoint, RunKey, Scan, Unkno
 from ckptd.core.model.records import ScanRecord, SettledScan
 from ckptd.core.runs import ownership, progress
 from ckptd.core.runs.progress import CheckpointChanges
+from ckptd.steps.file_system_turns import charge_scans
 from ckptd.steps.parts import Parts
 from ckptd.steps.run_facts import FreeSpaceSamples
 from ckptd.steps.state import State
@@ -35,6 +36,7 @@ def rescan_directories(parts: Parts, state: State, due: list[WatchedRun], now: d
     if asked:
         places = _read_places(parts, state, [key for key, _, _ in asked])
         answers = rescan_runs(parts.agent, asked, parts.limits, now, places)
+        charge_scans(parts, state, zip((key for key, _, _ in asked), answers, strict=True))
         rescanned = {key: scan for (key, _, _), scan in zip(asked, answers, strict=True) if scan is not None}
         with state.recording():
             _record_rescans(parts, state, rescanned, now)
@@ -111,6 +113,7 @@ def _record(
     found: Sequence[Scan | Unknown],
     now: datetime,
 ) -> None:
+    charge_scans(parts, state, zip((each.key for each in due), found, strict=True))
     with state.recording():
         answered = [pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED]
         looks, written = _record_scans(parts, state, answered, before.recorded, now)

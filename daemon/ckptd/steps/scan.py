@@ -19,6 +19,7 @@ from ckptd.core.model.records import LocationRecord
 from ckptd.core.runs.user_settings import parse_user_settings, select_user_settings
 from ckptd.slurm.failure_reasons import is_deferred
 from ckptd.steps import declared_locations, named_links, search_again
+from ckptd.steps.file_system_turns import FileSystemTurns, charge_searches
 from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.nearby_jobs import collect_nearby_jobs, without_rival
 from ckptd.steps.parts import Parts
@@ -63,18 +64,26 @@ def scan_due(parts: Parts, state: State, now: datetime) -> int:
     """Scan every due directory, as its owner; return their number.
 
     Each owner's directories are one task of the runner, so a hanging one delays only its owner's. An owner whose last
-    scan still runs is skipped.
+    scan still runs is skipped, and so are directories on file systems whose budget is used up.
     """
     count = 0
-    for uid, group in state.watchlist.due(now, MAX_DUE).items():
-        lock = state.own(ScanSlice, ScanSlice).owner_locks.setdefault(uid, threading.Lock())
+    memory = state.own(ScanSlice, ScanSlice)
+    turns = state.own(FileSystemTurns, FileSystemTurns)
+    must_wait = functools.partial(turns.must_wait, parts.budgets)
+    for uid, group in state.watchlist.due(now, MAX_DUE, must_wait).items():
+        lock = memory.owner_locks.setdefault(uid, threading.Lock())
         if lock.acquire(blocking=False):
-            parts.runner.submit(functools.partial(_scan_as_owner, parts, state, lock, group, now))
-            count += len(group)
+            admitted = [each for each in group if not must_wait(each.key.directory)]  # others took places meanwhile
+            taken = turns.begin(parts.budgets, [each.key.directory for each in admitted])
+            parts.runner.submit(functools.partial(_scan_as_owner, parts, state, lock, taken, admitted, now))
+            count += len(admitted)
     return count
 
 
-def _scan_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[WatchedRun], now: datetime) -> None:
+def _scan_as_owner(
+    parts: Parts, state: State, lock: threading.Lock, taken: frozenset[str], due: list[WatchedRun], now: datetime
+) -> None:
+    turns = state.own(FileSystemTurns, FileSystemTurns)
     try:
         _find_directories(parts, state, [each for each in due if not each.key.is_located], now)
         located = [each for each in due if each.key.is_located]
@@ -83,13 +92,17 @@ def _scan_as_owner(parts: Parts, state: State, lock: threading.Lock, due: list[W
         named_links.follow_links(parts, state, [each for each in located if each.key in state.watchlist], now)
         watched = [each for each in located if each.key in state.watchlist]
         for start in range(0, len(watched), RESCANNED_AT_ONCE):
-            rescan_directories(parts, state, watched[start : start + RESCANNED_AT_ONCE], now)
+            some = watched[start : start + RESCANNED_AT_ONCE]
+            if start:  # those before may have used up a budget; the rest stays due
+                some = [each for each in some if not turns.owes(parts.budgets, each.key.directory)]
+            rescan_directories(parts, state, some, now)
         state.change(ScanProgress, lambda progress: replace(progress, scanned_at=now))
         state.decision_due.set()
     except StoreError:
         state.watchlist.postpone([each.key for each in due], now)
         raise
     finally:
+        turns.end(taken)
         lock.release()
 
 
@@ -149,13 +162,14 @@ def _find_directories(
         return
     with state.record_lock:
         around = collect_nearby_jobs(parts, state, due, now)
-    planned = [(each, around.plan_search(each.key)) for each in due]
+    planned = _hold_back(parts, state, [(each, around.plan_search(each.key)) for each in due], now)
     prepared = [(each, sought and _with_script(parts, state, each, sought)) for each, sought in planned]
     # Without the script, a search could settle for another directory.
     state.watchlist.postpone([each.key for each, sought in prepared if isinstance(sought, Unknown)], now)
     planned = [(each, sought) for each, sought in prepared if not isinstance(sought, Unknown)]
     searches = [sought for _, sought in planned if sought is not None]
     found = locate_jobs(parts.agent, searches, parts.site_rules, parts.limits)
+    charge_searches(parts, state, searches, found)
     if any(isinstance(each, CheckpointLocation) and each.found for each in found):
         since = min(sought.since for sought in searches)
         around = replace(around, beside=parts.store.backfill.list_neighbours(parts.cluster, searches[0].job.uid, since))
@@ -163,6 +177,19 @@ def _find_directories(
     with state.recording():
         answered = [(watched, sought, None if sought is None else next(locations)) for watched, sought in planned]
         _record_locations(parts, state, answered, around, now, is_recorded=is_recorded)
+
+
+Planned = list[tuple[WatchedRun, nearby_candidates.DirectorySearch | None]]
+
+
+def _hold_back(parts: Parts, state: State, planned: Planned, now: datetime) -> Planned:
+    """Return the searches that may begin; those on a file system whose budget is used up wait a little."""
+    turns = state.own(FileSystemTurns, FileSystemTurns)
+    held = {
+        watched.key for watched, sought in planned if sought and turns.owes(parts.budgets, str(sought.job.work_dir))
+    }
+    state.watchlist.postpone(held, now)
+    return [each for each in planned if each[0].key not in held]
 
 
 def _with_script(

@@ -21,6 +21,7 @@ from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.earlier_directories import name_earlier
 from ckptd.steps import declared_locations
+from ckptd.steps.file_system_turns import charge_searches
 from ckptd.steps.nearby_jobs import collect_nearby_jobs, without_rival
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
@@ -82,6 +83,7 @@ def search_again(parts: Parts, state: State, due: Collection[WatchedRun], now: d
     planned = [(each, sought) for each in wanted if (sought := each.plan(around)) is not None]
     searches = [replace(declared_locations.with_values(parts, sought), is_role_asked=True) for _, sought in planned]
     found = locate_jobs(parts.agent, searches, parts.site_rules, parts.limits) if searches else []
+    charge_searches(parts, state, searches, found)
     moved: list[tuple[WatchedRun, LocationRecord]] = []
     with state.recording():
         for (each, _), sought, location in zip(planned, searches, found, strict=True):

@@ -2,7 +2,7 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
@@ -150,9 +150,15 @@ class Watchlist:
             if watched := self._watched.get(key):
                 self._watched[key] = scan_schedule.hasten(watched, now)
 
-    def due(self, now: datetime, limit: int) -> dict[int, list[WatchedRun]]:
-        """Return the runs to look at now, so many of each owner, by owner; the longest overdue first."""
+    def due(
+        self, now: datetime, limit: int, must_wait: Callable[[str], bool] = lambda _directory: False
+    ) -> dict[int, list[WatchedRun]]:
+        """Return the runs to look at now, so many of each owner, by owner; the longest overdue first.
+
+        Those in directories that must wait stay due.
+        """
         late = [each for each in self.all if scan_schedule.is_due(each, self._interval, now)]
+        late = [each for each in late if not must_wait(each.key.directory)]
         late.sort(key=lambda each: each.due_at)
         by_owner: dict[int, list[WatchedRun]] = defaultdict(list)
         for each in late:

@@ -53,6 +53,7 @@ class CheckpointLocation:
     problems: tuple[str, ...] = ()
     found: FoundDirectory | None = None  # by a look around
     copies: tuple[NamedLocation, ...] = ()  # further directories that are named for its checkpoints
+    entry_count: int = field(default=0, compare=False)  # directory entries that a search read
 
 
 def locate_jobs(
@@ -231,6 +232,7 @@ def _location(data: dict[str, Any]) -> CheckpointLocation:
         problems=tuple(str(problem) for problem in data["problems"]),
         found=_found(data["found"]) if data["directory"] and data.get("found") else None,
         copies=copy_locations.decode(data.get("copies", ())),
+        entry_count=max(int(data["entry_count"]), 0),
     )
 
 

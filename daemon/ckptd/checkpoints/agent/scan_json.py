@@ -35,6 +35,7 @@ def encode_scan(scan: Scan) -> dict[str, Any]:
         ],
         "declared": [declared_resume.encode_resume(said) for said in scan.declared],
         "fingerprint": scan.fingerprint,
+        "entry_count": scan.entry_count,
     }
 
 
@@ -68,6 +69,7 @@ def decode_scan(data: dict[str, Any]) -> Scan:
         reads=_decode_reads(data["reads"], directory),
         declared=declarations.decode(data["declared"]),
         fingerprint=_text(data["fingerprint"]),
+        entry_count=max(int(data["entry_count"]), 0),
     )
 
 

@@ -37,6 +37,7 @@ class Inspection:
     problems: tuple[Unknown, ...]  # not empty: the tree was not read whole
     link_texts: tuple[LinkText, ...] = ()  # those that may lead to a checkpoint, here or elsewhere
     fingerprint: str | None = None  # a tree with the same one has the same checkpoints; None: it may change by itself
+    entry_count: int = 0  # directory entries that were read
 
 
 MAX_LEFTOVERS = 1000  # the newest: a directory may hold any number, and each look is recorded with them
@@ -75,6 +76,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     with _collector_paused():
         opened = root if descriptor is None else descriptor
         tree = list_tree(opened, max_depth=max_depth, max_entries=max_entries, entry=entry)
+        entry_count = tree.count_entries()  # first: what did not change is dropped from the tree
         unchanged_since_ns = int((now - write_grace).timestamp() * 1e9)
         fingerprint = make_fingerprint(tree, (max_depth, max_entries, write_grace))
         if fingerprint is not None and newest_change_ns(tree) >= unchanged_since_ns:
@@ -107,6 +109,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
         problems=tuple(tree.walk_problems()),
         link_texts=link_texts,
         fingerprint=fingerprint if not leftovers and is_final(checkpoints) else None,
+        entry_count=entry_count,
     )
 
 
@@ -140,10 +143,15 @@ def _claim_and_examine(
         return chosen.claims, left, [chosen.kept.get(claim.path) or next(fresh) for claim in chosen.claims]
 
 
-def read_fingerprint(descriptor: int, *, max_depth: int, max_entries: int, write_grace: timedelta) -> str | None:
-    """List a tree; return the fingerprint that `inspect_tree` with these bounds would find, without reading a file."""
+def read_fingerprint(
+    descriptor: int, *, max_depth: int, max_entries: int, write_grace: timedelta
+) -> tuple[str | None, int]:
+    """List a tree; return the fingerprint that `inspect_tree` with these bounds would find, and the number of entries.
+
+    No file is read.
+    """
     tree = list_tree(descriptor, max_depth=max_depth, max_entries=max_entries)
-    return make_fingerprint(tree, (max_depth, max_entries, write_grace))
+    return make_fingerprint(tree, (max_depth, max_entries, write_grace)), tree.count_entries()
 
 
 def _list_unrecognised(left: Iterable[File], checkpoints: Iterable[Checkpoint], root: PurePosixPath) -> tuple[str, ...]:

@@ -124,6 +124,7 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
     """
     work_dir, roots = item["work_dir"], item["allowed_roots"]
     problems: list[str] = []
+    entry_count = 0
     copies: list[NamedLocation] = []
     user_settings = read_user_file(work_dir, problems, roots)  # heard however the directory is found
     for located_by, *named in item["candidates"]:
@@ -131,7 +132,7 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
         found = None
         if located_by == "discovery":
             excluded = [*item["excluded"], *(each.directory for each in copies)]
-            found = _discover({**item, "excluded": excluded}, problems)
+            found, entry_count = _discover({**item, "excluded": excluded}, problems)
             directory = found["directory"] if found else None
         else:
             directory = find_directory(work_dir, path)
@@ -153,6 +154,7 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
             "user_settings": user_settings,
             "problems": problems,
             "found": found,
+            "entry_count": entry_count,
             "copies": copy_locations.encode(each for each in copies if each.directory != directory),
         }
     return {
@@ -160,6 +162,7 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
         "located_by": None,
         "user_settings": user_settings,
         "problems": problems,
+        "entry_count": entry_count,
         "copies": copy_locations.encode(copies),
     }
 
@@ -231,8 +234,10 @@ class _Written:
     role: Role = Role.DATA
 
 
-def _discover(item: dict[str, Any], problems: list[str]) -> dict[str, Any] | None:
+def _discover(item: dict[str, Any], problems: list[str]) -> tuple[dict[str, Any] | None, int]:
     """Search for a known format, written while the run went on; say where it is, when that was and what it is.
+
+    Returned is also how many directory entries the search read.
 
     The search goes through the working directory, and through directories named for the job where the site's variables
     lead. Of several directories the one with the strongest evidence counts: a shared one only where there is no other,
@@ -240,17 +245,20 @@ def _discover(item: dict[str, Any], problems: list[str]) -> dict[str, Any] | Non
     downloads counts only if it holds a state, or checkpoints with a progress number.
     """
     if item["work_dir"] is None:
-        return None
+        return None, 0
     roots = [os.path.realpath(item["work_dir"])]
     if not is_allowed(roots[0], item["allowed_roots"]):
         problems.append(f"{roots[0]} is outside the site's allowed roots")
-        return None
+        return None, 0
     own = [each for each in _find_named_for_job(item) if not PurePosixPath(each).is_relative_to(roots[0])]
     excluded, shared = set(item["excluded"]), set(item["shared"])
     written: dict[str, _Written] = {}
+    entry_count = 0
     for root in (*roots, *own):
         try:
-            written |= _search_below(root, item, problems, is_role_asked=bool(own) or item["is_role_asked"])
+            below, count = _search_below(root, item, problems, is_role_asked=bool(own) or item["is_role_asked"])
+            written |= below
+            entry_count += count
         except OutsideRootsError as error:  # it was exchanged for a link meanwhile
             problems.append(str(error))
     written = {directory: found for directory, found in written.items() if directory not in excluded}
@@ -262,10 +270,10 @@ def _discover(item: dict[str, Any], problems: list[str]) -> dict[str, Any] | Non
         default=None,
     )
     if best is None:
-        return None
+        return None, entry_count
     *_, newest_ns, directory = best
     found = written[directory]
-    return {
+    answer = {
         "directory": directory,
         "first_ns": min(found.times_ns),
         "newest_ns": newest_ns,
@@ -274,6 +282,7 @@ def _discover(item: dict[str, Any], problems: list[str]) -> dict[str, Any] | Non
         "saves": _list_numbered(found),
         "is_named_for_job": any(PurePosixPath(directory).is_relative_to(each) for each in own),
     }
+    return answer, entry_count
 
 
 def _list_numbered(found: _Written) -> list[list[Any]]:
@@ -289,8 +298,12 @@ def _list_numbered(found: _Written) -> list[list[Any]]:
     return numbered[:MAX_NUMBERED]
 
 
-def _search_below(root: str, item: dict[str, Any], problems: list[str], *, is_role_asked: bool) -> dict[str, _Written]:
+def _search_below(
+    root: str, item: dict[str, Any], problems: list[str], *, is_role_asked: bool
+) -> tuple[dict[str, _Written], int]:
     """Return what was written below a directory during the search's time, by the directory that holds it.
+
+    Returned is also how many directory entries the search read.
 
     Raises:
         OutsideRootsError: the directory is not below an allowed root.
@@ -300,6 +313,7 @@ def _search_below(root: str, item: dict[str, Any], problems: list[str], *, is_ro
     written: dict[str, _Written] = defaultdict(_Written)
     with open_allowed(root, item["allowed_roots"]) as descriptor, Reader(descriptor) as reader:
         tree = list_places(descriptor, max_depth=item["discovery_depth"], max_entries=item["discovery_entries"])
+        entry_count = tree.count_entries()
         problems.extend(f"{root}/{problem.what}: {problem.reason}" for problem in tree.walk_problems())
         claims, _ = claim_in_child(tree, reader, limits=ChildLimits())
         for claim in claims:
@@ -317,7 +331,7 @@ def _search_below(root: str, item: dict[str, Any], problems: list[str], *, is_ro
         if len(written) > 1 or is_role_asked or inputs:
             _judge_roles(list(written.values())[:MAX_JUDGED], reader)
     downloaded = {each for each in inputs if written[each].role is not Role.STATE and not _list_numbered(written[each])}
-    return {directory: found for directory, found in written.items() if directory not in downloaded}
+    return {directory: found for directory, found in written.items() if directory not in downloaded}, entry_count
 
 
 def _is_named_as_state(path: str) -> bool:

@@ -31,7 +31,7 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
     with open_allowed(item["directory"], item["allowed_roots"]) as descriptor:
         if item["fingerprint"] is None:
             return _scan(item, descriptor)
-        found = read_fingerprint(
+        found, entry_count = read_fingerprint(
             descriptor,
             max_depth=item["max_depth"],
             max_entries=item["max_entries"],
@@ -48,6 +48,7 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
             markers=(),
             problems=(),
             fingerprint=found,
+            entry_count=entry_count,
         )
         return _look_around(item, descriptor, same) | {"answer": UNCHANGED}
 
@@ -99,6 +100,7 @@ def _look_around(item: dict[str, Any], descriptor: int, found: Inspection) -> di
             declared=declared,
             reads=tuple(reads),
             fingerprint=found.fingerprint,
+            entry_count=found.entry_count,
         )
     )
 

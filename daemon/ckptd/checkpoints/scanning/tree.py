@@ -95,6 +95,10 @@ class Directory:
         for directory in self.walk():
             yield from directory.problems
 
+    def count_entries(self) -> int:
+        """Return how many directory entries were read, its own and those below."""
+        return sum(len(each.files) + len(each.directories) + len(each.links) + len(each.others) for each in self.walk())
+
     @cached_property
     def by_suffix(self) -> dict[str, list[File]]:
         """Files by the last suffix of their names, lower case, without its dot; "" where there is none."""

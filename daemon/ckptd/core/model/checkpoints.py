@@ -146,6 +146,7 @@ class Scan:
     declared: tuple[DeclaredResume, ...] = ()  # what jobs declared in these directories that they loaded, oldest first
     reads: tuple[CheckpointRead, ...] = ()  # of the candidates that were asked about, as far as anything tells
     fingerprint: str | None = None  # of the tree, if the same one always leads to the same checkpoints
+    entry_count: int = field(default=0, compare=False)  # directory entries that it read
 
     @property
     def is_whole(self) -> bool:
