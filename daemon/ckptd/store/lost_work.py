@@ -72,7 +72,9 @@ def write_lines_of_jobs(connection: sa.Connection, job_rows: Collection[int]) ->
 
 
 def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
-    rows = connection.execute(_select_open(run_ids)).all()
+    rows = connection.execute(_OPEN, {"run_ids": run_ids, "unsettled_count": UNSETTLED_COUNT}).all()
+    if not rows:
+        return
     copied = _read_copied_saves(connection, {row[1] for row in rows})
     starts = _read_starts(connection, {row[1] for row in rows})
     doubtful = _find_possible_results(connection, {row[1] for row in rows})
@@ -243,8 +245,9 @@ def _redone_values(redone: RedoneWork) -> dict[str, Any]:
     return {"redone_low": redone.low, "redone_high": redone.high, "redone_certainty": redone.certainty}
 
 
-def _select_open(run_ids: list[int]) -> sa.Select[Any]:
-    """Return the query for ended attempts without a final row, or whose end was corrected since."""
+def _select_open() -> sa.Select[Any]:
+    """Return the query for ended attempts of `run_ids` without a final row, or whose end was corrected since."""
+    run_ids: sa.BindParameter[Any] = sa.bindparam("run_ids", expanding=True)
     is_whole = RunTable.unknown_what.is_(None) & RunTable.problems.is_(None)
     read_at = sa.case((RunTable.problems.is_(None), RunTable.scanned_at), else_=sa.null())  # failed ones leave it
     is_looked = RunTable.directory.like("/%") & is_whole & (RunTable.scanned_at >= AttemptTable.ended_at)
@@ -256,7 +259,7 @@ def _select_open(run_ids: list[int]) -> sa.Select[Any]:
         .where(attempts.c.run_id.in_(run_ids), ~lines.c.is_final)
         .subquery()
     )
-    latest = sa.select(unsettled.c.id).where(unsettled.c.place <= UNSETTLED_COUNT)
+    latest = sa.select(unsettled.c.id).where(unsettled.c.place <= sa.bindparam("unsettled_count"))
     is_better_known = (
         LossTable.attempt_id.is_(None)
         | AttemptTable.id.in_(latest)
@@ -282,6 +285,9 @@ def _select_open(run_ids: list[int]) -> sa.Select[Any]:
         .outerjoin(LossTable, LossTable.attempt_id == AttemptTable.id)
         .where(AttemptTable.run_id.in_(run_ids), AttemptTable.ended_at.is_not(None), is_better_known)
     )
+
+
+_OPEN = _select_open()  # made once: every scan asks
 
 
 def _instant(name: str) -> sa.BindParameter[Any]:
