@@ -44,7 +44,7 @@ def search(number, others, comment):
         job=job(number, comment=comment, work_dir=PurePosixPath("/home/alice")),
         since=at(0),
         began_at=at(0),
-        excluded=tuple(PurePosixPath(f"/scratch/other{each}") for each in range(others)),
+        excluded=tuple(f"/scratch/other{each}" for each in range(others)),
     )
 
 

@@ -54,7 +54,7 @@ def test_a_task_continues_nothing_where_several_of_the_array_run_at_once():
 
 def test_a_directory_of_another_running_job_is_not_looked_at():
     other = tracked(2, name="evaluate", directory=str(FOUND))
-    assert plan(tracked(1), other).excluded == (FOUND,)
+    assert plan(tracked(1), other).excluded == (str(FOUND),)
 
 
 def saved_first_after(minutes):
@@ -75,7 +75,7 @@ def test_two_of_one_script_that_run_at_once_share_a_directory_once_each_had_time
     histories, minute, is_shared
 ):
     found = plan(tracked(1, start=50), tracked(2, directory=str(FOUND)), histories=histories, now=minute)
-    assert (found.excluded, found.shared) == (((), (FOUND,)) if is_shared else ((FOUND,), ()))
+    assert (found.excluded, found.shared) == (((), (str(FOUND),)) if is_shared else ((str(FOUND),), ()))
 
 
 def test_the_directory_of_the_same_script_that_waits_again_is_looked_at():

@@ -55,7 +55,7 @@ def test_other_work_counts_where_it_ran_at_the_same_time(started, ended, is_riva
     rival = past_candidates.find_rival(past(), FOUND, [other])
     assert rival == (other.job if is_rival else None)
     located = beside(started, ended, directory=str(FOUND))
-    assert past_candidates.plan_search(past(), [located]).excluded == ((FOUND,) if is_rival else ())
+    assert past_candidates.plan_search(past(), [located]).excluded == ((str(FOUND),) if is_rival else ())
 
 
 def test_other_work_in_another_place_is_no_rival():

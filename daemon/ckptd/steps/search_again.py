@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from ckptd.checkpoints.agent.scan_client import CheckpointLocation, locate_jobs
@@ -59,7 +58,7 @@ class _SearchedAgain:
         sought = around.plan_search(self.watched.key)
         if sought is None or self.silent_since is None:
             return sought
-        excluded = (PurePosixPath(self.watched.key.directory), *sought.excluded, *sought.shared)
+        excluded = (self.watched.key.directory, *sought.excluded, *sought.shared)
         return replace(sought, since=self.silent_since, began_at=self.silent_since, excluded=excluded, shared=())
 
 

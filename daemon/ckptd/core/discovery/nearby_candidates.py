@@ -25,8 +25,8 @@ class DirectorySearch:
     job: Job
     since: datetime
     began_at: datetime  # its own first start
-    excluded: tuple[PurePosixPath, ...] = ()
-    shared: tuple[PurePosixPath, ...] = ()  # of the same work: they count where nothing else was written
+    excluded: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()  # of the same work: they count where nothing else was written
     until: datetime | None = None  # nor are newer ones, of a run that is over
     script_paths: tuple[str, ...] = ()  # what the job's batch script names, where it may be read
     script_gaps: tuple[str, ...] = ()  # what it names, and variables that nobody knows keep from being resolved
@@ -66,13 +66,47 @@ class Neighbour(NamedTuple):
     ended_at: datetime | None
 
 
+class _Located(NamedTuple):
+    known: TrackedJob
+    run: RunKey
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedJobs:
+    """The open jobs of one user whose directories are known.
+
+    A search excludes nearly all their directories. So they are collected once, and a search asks only about the few
+    jobs that may be the same work (`could_share`).
+    """
+
+    directories: dict[str, None] = field(default_factory=dict)  # in the order of the jobs
+    by_array: dict[int, list[_Located]] = field(default_factory=lambda: defaultdict(list))
+    by_script: dict[tuple[str, PurePosixPath | None], list[_Located]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, known: TrackedJob, run: RunKey) -> None:
+        """Add a job with its run, whose directory is known."""
+        located = _Located(known, run)
+        self.directories[run.directory] = None
+        self.by_script[known.job.name, known.job.work_dir].append(located)
+        if known.job.array_job_id is not None:
+            self.by_array[known.job.array_job_id].append(located)
+
+    def list_possible_same_work(self, job: Job) -> list[_Located]:
+        """Return the jobs that may be the same work as this one, each once."""
+        same_script = self.by_script.get((job.name, job.work_dir), [])
+        same_array = [] if job.array_job_id is None else self.by_array.get(job.array_job_id, [])
+        keys = {each.known.key for each in same_script}
+        return [*same_script, *(each for each in same_array if each.known.key not in keys)]
+
+
 @dataclass(frozen=True, slots=True)
 class Neighbours:
     """The recorded jobs, sorted for the queries below."""
 
     by_run: dict[RunKey, list[TrackedJob]] = field(default_factory=lambda: defaultdict(list))
     by_array: dict[int, list[TrackedJob]] = field(default_factory=lambda: defaultdict(list))
-    open_by_uid: dict[int, list[TrackedJob]] = field(default_factory=lambda: defaultdict(list))
+    unlocated: dict[int, list[TrackedJob]] = field(default_factory=lambda: defaultdict(list))  # open ones, by uid
+    located: dict[int, LocatedJobs] = field(default_factory=lambda: defaultdict(LocatedJobs))  # open ones, by uid
 
 
 def sort_neighbours(tracked: Iterable[TrackedJob]) -> Neighbours:
@@ -84,7 +118,10 @@ def sort_neighbours(tracked: Iterable[TrackedJob]) -> Neighbours:
         if known.job.array_job_id is not None:
             sorted_jobs.by_array[known.job.array_job_id].append(known)
         if known.is_open:
-            sorted_jobs.open_by_uid[known.job.uid].append(known)
+            if known.run is not None and known.run.is_located:
+                sorted_jobs.located[known.job.uid].add(known, known.run)
+            else:
+                sorted_jobs.unlocated[known.job.uid].append(known)
     return sorted_jobs
 
 
@@ -102,26 +139,26 @@ def plan_search(
         return None
     began_at = min(starts)
     earlier = [known.attempt.started_at for known in _list_links(mine[0], neighbours, began_at) if known.attempt]
-    free: set[PurePosixPath] = set()
-    shared: set[PurePosixPath] = set()
-    taken: set[PurePosixPath] = set()
-    for known in neighbours.open_by_uid[job.uid]:
-        if known.run is None or not known.run.is_located:
-            continue
-        if not could_share(known.job, job):
-            kind = taken
-        elif not _ran_at_once(known, began_at):
-            kind = free
-        else:
-            kind = shared if _shares_by_now(histories.get(known.run), began_at, now) else taken
-        kind.add(PurePosixPath(known.run.directory))
+    excluded, shared = _sort_directories(job, neighbours.located[job.uid], histories, began_at, now)
     return DirectorySearch(
-        job=job,
-        since=min([began_at, *earlier]),
-        began_at=began_at,
-        excluded=tuple(sorted(taken - shared - free)),
-        shared=tuple(sorted(shared - free)),
+        job=job, since=min([began_at, *earlier]), began_at=began_at, excluded=excluded, shared=shared
     )
+
+
+def _sort_directories(
+    job: Job, located: LocatedJobs, histories: Mapping[RunKey, RunRecord], began_at: datetime, now: datetime
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the directories of a user's other jobs that a search excludes, and those that it may share."""
+    free: set[str] = set()
+    shared: set[str] = set()
+    for known, run in located.list_possible_same_work(job):
+        if not _ran_at_once(known, began_at):
+            free.add(run.directory)
+        elif _shares_by_now(histories.get(run), began_at, now):
+            shared.add(run.directory)
+    left = shared | free
+    excluded = tuple(each for each in located.directories if each not in left) if left else tuple(located.directories)
+    return excluded, tuple(sorted(shared - free))
 
 
 def find_rival(
@@ -133,9 +170,9 @@ def find_rival(
     """
     if found.is_named_for_job:
         return None
-    for known in neighbours.open_by_uid[sought.job.uid]:
+    for known in neighbours.unlocated[sought.job.uid]:
         other = known.job
-        if other.job_id == sought.job.job_id or (known.run is not None and known.run.is_located):
+        if other.job_id == sought.job.job_id:
             continue
         if not _works_around(other, found) or known.attempt is None or found.first_at < _began_at(known):
             continue

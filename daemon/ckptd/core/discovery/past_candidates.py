@@ -53,7 +53,7 @@ def plan_search(known: TrackedJob, neighbours: Iterable[Neighbour]) -> Directory
     if known.job.work_dir is None or known.ended_at is None:
         return None
     others = (each for each in list_beside(known, neighbours) if each.run.is_located)
-    excluded = {PurePosixPath(each.run.directory) for each in others}
+    excluded = {each.run.directory for each in others}
     since, until = known.key.first_seen_at, known.ended_at + CLOCK_TOLERANCE
     return DirectorySearch(job=known.job, since=since, began_at=since, until=until, excluded=tuple(sorted(excluded)))
 
