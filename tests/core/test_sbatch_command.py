@@ -66,6 +66,17 @@ def test_a_federated_job_goes_on_within_the_clusters_that_its_user_named():
     assert "clusters" in answer.reason
 
 
+@pytest.mark.parametrize("directive", ["--clusters=a,b", "-M b", "--cluster=b"])
+def test_a_script_that_names_clusters_is_submitted_to_its_own(directive):
+    script = f"#!/bin/bash\n#SBATCH {directive}\n"
+    assert "--clusters=a" in command("sbatch", {"Command": "(null)", "Cluster": "a"}, script)
+    assert "--clusters=a" in command(None, {**SHOWN, "Cluster": "a"}, script)
+    answer = command("sbatch", {"Command": "(null)", "Cluster": "N/A"}, script)
+    assert isinstance(answer, Unknown)
+    assert "names clusters" in answer.reason
+    assert not [word for word in command("sbatch", SHOWN | {"Command": "", "Cluster": "a"}) if "clusters" in word]
+
+
 @pytest.mark.parametrize("option", ["--wait", "-W", "--test-only"])
 def test_a_script_on_which_sbatch_would_wait_or_submit_nothing_is_left_alone(option):
     answer = command("sbatch", script=f"#!/bin/bash\n#SBATCH {option}\n")

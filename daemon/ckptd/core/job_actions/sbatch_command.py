@@ -19,7 +19,7 @@ from ckptd.core.queue import federation
 ATTRIBUTES = (
     "Command", "NumNodes", "NumTasks", "cpus-per-task", "NTPerNode", "Feature", "tres-per-node", "tres-per-job",
     "tres-per-socket", "tres-per-task", "tres-alloc", "ReqNodes", "Reservation", "Licenses", "STDOUT", "STDERR",
-    "STDIN", "Nice", "OverSubscribe", "WCKey", "Requeue", "Contiguous",
+    "STDIN", "Nice", "OverSubscribe", "WCKey", "Requeue", "Contiguous", "Cluster",
 )  # fmt: skip
 # by what name `scontrol show job` tells of them, and sbatch's
 SHOWN = {"ExcNodeList": "exclude", "MailUser": "mail-user", "MailType": "mail-type"}
@@ -99,6 +99,9 @@ def plan_command(job: Job, submission: JobSubmission, mark: ResubmitMark) -> lis
         return arguments
     if given is None and federation.is_federated(job.job_id):
         return Unknown(what="resubmission", reason="the clusters it was submitted to are unknown")
+    cluster = _read_cluster(job, submission)
+    if isinstance(cluster, Unknown):
+        return cluster
     kept = _keep(given.options, federation.is_federated(job.job_id)) if given else _rebuild(submission)
     if isinstance(kept, Unknown):
         return kept
@@ -107,6 +110,7 @@ def plan_command(job: Job, submission: JobSubmission, mark: ResubmitMark) -> lis
         SbatchOption("comment", f"{_MARK.sub('', job.comment)} ckptd-resubmit={mark.number}.{mark.end}".lstrip()),
         SbatchOption("chdir", str(job.work_dir) if job.work_dir else None),
         SbatchOption("array", None if job.array_task_id is None else str(job.array_task_id)),
+        SbatchOption("clusters", cluster),
     ]
     stated = {option.name for option in (*sbatch_options.read_directives(submission.script), *kept)}
     options = [*own, *(option for option in _effective(job) if option.name not in stated)]
@@ -128,6 +132,15 @@ def _read_given(job: Job, submission: JobSubmission) -> GivenOptions | None:
         return given if not command else None
     shown = " ".join([given.rest[0].rpartition("/")[2], *given.rest[1:]])
     return given if command.endswith(f"/{shown}") else None
+
+
+def _read_cluster(job: Job, submission: JobSubmission) -> str | Unknown | None:
+    """Return the job's cluster if its script names clusters, among which sbatch would choose; None if it names none."""
+    named = any(option.name == "clusters" for option in sbatch_options.read_directives(submission.script))
+    if not named or federation.is_federated(job.job_id):
+        return None
+    unknown = Unknown(what="resubmission", reason="its script names clusters, and Slurm does not show the job's own")
+    return _value(submission.attributes, "Cluster") or unknown
 
 
 def _find_lost(job: Job, submission: JobSubmission) -> str | None:

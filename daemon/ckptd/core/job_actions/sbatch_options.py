@@ -41,6 +41,7 @@ _LETTERS = {
     "h": "help", "i": "input", "k": "no-kill", "m": "distribution", "n": "ntasks", "o": "output", "p": "partition",
     "q": "qos", "s": "oversubscribe", "t": "time", "v": "verbose", "w": "nodelist", "x": "exclude",
 }  # fmt: skip
+_OTHER_NAMES = {"cluster": "clusters"}  # sbatch knows both in full, beside --cluster-constraint
 MAX_CHARACTERS = 100_000  # of a command line, and of the head of a script: what is behind them is not read
 LONGEST_LINE = 16_384  # of a script: longer ones take a time that grows with the square of their words' lengths
 _BLANK = "\ue000"  # stands for a blank within a known text; private use, so no name of Slurm's holds it
@@ -102,6 +103,7 @@ def _parse_long(word: str, left: deque[str]) -> list[SbatchOption] | None:
 
 def _resolve(start: str) -> list[str]:
     """Return the names that a long option may mean: its own, or all that begin so."""
+    start = _OTHER_NAMES.get(start, start)
     return [start] if start in _NEEDS else [name for name in _NEEDS if name.startswith(start)]
 
 
