@@ -127,6 +127,15 @@ def test_instants_are_told_in_the_zone_of_the_site():
     assert "this attempt started: 2026-07-01 14:00 CEST" in message.text
 
 
+def test_where_several_clusters_share_the_database_the_commands_name_the_messages_cluster():
+    digest = digest_of(flag())
+    message = RENDERER.render(digest, key=digest.key, is_one_of_several=True)
+    for text in (message.text, message.html):
+        assert "ckptd show JOB --cluster c1" in text
+        assert "ckptd flags --cluster c1" in text
+    assert "--cluster" not in render(flag()).text
+
+
 def test_administrators_are_told_where_to_change_what_they_get_and_not_how_to_mute():
     digest = digest_of(flag())
     message = RENDERER.render(digest, key=digest.key, is_for_user=False)

@@ -88,15 +88,16 @@ class Renderer:
         self._repeat_gap = format_count(repeat_gap.days, "day") if is_whole_days else format_duration(repeat_gap)
         self._max_bytes = max_bytes
 
-    def render(self, digest: Digest, *, key: str, is_for_user: bool = True) -> Message:
+    def render(self, digest: Digest, *, key: str, is_for_user: bool = True, is_one_of_several: bool = False) -> Message:
         """Return the message for a digest that has entries; drop entries that exceed the size limit.
 
         Only messages to users explain how to mute alerts; messages to administrators and rooms name the site's
-        configuration instead.
+        configuration instead. `is_one_of_several` is whether other clusters are in the database, where the commands in
+        a message must name its own.
         """
         digest = replace(digest, key=key)
         while True:
-            message = self._render(digest, is_for_user=is_for_user)
+            message = self._render(digest, is_for_user=is_for_user, is_one_of_several=is_one_of_several)
             size_bytes = len(message.text.encode()) + len(message.html.encode())
             if size_bytes <= self._max_bytes or len(digest.entries) <= 1:
                 return message
@@ -114,7 +115,7 @@ class Renderer:
         troubles: dict[str, None] = {}
         now = datetime(2000, 1, 1, tzinfo=UTC)
         for digest, is_for_user in itertools.product(sample_digests("user@example.org", now), (True, False)):
-            context = _context(digest, self._zone) | {"repeat_gap": self._repeat_gap, "is_for_user": is_for_user}
+            context = self._context(digest, is_for_user=is_for_user, is_one_of_several=True)
             for name in own:
                 try:
                     self._site.get_template(name).render(context)
@@ -122,8 +123,13 @@ class Renderer:
                     troubles[f"{self._directory / name}: {_locate(error)}"] = None
         return list(troubles)
 
-    def _render(self, digest: Digest, *, is_for_user: bool) -> Message:
-        context = _context(digest, self._zone) | {"repeat_gap": self._repeat_gap, "is_for_user": is_for_user}
+    def _context(self, digest: Digest, *, is_for_user: bool, is_one_of_several: bool) -> dict[str, object]:
+        context = _describe(digest, self._zone)
+        option = f" --cluster {context['cluster']}" if is_one_of_several else ""
+        return context | {"repeat_gap": self._repeat_gap, "is_for_user": is_for_user, "cluster_option": option}
+
+    def _render(self, digest: Digest, *, is_for_user: bool, is_one_of_several: bool) -> Message:
+        context = self._context(digest, is_for_user=is_for_user, is_one_of_several=is_one_of_several)
         if self._site:
             try:
                 return self._fill(self._site, digest, context)
@@ -173,7 +179,7 @@ def _halve(digest: Digest) -> Digest:
     return replace(digest, entries=digest.entries[:kept], more=more)
 
 
-def _context(digest: Digest, zone: tzinfo | None) -> dict[str, object]:
+def _describe(digest: Digest, zone: tzinfo | None) -> dict[str, object]:
     work_dirs = {entry.notice.work_dir for entry in digest.entries if entry.notice.work_dir}
     return {
         "cluster": clean(digest.entries[0].notice.cluster, 60),

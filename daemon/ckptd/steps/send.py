@@ -136,7 +136,10 @@ class Sender:
                 outcome = SendOutcome(result=SendResult.SENT)
             else:
                 is_for_user = self._is_for_user(claim.recipient)
-                message = self.post.renderer.render(digest, key=claim.message_key, is_for_user=is_for_user)
+                is_one_of_several = len(self.post.store.clusters.read_status()) > 1
+                message = self.post.renderer.render(
+                    digest, key=claim.message_key, is_for_user=is_for_user, is_one_of_several=is_one_of_several
+                )
                 is_handed_over = True
                 self._sent_at.append(self.clock())
                 outcome = self.post.channels[claim.recipient.channel].send(message)
