@@ -178,6 +178,8 @@ def test_runs_that_ended_are_listed_for_their_user_the_latest_first(store):
     assert store.ended_runs.list_of_user("alice", 1) == (latest,)
     assert [(run.user, run.cause) for run in store.ended_runs.list_of_user("bob", 10)] == [("bob", EndCause.FAILURE)]
     assert store.ended_runs.list_of_user("nobody", 10) == ()
+    assert store.ended_runs.list_of_user("alice", 1, CLUSTER) == (latest,)
+    assert store.ended_runs.list_of_user("alice", 1, "another") == ()
 
 
 def test_the_ended_runs_that_have_complete_checkpoints_are_listed(store):

@@ -17,14 +17,17 @@ class EndedRunStore(StorePart):
     """Runs that have ended."""
 
     @reading
-    def list_of_user(self, connection: sa.Connection, user: str, limit: int) -> tuple[EndedRun, ...]:
-        """Return a user's runs that have ended, the latest first, at most `limit`."""
+    def list_of_user(
+        self, connection: sa.Connection, user: str, limit: int, cluster: str | None = None
+    ) -> tuple[EndedRun, ...]:
+        """Return a user's runs that have ended, on one cluster or on all, the latest first, at most `limit`."""
         open_runs = sa.select(JobTable.run_id).where(JobTable.ended_at.is_(None))
         ended_at = sa.func.max(AttemptTable.ended_at)
+        on_cluster = [] if cluster is None else [RunTable.cluster == cluster]
         rows = connection.execute(
             sa.select(RunTable.id, ended_at, sa.func.count(), *RUN_KEY_COLUMNS)
             .join(AttemptTable, AttemptTable.run_id == RunTable.id)
-            .where(RunTable.user == user, RunTable.id.not_in(open_runs))
+            .where(RunTable.user == user, RunTable.id.not_in(open_runs), *on_cluster)
             .group_by(RunTable.id)
             .having(ended_at.is_not(None))
             .order_by(ended_at.desc(), RunTable.id.desc())

@@ -153,7 +153,11 @@ def _find_moves(connection: sa.Connection, targets: Mapping[JobKey, int]) -> lis
     for chunk in split(targets):
         wanted = set(chunk)
         columns: list[Any] = [JobTable.id, JobTable.run_id, JobTable.cluster, JobTable.job_id, JobTable.first_seen_at]
-        rows = connection.execute(sa.select(*columns).where(JobTable.job_id.in_({job.job_id for job in chunk})))
+        rows = connection.execute(
+            sa.select(*columns).where(
+                JobTable.cluster.in_({job.cluster for job in chunk}), JobTable.job_id.in_({job.job_id for job in chunk})
+            )
+        )
         for row_id, left, *key in rows:
             job = JobKey(*key)
             if job in wanted and targets[job] != left:

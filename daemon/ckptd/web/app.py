@@ -323,7 +323,7 @@ def _read_user(site: Responder, viewer: Viewer, request: Request, cluster: str |
     found = UserRecord(
         name=name,
         runs=[run for run in viewer.runs(fleet.runs) if run.first.user == name and is_wanted(run.key)],
-        ended=[run for run in viewer.ended(site.reader.list_ended_runs(name)) if is_wanted(run.run)],
+        ended=viewer.ended(site.reader.list_ended_runs(name, cluster)),
         flags=[flag for flag in viewer.flags(fleet.flags) if flag.finding.user == name and is_wanted(flag.finding.run)],
     )
     if not (found.runs or found.ended or found.flags or cluster) and name != viewer.name:

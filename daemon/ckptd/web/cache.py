@@ -48,7 +48,7 @@ class PageQueries:
     read_ends: Callable[[str, datetime], Sequence[EndTally]]
     read_status: Callable[[], Sequence[ClusterStatus]]
     find_runs_of_job: Callable[[int, str | None], Sequence[RunKey]]
-    list_ended_runs: Callable[[str, int], Sequence[EndedRun]]
+    list_ended_runs: Callable[[str, int, str | None], Sequence[EndedRun]]
     sum_lost_work: SumLostWork
 
 
@@ -221,9 +221,9 @@ class PageReader:
         """Return the runs of the jobs with an id, on one cluster or on all."""
         return self._record.find_runs_of_job(job_id, cluster)
 
-    def list_ended_runs(self, user: str) -> Sequence[EndedRun]:
-        """Return the latest ended runs of a user."""
-        return self._record.list_ended_runs(user, ENDED_SHOWN)
+    def list_ended_runs(self, user: str, cluster: str | None) -> Sequence[EndedRun]:
+        """Return the latest ended runs of a user, on one cluster or on all."""
+        return self._record.list_ended_runs(user, ENDED_SHOWN, cluster)
 
 
 def rate(rows: Iterable[JobRow], flags: Iterable[Flag]) -> list[RatedJob]:
