@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ckptd.core.model import JobState, QueueSnapshot, Unknown
 from ckptd.slurm import array_tasks, queue_text
+from ckptd.slurm.cluster_facts import MAX_CHECKS
 from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.replay import read_snapshot
 from ckptd.slurm.squeue import record_queue
@@ -68,6 +69,27 @@ def test_the_separators_are_drawn_anew_for_each_call(programs_in):
     source.read_queue(NOW)
     first, second = (call[1][-1] for call in stand_in.read_calls(directory) if call[0] == "squeue")
     assert first != second
+
+
+def test_a_queue_has_slurms_own_name_if_the_configured_one_differs_and_is_asked_once(programs_in):
+    directory, make = programs_in
+    source = make(cluster="other", only_user="alice", squeue={"jobs": []})
+    found = QueueSnapshot(cluster="other", polled_at=NOW, jobs=(), slurm_name="lab")
+    assert [source.read_queue(NOW) for _ in range(2)] == [found] * 2
+    assert count_asked(directory) == 1
+    assert make(cluster="Lab", only_user="alice", squeue={"jobs": []}).read_queue(NOW).slurm_name is None
+
+
+def test_without_an_answer_the_configured_name_counts_and_is_not_checked_for_ever(programs_in):
+    directory, make = programs_in
+    source = make(cluster="other", only_user="alice", squeue={"jobs": []}, scontrol={"rc": 1})
+    for _ in range(2 * MAX_CHECKS):
+        assert source.read_queue(NOW) == QueueSnapshot(cluster="other", polled_at=NOW, jobs=())
+    assert count_asked(directory) == MAX_CHECKS
+
+
+def count_asked(directory):
+    return len([call for call in stand_in.read_calls(directory) if call[1] == ["show", "config"]])
 
 
 def test_a_sites_settings_do_not_change_the_output(programs_in, monkeypatch):

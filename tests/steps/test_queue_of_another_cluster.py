@@ -17,6 +17,28 @@ def test_the_queue_of_another_cluster_ends_no_job(lives):
     assert known.tracked[7].ended_at is None
 
 
+def test_a_configured_name_does_not_make_another_clusters_queue_its_own(lives):
+    life = lives(0)
+    life.run(1, make_job(7))
+    life.parts.source.read_queue = lambda now: QueueSnapshot(cluster=CLUSTER, polled_at=now, jobs=(), slurm_name="beta")
+    life.parts.store.clusters.record_poll("beta", at(0))
+    for minute in range(2, 6):
+        life.run(minute)
+    known = life.state.latest(PolledQueue)
+    assert known.slurm_trouble.startswith(f"Slurm here is the cluster 'beta', and not '{CLUSTER}': ")
+    assert known.tracked[7].ended_at is None
+
+
+def test_a_name_that_only_the_records_still_have_stays_that_of_the_cluster(lives):
+    life = lives(0)
+    queue = QueueSnapshot(cluster=CLUSTER, polled_at=at(1), jobs=(make_job(7),), slurm_name="renamed")
+    life.parts.source.read_queue = lambda now: queue
+    life.run(1)
+    known = life.state.latest(PolledQueue)
+    assert known.slurm_trouble is None
+    assert known.tracked.keys() == {7}
+
+
 class NoAnswer:
     def read_queue(self, now):
         return Unknown(what="queue", reason="timed out")

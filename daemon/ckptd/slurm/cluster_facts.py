@@ -9,6 +9,7 @@ from ckptd.slurm import failure_reasons
 from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.programs import Programs
 
+MAX_CHECKS = 5  # of the configured name, without an answer: some sites have no scontrol where ckptd runs
 _SEES_ALL = frozenset({"Operator", "Administrator"})
 
 
@@ -18,6 +19,8 @@ class ClusterFacts:
     def __init__(self, programs: Programs, name: str | None) -> None:
         self._programs = programs
         self.name = name
+        self._checks_left = 0 if name is None else MAX_CHECKS
+        self._other_name = ""
         self._shows_all = False
         self._shows_to_anyone = False
 
@@ -34,6 +37,18 @@ class ClusterFacts:
                 )
             self.name = name
         return self.name
+
+    def read_other_name(self) -> str | None:
+        """Return Slurm's own name of the cluster if the configured one differs; None also if Slurm does not answer.
+
+        The first answer is cached.
+        """
+        if self._checks_left > 0:
+            config = self._read_config()
+            found = "" if isinstance(config, Unknown) else config.get("ClusterName", "").lower()
+            self._other_name = found if self.name and found != self.name.lower() else ""
+            self._checks_left = 0 if found else self._checks_left - 1
+        return self._other_name or None
 
     def read_hidden_jobs(self, uids: Iterable[int]) -> Unknown | None:
         """Return why a queue with jobs of only these owners may be incomplete; None if it is complete.

@@ -33,7 +33,7 @@ class ProgramSource(ABC):
             hidden = self._facts.read_hidden_jobs(job.uid for job in jobs)
             if hidden is not None:
                 return hidden
-        return QueueSnapshot(cluster=cluster, polled_at=now, jobs=jobs)
+        return QueueSnapshot(cluster=cluster, polled_at=now, jobs=jobs, slurm_name=self._facts.read_other_name())
 
     def read_ended(self, job_ids: Collection[int], since: datetime) -> tuple[EndedAttempt, ...] | Unknown:
         return accounting.read_ended(self._programs, job_ids, since, self._read_remembered)

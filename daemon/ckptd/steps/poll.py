@@ -180,10 +180,24 @@ def observe_queue(parts: Parts, state: State, now: datetime) -> tuple[QueueSnaps
 
 def _refuse_other_cluster(parts: Parts, snapshot: QueueSnapshot | Unknown) -> QueueSnapshot | Unknown:
     """Return Unknown for the queue of a cluster that is not this daemon's: all of its jobs would look ended."""
-    if isinstance(snapshot, Unknown) or snapshot.cluster == parts.cluster:
+    other = None if isinstance(snapshot, Unknown) else _find_other_cluster(parts, snapshot)
+    if other is None:
         return snapshot
-    reason = f"Slurm here is the cluster {snapshot.cluster!r}, and not {parts.cluster!r}: set slurm.cluster"
+    reason = f"Slurm here is the cluster {other!r}, and not {parts.cluster!r}: correct slurm.cluster or SLURM_CONF"
     return Unknown(what="queue", reason=reason)
+
+
+def _find_other_cluster(parts: Parts, snapshot: QueueSnapshot) -> str | None:
+    """Return which other cluster a queue is of; None if it is this daemon's.
+
+    `slurm.cluster` may keep a name that Slurm no longer uses, unless the database has Slurm's name as another cluster.
+    """
+    if snapshot.cluster != parts.cluster:
+        return snapshot.cluster
+    if snapshot.slurm_name is None:
+        return None
+    recorded = {status.cluster for status in parts.store.clusters.read_status()}
+    return snapshot.slurm_name if snapshot.slurm_name in recorded else None
 
 
 def observe_maintenance(parts: Parts, state: State, now: datetime) -> None:

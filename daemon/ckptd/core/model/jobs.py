@@ -140,6 +140,7 @@ class QueueSnapshot:
     polled_at: datetime
     jobs: tuple[Job, ...]
     warning: str | None = None  # for the administrator, about what the query cost
+    slurm_name: str | None = None  # what Slurm calls the cluster, if the configuration says another name
 
 
 class EndedAttempt(NamedTuple):
