@@ -91,3 +91,25 @@ def test_a_job_id_of_two_clusters_leads_to_a_choice(get):
     page = get("/jobs/7").text
     assert "on alpha" in page
     assert "on beta" in page
+
+
+def test_the_state_of_one_cluster_can_be_asked_for(get):
+    def names(path):
+        return [each["cluster"] for each in get(path).json()["clusters"]]
+
+    assert names("/api/v1/status?cluster=beta") == ["beta"]
+    assert names("/api/v1/status") == ["alpha", "beta"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/", "/flags", "/lost-work", "/users/alice", "/jobs/7", "/api/v1/status", "/api/v1/jobs", "/api/v1/runs"),
+        *("/api/v1/flags", "/api/v1/lost-work", "/api/v1/users/alice", "/api/v1/jobs/7"),
+    ],
+)
+def test_a_cluster_that_is_not_on_record_is_no_empty_list(address, path):
+    answer = httpx.get(f"{address}{path}?cluster=gamma", auth=("olga", PASSWORD))
+    assert answer.status_code == 404
+    assert "gamma" in answer.text
+    assert "is on record; there are alpha, beta" in answer.text

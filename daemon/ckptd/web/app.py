@@ -70,8 +70,29 @@ def _parameters(request: Request, known: Sequence[str]) -> dict[str, str]:
     return listing.read_parameters(request.scope["query_string"], known, is_form=is_form)
 
 
-def _query(request: Request, known: Sequence[str], limit: int = 100) -> Query:
-    return listing.parse_query(_parameters(request, known), limit=limit)
+def _query(site: Responder, request: Request, known: Sequence[str], limit: int = 100) -> Query:
+    query = listing.parse_query(_parameters(request, known), limit=limit)
+    _check_cluster(site, query.cluster)
+    return query
+
+
+def _read_cluster(site: Responder, request: Request) -> str | None:
+    """Return which cluster an address asks for; None for all."""
+    cluster = _parameters(request, CLUSTER_PARAMETERS).get("cluster")
+    _check_cluster(site, cluster)
+    return cluster
+
+
+def _check_cluster(site: Responder, cluster: str | None) -> None:
+    """Refuse the name of a cluster that is not on record: an empty list would mean that nothing is wrong there.
+
+    Raises:
+        NotFoundError: there is no such cluster.
+
+    """
+    names = [each.cluster for each in site.reader.read_fleet().clusters]
+    if cluster is not None and cluster not in names:
+        raise NotFoundError(f"no cluster {cluster[:40]!a} is on record; there are {', '.join(names) or 'none'}")
 
 
 # pages
@@ -79,7 +100,7 @@ def _query(request: Request, known: Sequence[str], limit: int = 100) -> Query:
 
 def show_fleet(site: Responder, viewer: Viewer, request: Request) -> Response:
     fleet = site.reader.read_fleet()
-    query = _query(request, JOB_PARAMETERS, PAGE_LENGTH)
+    query = _query(site, request, JOB_PARAMETERS, PAGE_LENGTH)
     status = documents.status(fleet, viewer, datetime.now(UTC))
     if not viewer.is_known:
         return page("health.html", viewer=viewer, status=status)
@@ -118,7 +139,7 @@ def count_rows(runs: Sequence[RatedRun]) -> dict[str, int]:
 
 def show_flags(site: Responder, viewer: Viewer, request: Request) -> Response:
     fleet = site.reader.read_fleet()
-    query = _query(request, FLAG_PARAMETERS, PAGE_LENGTH)
+    query = _query(site, request, FLAG_PARAMETERS, PAGE_LENGTH)
     flags = [flag for flag in viewer.flags(fleet.flags) if query.cluster in {None, flag.finding.run.cluster}]
     return page(
         "flags.html",
@@ -165,7 +186,7 @@ def show_job(site: Responder, viewer: Viewer, request: Request) -> Response:
 
 
 def show_user(site: Responder, viewer: Viewer, request: Request) -> Response:
-    cluster = _parameters(request, CLUSTER_PARAMETERS).get("cluster")
+    cluster = _read_cluster(site, request)
     found = _read_user(site, viewer, request, cluster)
     fleet = site.reader.read_fleet()
     return page(
@@ -230,18 +251,20 @@ def serve_description(_site: Responder, _viewer: Viewer, _request: Request) -> R
 
 
 def serve_status(site: Responder, viewer: Viewer, request: Request) -> Response:
-    _parameters(request, ())
-    return document(documents.status(site.reader.read_fleet(), viewer, datetime.now(UTC)))
+    cluster = _read_cluster(site, request)
+    fleet = site.reader.read_fleet()
+    shown = [each for each in fleet.clusters if cluster in {None, each.cluster}]
+    return document(documents.status(replace(fleet, clusters=shown), viewer, datetime.now(UTC)))
 
 
 def serve_jobs(site: Responder, viewer: Viewer, request: Request) -> Response:
-    query = _query(request, JOB_PARAMETERS)
+    query = _query(site, request, JOB_PARAMETERS)
     fleet = site.reader.read_fleet()
     return document(documents.jobs(listing.select_jobs(viewer.jobs(fleet.jobs), query), fleet))
 
 
 def serve_runs(site: Responder, viewer: Viewer, request: Request) -> Response:
-    query = _query(request, JOB_PARAMETERS)
+    query = _query(site, request, JOB_PARAMETERS)
     fleet = site.reader.read_fleet()
     return document(documents.runs(listing.select_runs(viewer.runs(fleet.runs), query), fleet))
 
@@ -252,7 +275,7 @@ def serve_job(site: Responder, viewer: Viewer, request: Request) -> Response:
 
 
 def serve_flags(site: Responder, viewer: Viewer, request: Request) -> Response:
-    query = _query(request, FLAG_PARAMETERS)
+    query = _query(site, request, FLAG_PARAMETERS)
     fleet = site.reader.read_fleet()
     return document(documents.flags(listing.select_flags(viewer.flags(fleet.flags), query), fleet))
 
@@ -262,7 +285,7 @@ def serve_run(site: Responder, viewer: Viewer, request: Request) -> Response:
 
 
 def serve_user(site: Responder, viewer: Viewer, request: Request) -> Response:
-    cluster = _parameters(request, CLUSTER_PARAMETERS).get("cluster")
+    cluster = _read_cluster(site, request)
     return document(documents.user(_read_user(site, viewer, request, cluster), site.reader.read_fleet()))
 
 
@@ -290,6 +313,7 @@ def _read_lost_work(
     parameters = _parameters(request, listing.LOST_WORK_PARAMETERS)
     by, period = listing.parse_lost_work(parameters)
     cluster = parameters.get("cluster")
+    _check_cluster(site, cluster)
     return site.reader.lost_work.read(by, period, viewer.only_user, cluster), period, cluster
 
 
@@ -303,7 +327,7 @@ def _read_run(site: Responder, viewer: Viewer, request: Request) -> RunDetails:
 
 
 def _read_job(site: Responder, viewer: Viewer, request: Request) -> list[RunDetails]:
-    cluster = _parameters(request, CLUSTER_PARAMETERS).get("cluster")
+    cluster = _read_cluster(site, request)
     job_id = listing.whole_number(request.path_params, "job_id", 1, LARGEST_JOB_ID, None)
     found = [site.reader.read_run(key) for key in site.reader.find_runs_of_job(job_id, cluster) if viewer.may_ask(key)]
     visible = [each for each in found if each and viewer.may_see(each.history.key, each.history.user)]

@@ -138,7 +138,7 @@ def describe() -> Schema:
             "operators see all runs. Times are in UTC; absent values are null.",
         },
         "paths": {
-            "/api/v1/status": _get("State of the daemon", "Status", [], is_public=True),
+            "/api/v1/status": _get("State of the daemon", "Status", [_CLUSTER], is_public=True),
             "/api/v1/jobs": _get("Started jobs, ordered by severity of their flags", "Jobs", _JOB_PARAMETERS),
             "/api/v1/runs": _get(
                 "Runs with a started job, ordered by severity of their flags", "RunRows", _JOB_PARAMETERS
