@@ -30,9 +30,14 @@ def test_what_a_job_names_comes_back_as_it_was_recorded(store):
     store.mentions.record(CLUSTER, [FULL])
     assert store.mentions.read(CLUSTER) == [FULL]
     assert store.mentions.read("other") == []
+    assert store.mentions.read_elsewhere("other") == [FULL]
+    assert store.mentions.read_elsewhere(CLUSTER) == []
     changed = replace(FULL, resolved={}, is_waiting=False, started_at=at(3))
     store.mentions.record(CLUSTER, [changed])
     assert store.mentions.read(CLUSTER) == [changed]
+    assert store.mentions.read_elsewhere("other") == [changed]
+    store.mentions.record("other", [replace(FULL, cluster="other")])
+    assert store.mentions.read_elsewhere("third") == [changed, replace(FULL, cluster="other")]
 
 
 def test_a_job_that_left_the_queue_or_names_nothing_any_more_has_no_row(store):

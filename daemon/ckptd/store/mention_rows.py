@@ -14,7 +14,7 @@ from ckptd.store.text_escapes import encode_text
 
 MENTION_FIELDS = ("job_id", "uid", "user", "is_waiting", "started_at", "work_dir", "is_script_awaited")
 _LISTS = ("mentions", "script_mentions", "resolved", "links")
-_MENTIONS = Columns((*MENTION_FIELDS, *_LISTS))
+_MENTIONS = Columns(("cluster", *MENTION_FIELDS, *_LISTS))
 _LINKS = Columns(("scanned_at", "links"))
 
 
@@ -23,18 +23,25 @@ class MentionReader(ReadPart):
 
     def __init__(self, database: Readable) -> None:
         super().__init__(database)
-        self._held: dict[tuple[str, int], tuple[str, JobMentions]] = {}  # by cluster and row, with its revision
+        self._held: dict[str, dict[int, tuple[str, JobMentions]]] = {}  # by condition and row, with its revision
 
     @selecting
     def read(self, select: Select, cluster: str) -> list[JobMentions]:
         """Return the paths that every job of a cluster names."""
-        statement = "SELECT id, revision FROM mentions WHERE cluster = :cluster ORDER BY job_id"
+        return self._read(select, "cluster = :cluster", cluster)
+
+    @selecting
+    def read_elsewhere(self, select: Select, cluster: str) -> list[JobMentions]:
+        """Return the paths that every job of the other clusters names, as their daemons recorded them last."""
+        return self._read(select, "cluster <> :cluster", cluster)
+
+    def _read(self, select: Select, condition: str, cluster: str) -> list[JobMentions]:
+        statement = f"SELECT id, revision FROM mentions WHERE {condition} ORDER BY cluster, job_id"  # noqa: S608
         rows = list(select(statement, {"cluster": encode_text(cluster)}))
-        changed = [row_id for row_id, revision in rows if self._held.get((cluster, row_id), ("",))[0] != revision]
-        fresh = {(cluster, row_id): held for row_id, held in _load(select, changed, cluster).items()}
-        keys = [(cluster, row_id) for row_id, _ in rows]
-        self._held = {key: fresh.get(key) or self._held[key] for key in keys}
-        return [mentions for _, mentions in self._held.values()]
+        held = self._held.get(condition, {})
+        fresh = _load(select, [row_id for row_id, revision in rows if held.get(row_id, ("",))[0] != revision])
+        held = self._held[condition] = {row_id: fresh.get(row_id) or held[row_id] for row_id, _ in rows}
+        return [mentions for _, mentions in held.values()]
 
     @selecting
     def read_unknown_reason(self, select: Select, cluster: str) -> str | None:
@@ -62,7 +69,7 @@ class MentionReader(ReadPart):
         return found
 
 
-def _load(select: Select, row_ids: Collection[int], cluster: str) -> dict[int, tuple[str, JobMentions]]:
+def _load(select: Select, row_ids: Collection[int]) -> dict[int, tuple[str, JobMentions]]:
     found: dict[int, tuple[str, JobMentions]] = {}
     for chunk in split(row_ids):
         statement = f"""
@@ -72,7 +79,6 @@ def _load(select: Select, row_ids: Collection[int], cluster: str) -> dict[int, t
             values: dict[str, Any] = dict(zip(_MENTIONS.names, _MENTIONS.decode(rest), strict=True))
             script = values.pop("script_mentions")
             mentions = JobMentions(
-                cluster=cluster,
                 mentions=tuple(Mention(*each) for each in values.pop("mentions")),
                 script_mentions=None if script is None else tuple(Mention(*each) for each in script),
                 links=_decode_links(values.pop("links")),

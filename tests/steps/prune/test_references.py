@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from ckptd.core.discovery.path_mentions import describe
 from ckptd.core.model import JobState, Unknown
 from ckptd.steps import scan
 from ckptd.steps.prune import planning
@@ -249,6 +250,19 @@ INEXACT = (
 def test_other_users_jobs_keep_nothing_by_less_than_an_exact_path(shop):
     for job_id, words in enumerate(INEXACT, 2):
         submit(shop, job_id, **{**STRANGER, "comment": words.format(run=shop.directory)})
+    assert kept(shop) == []
+
+
+@pytest.mark.parametrize("uid", [UID, 60_002])
+def test_a_job_that_waits_on_another_cluster_keeps_a_checkpoint_by_its_exact_path_alone(shop, uid):
+    exact, vague = shop.directory / "epoch_2.npz", "ckpts/epoch_3.npz"
+    for number, comment in enumerate((f"resume={exact}", f"resume={vague}", f"resume={shop.directory}"), start=1):
+        job = shop.make_job(number, **{**PENDING, "cluster": "beta", "uid": uid, "comment": comment})
+        job = replace(job, work_dir=PurePosixPath("/elsewhere"))
+        shop.store.mentions.record("beta", [describe(job, None, reads_scripts=True)])
+    assert kept(shop) == ["epoch_2.npz"]
+    assert reasons(shop, "epoch_2.npz") == ("job 1 of alice on the cluster beta names it in its comment",)
+    shop.store.mentions.record("beta", [], [1, 2, 3])
     assert kept(shop) == []
 
 

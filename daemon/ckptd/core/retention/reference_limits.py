@@ -5,7 +5,8 @@ The owner's own jobs, links and settings keep everything that they may mean. A r
 started and had time to load one; otherwise it would keep the whole run while the writing job is in the queue. An
 exception is a pattern inside the run's directory, such as `ckpts/epoch_*.pt`: it counts while its job is in the queue,
 because an evaluation reads one checkpoint after another. It is no exception if that job writes the run itself.
-Another user's job keeps a checkpoint only by its exact path, and only a few checkpoints of one run.
+Another user's job keeps a checkpoint only by its exact path, and only a few checkpoints of one run. A job on another
+cluster, whose files may be others, keeps one only by its exact path, too.
 """
 
 import re
@@ -51,6 +52,7 @@ class ReferenceSources:
 
     links: Mapping[int, Sequence[SeenLinks]] = field(default_factory=dict)  # by owner
     jobs: Sequence[JobMentions] = ()  # of everybody
+    jobs_elsewhere: Sequence[JobMentions] = ()  # of everybody, on the other clusters of the database
     directories: Mapping[int, str] = field(default_factory=dict)  # of the runs of jobs, by job
     doubt: str | None = None  # why it is not known what jobs name now
 
@@ -83,7 +85,11 @@ class References:
         if owner is None:
             owner = self._owners[key.uid, grace] = _Owner(self._list_own(key.uid, grace))
         candidates = list(owner.list_near(key.directory))
-        others = [each for each in self._list_others(key.directory) if each[0].uid != key.uid]
+        others = [
+            each
+            for each in self._list_others(key.directory)
+            if (each[0].cluster, each[0].uid) != (key.cluster, key.uid)
+        ]
         if not candidates and not others and not self._named.links.get(key.uid):
             return ()
         paths = []
@@ -93,7 +99,7 @@ class References:
         candidates += _find_by_identity(self._list_links(key.uid), history, key.directory)
         writers = {(attempt.job.cluster, attempt.job.job_id) for attempt in history.attempts}
         found = _select([_widen(each, key.directory, writers) for each in candidates], paths)
-        return (*found, *_select_others(others, paths))
+        return (*found, *_select_others(key.uid, others, paths))
 
     def _list_links(self, uid: int) -> Iterator[SeenLink]:
         for seen in self._named.links.get(uid, ()):
@@ -117,13 +123,28 @@ class References:
     def _list_others(self, directory: str) -> Iterator[tuple[JobMentions, Reference]]:
         if self._others is None:
             self._others = _Paths(
-                (path, (job, Reference(path, f"job {job.job_id} of {job.user} names it in its {mention.source}")))
-                for job in self._named.jobs
+                (
+                    path,
+                    (
+                        job,
+                        Reference(path, f"job {job.job_id} of {job.user}{place(job)} names it in its {mention.source}"),
+                    ),
+                )
+                for place, jobs in ((_here, self._named.jobs), (_elsewhere, self._named.jobs_elsewhere))
+                for job in jobs
                 for mention in job.all_mentions
                 if mention.is_literal and mention.is_sure and mention.path
                 for path in {mention.path, job.resolved.get(mention.path) or mention.path}
             )
         yield from self._others.list_below(directory)
+
+
+def _here(_job: JobMentions) -> str:
+    return ""
+
+
+def _elsewhere(job: JobMentions) -> str:
+    return f" on the cluster {job.cluster}"
 
 
 def is_old(seen: SeenLinks, now: datetime) -> bool:
@@ -253,8 +274,9 @@ def _select(candidates: Sequence[ReferenceCandidate], paths: Sequence[Sequence[s
 
 
 def _select_others(
-    named: Collection[tuple[JobMentions, Reference]], paths: Sequence[Sequence[str]]
+    owner: int, named: Collection[tuple[JobMentions, Reference]], paths: Sequence[Sequence[str]]
 ) -> Iterator[Reference]:
+    """Yield the exact paths that other users' jobs name, a few of each user, and those of the owner elsewhere."""
     references = [reference for _, reference in named]
     counts: Counter[int] = Counter()
     seen: set[tuple[int, str]] = set()
@@ -263,5 +285,5 @@ def _select_others(
             continue
         seen.add((job.uid, reference.path))
         counts[job.uid] += 1
-        if counts[job.uid] <= MAX_OF_OTHERS:
+        if counts[job.uid] <= MAX_OF_OTHERS or job.uid == owner:
             yield reference

@@ -74,6 +74,7 @@ def read_named(store: StoreReader, cluster: str, uids: Collection[int]) -> Refer
     return ReferenceSources(
         links=store.mentions.read_links(uids),
         jobs=store.mentions.read(cluster),
+        jobs_elsewhere=store.mentions.read_elsewhere(cluster),
         directories=store.jobs.read_directories(cluster),
         doubt=store.mentions.read_unknown_reason(cluster),
     )
