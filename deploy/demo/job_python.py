@@ -19,7 +19,7 @@ def install_job_python(directory: Path) -> Path:
         DemoError: no python of this version is readable by everyone, or the packages are not installed here.
 
     """
-    base = _find_readable_python()
+    base = find_readable_python()
     subprocess.run([base, "-m", "venv", "--without-pip", directory], check=True, capture_output=True)
     ours = Path(sysconfig.get_path("purelib"))
     theirs = directory / "lib" / f"python{_version()}" / "site-packages"
@@ -34,7 +34,13 @@ def _version() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def _find_readable_python() -> str:
+def find_readable_python() -> str:
+    """Return a Python of this version that every user can run.
+
+    Raises:
+        DemoError: there is none.
+
+    """
     candidates = (str(Path(sys.base_exec_prefix, f"bin/python{_version()}")), f"/usr/bin/python{_version()}")
     for candidate in candidates:
         # setpriv itself loses root's right to pass closed directories only by the exec: hence one more of them.

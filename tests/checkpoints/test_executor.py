@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from ckptd.checkpoints.agent.client import Answer, Batch
-from ckptd.checkpoints.executor import LocalExecutor, Ticket, TicketState, VerificationRequest
+from ckptd.checkpoints.executor import LocalExecutor, TicketState, VerificationRequest
 from ckptd.core.model import Checkpoint, Level, RunKey, Unknown, checkpoint_json
 from support.queue_facts import at, make_checkpoint
 
@@ -43,7 +43,7 @@ def test_a_request_is_carried_out_as_the_owner_when_its_result_is_collected():
     agent = RecordedAgent((read_whole(known),))
     executor = LocalExecutor(agent, DEADLINE)
     ticket = executor.submit(make_request(known))
-    assert (executor.follow(ticket), agent.batches) == (TicketState.READY, [])
+    assert (executor.follow(ticket).state, agent.batches) == (TicketState.READY, [])
     (result,) = executor.collect(ticket)
     assert (result.path, result.level) == (known.path, Level.FULL)
     (batch,) = agent.batches
@@ -51,28 +51,15 @@ def test_a_request_is_carried_out_as_the_owner_when_its_result_is_collected():
     assert batch.items[0]["only"] == [known.path.name]
 
 
-def test_a_result_is_collected_once():
-    known = make_checkpoint("epoch_1")
-    agent = RecordedAgent((read_whole(known),))
-    executor = LocalExecutor(agent, DEADLINE)
-    ticket = executor.submit(make_request(known))
-    executor.collect(ticket)
-    assert isinstance(executor.collect(ticket), Unknown)
-    assert isinstance(executor.follow(ticket), Unknown)
-    assert len(agent.batches) == 1
-
-
-def test_a_cancelled_request_is_never_carried_out():
+def test_a_released_request_is_never_carried_out():
     known = make_checkpoint("epoch_1")
     agent = RecordedAgent((read_whole(known),))
     executor = LocalExecutor(agent, DEADLINE)
     first, second = executor.submit(make_request(known)), executor.submit(make_request(known))
-    executor.cancel(first)
-    executor.cancel(first)
-    executor.cancel(Ticket("never given"))
+    executor.release(first)
     assert isinstance(executor.collect(first), Unknown)
     assert agent.batches == []
-    assert executor.follow(second) is TicketState.READY
+    assert executor.follow(second).state is TicketState.READY
 
 
 def test_a_result_about_a_file_that_was_not_requested_is_discarded():

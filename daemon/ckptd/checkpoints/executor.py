@@ -15,6 +15,14 @@ from ckptd.checkpoints.agent.batches import BatchRunner
 from ckptd.core.model import Checkpoint, RunKey, Unknown
 
 Ticket = NewType("Ticket", str)
+NO_RESULT = "verification result"  # of an Unknown: no later question will get a result for this ticket
+
+
+class Witness(StrEnum):
+    """Who says what an executor's results say, and so how far they are believed."""
+
+    NODE = "node"  # ckptd itself, on this node
+    OWNER = "owner"  # a job of the files' owner, who can replace its program and its results
 
 
 class VerificationRequest(NamedTuple):
@@ -23,6 +31,11 @@ class VerificationRequest(NamedTuple):
     run: RunKey
     checkpoints: tuple[Checkpoint, ...]
     now: datetime
+
+    @property
+    def pieces(self) -> tuple[Checkpoint, ...]:
+        """What one format recognised each: the parts of the checkpoints that have any, and the other checkpoints."""
+        return tuple(piece for each in self.checkpoints for piece in each.parts or (each,))
 
 
 class TicketState(StrEnum):
@@ -33,23 +46,61 @@ class TicketState(StrEnum):
     READY = "ready"  # its result can be collected
 
 
+class TicketProgress(NamedTuple):
+    """How far a request has come, and the bytes of the pieces whose results are there."""
+
+    state: TicketState
+    done_bytes: int = 0
+
+
+class SkipReason(StrEnum):
+    """Why an executor does not accept a request that it may accept from others, or later."""
+
+    NO_ALLOCATION = "the owner has no allocation for verification jobs"
+    REFUSED = "Slurm refused the verification job"
+    FULL = "the owner has too many verification jobs"
+
+
+class SkippedRequest(NamedTuple):
+    """A request that was not accepted; nothing of it is left."""
+
+    reason: SkipReason
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.detail}"
+
+
 class Executor(Protocol):
     """Carries out full verifications as the files' owner."""
 
-    def submit(self, request: VerificationRequest) -> Ticket | Unknown:
-        """Accept a request, without waiting for its result. Unknown: why it was not accepted."""
+    @property
+    def witness(self) -> Witness:
+        """Who answers for the results."""
         ...
 
-    def follow(self, ticket: Ticket) -> TicketState | Unknown:
-        """Return how far a request has come. Unknown: the ticket was cancelled, collected or never given."""
+    def submit(self, request: VerificationRequest) -> Ticket | SkippedRequest | Unknown:
+        """Accept a request, without waiting for its result. Unknown: why it could not be submitted."""
+        ...
+
+    def follow(self, ticket: Ticket) -> TicketProgress | Unknown:
+        """Return how far a request has come. Unknown: the ticket was released or never given, or nobody answers."""
         ...
 
     def collect(self, ticket: Ticket) -> tuple[Checkpoint, ...] | Unknown:
-        """Return the result for each requested part of the checkpoints, once; never one for any other file."""
+        """Return the result for each piece of the checkpoints that has one; never one for any other file.
+
+        An Unknown about NO_RESULT is final; after another one, the result may be collected later.
+
+        The ticket stays until it is released, so that a result that could not be recorded is not lost.
+        """
         ...
 
-    def cancel(self, ticket: Ticket) -> None:
-        """Give up a request. One that has ended already, or is not known, is no error."""
+    def release(self, ticket: Ticket) -> Unknown | None:
+        """Forget a request, and end what is left of it. One that has ended, or is not known, is no error.
+
+        Unknown: it could not be ended, and the ticket stays.
+        """
         ...
 
 
@@ -66,31 +117,36 @@ class LocalExecutor:
     _requests: dict[Ticket, VerificationRequest] = field(default_factory=dict)
     _submitted_count: int = 0
 
-    def submit(self, request: VerificationRequest) -> Ticket | Unknown:
+    @property
+    def witness(self) -> Witness:
+        return Witness.NODE
+
+    def submit(self, request: VerificationRequest) -> Ticket | SkippedRequest | Unknown:
         self._submitted_count += 1
         ticket = Ticket(f"local-{self._submitted_count}")
         self._requests[ticket] = request
         return ticket
 
-    def follow(self, ticket: Ticket) -> TicketState | Unknown:
-        return TicketState.READY if ticket in self._requests else _unknown_ticket(ticket)
+    def follow(self, ticket: Ticket) -> TicketProgress | Unknown:
+        return TicketProgress(TicketState.READY) if ticket in self._requests else unknown_ticket(ticket)
 
     def collect(self, ticket: Ticket) -> tuple[Checkpoint, ...] | Unknown:
-        request = self._requests.pop(ticket, None)
+        request = self._requests.get(ticket)
         if request is None:
-            return _unknown_ticket(ticket)
+            return unknown_ticket(ticket)
         found = trash_client.verify(self.agent, request.run, request.checkpoints, request.now, self.deadline)
         return found if isinstance(found, Unknown) else select_requested(request, found)
 
-    def cancel(self, ticket: Ticket) -> None:
+    def release(self, ticket: Ticket) -> Unknown | None:
         self._requests.pop(ticket, None)
+        return None
 
 
 def select_requested(request: VerificationRequest, found: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
     """Return the results about requested files; whoever read them also parsed hostile files, and may answer more."""
-    requested = {piece.path for each in request.checkpoints for piece in each.parts or (each,)}
+    requested = {piece.path for piece in request.pieces}
     return tuple(piece for piece in found if piece.path in requested)
 
 
-def _unknown_ticket(ticket: Ticket) -> Unknown:
-    return Unknown(what="verification", reason=f"no request has the ticket {ticket}")
+def unknown_ticket(ticket: Ticket) -> Unknown:
+    return Unknown(what=NO_RESULT, reason=f"no request has the ticket {ticket}")

@@ -1,107 +1,81 @@
-"""Verifies checkpoints on this node, one after the other, and shows the progress."""
+"""Verifies checkpoints on this node, one after the other, or by jobs of their owners, and shows the progress."""
 
-import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import FrameType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ckptd.checkpoints.executor import Executor, LocalExecutor, Ticket, TicketState, VerificationRequest
-from ckptd.cli.output import EXIT_TROUBLE, format_size, print_json, print_table, safe
+from ckptd.checkpoints.executor import (
+    Executor,
+    LocalExecutor,
+    SkippedRequest,
+    Ticket,
+    TicketProgress,
+    VerificationRequest,
+    Witness,
+)
+from ckptd.checkpoints.verify_jobs.job_executor import JobExecutor
+from ckptd.cli.interruption import Interruption, StoppedError
+from ckptd.cli.job_verification import JobVerification, ShowProgress
+from ckptd.cli.output import EXIT_TROUBLE, print_json, print_table, safe
+from ckptd.cli.verified_checkpoints import COMPLETE, DAMAGED, UNKNOWN, VerifiedCheckpoint, list_verified
+from ckptd.cli.whole_config import load_config
 from ckptd.cli.writable_scope import open_scope
-from ckptd.core.model import Checkpoint, CheckpointState, RunKey, Unknown
+from ckptd.core.model import Checkpoint, Unknown
 from ckptd.service.agent_start import start_agent
+from ckptd.service.build_verification import build_job_executor
 from ckptd.service.command_lease import join_or_take_lease
-from ckptd.steps.record_verification import CHANGED, WantedVerification, list_wanted, verify_now
+from ckptd.steps.record_verification import WantedVerification, list_wanted, verify_now
 from ckptd.store.store import Store
 
 if TYPE_CHECKING:
     from ckptd.present.responses.verify_documents import VerifyDocument
 
-Result = Literal["complete", "damaged", "unknown"]
-COMPLETE: Result = "complete"
-DAMAGED: Result = "damaged"
-UNKNOWN: Result = "unknown"
 HEADINGS = ("result", "checkpoint", "size", "reason")
 
 
-class _StoppedError(Exception):
-    """A signal arrived while bytes were read."""
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _InterruptibleExecutor:
-    """Stops reading at the first SIGINT or SIGTERM. A result that is being recorded is recorded first."""
+    """Lets a signal end the reading. A result that is being recorded is recorded first."""
 
     inner: Executor
-    is_stopped: bool = False
-    _is_reading: bool = False
+    interruption: Interruption
 
-    def submit(self, request: VerificationRequest) -> Ticket | Unknown:
+    @property
+    def witness(self) -> Witness:
+        return self.inner.witness
+
+    def submit(self, request: VerificationRequest) -> Ticket | SkippedRequest | Unknown:
         return self.inner.submit(request)
 
-    def follow(self, ticket: Ticket) -> TicketState | Unknown:
+    def follow(self, ticket: Ticket) -> TicketProgress | Unknown:
         return self.inner.follow(ticket)
 
     def collect(self, ticket: Ticket) -> tuple[Checkpoint, ...] | Unknown:
-        self._is_reading = True
-        try:
-            if self.is_stopped:
-                raise _StoppedError
+        with self.interruption.allowed():
             return self.inner.collect(ticket)
-        finally:
-            self._is_reading = False
 
-    def cancel(self, ticket: Ticket) -> None:
-        self.inner.cancel(ticket)
-
-    @contextmanager
-    def listen_to_signals(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    def _stop(self, _number: int, _frame: FrameType | None) -> None:
-        self.is_stopped = True
-        if self._is_reading:
-            self._is_reading = False
-            raise _StoppedError
-
-
-class _Outcome(NamedTuple):
-    wanted: WantedVerification
-    result: Result
-    reason: str | None
-
-    @property
-    def size_bytes(self) -> int:
-        return self.wanted.record.checkpoint.size_bytes
-
-    @property
-    def cells(self) -> tuple[str, str, str, str | None]:
-        found = self.wanted.record.checkpoint
-        return self.result, str(found.path), format_size(found.size_bytes), self.reason
+    def release(self, ticket: Ticket) -> Unknown | None:
+        return self.inner.release(ticket)
 
 
 class _Verification(NamedTuple):
     """What the command has done."""
 
-    outcomes: list[_Outcome]
+    outcomes: list[VerifiedCheckpoint]
     verified_before_count: int
     not_reached_count: int
     is_stopped: bool
 
 
-def verify_runs(context: click.Context, names: tuple[str, ...], *, is_again: bool, is_json: bool) -> None:
+def verify_runs(
+    context: click.Context, names: tuple[str, ...], *, is_again: bool, is_here: bool, is_json: bool
+) -> None:
     """Verify the checkpoints of the named runs, or of all; print each result, and record it."""
     with (
         open_scope(context, names) as desk,
@@ -110,8 +84,26 @@ def verify_runs(context: click.Context, names: tuple[str, ...], *, is_again: boo
     ):
         keys = desk.keys if desk.keys is not None else tuple(store.runs.list_keys())
         runs = [key for key in dict.fromkeys(keys) if key.cluster == desk.cluster and key.is_located]
-        executor = _InterruptibleExecutor(LocalExecutor(agent, desk.site.verify_deadline))
-        done = _verify_all(store, executor, runs, is_again=is_again, is_quiet=is_json)
+        local = LocalExecutor(agent, desk.site.verify_deadline)
+        jobs = load_config(context).verify_jobs
+        by_jobs = None if is_here or jobs.partition is None else build_job_executor(jobs, agent, store)
+        finished = list(list_wanted(store, runs, is_again=True))
+        wanted = finished if is_again else [each for each in finished if not _is_verified(each, by_jobs)]
+        interruption = Interruption()
+        with _show_progress(wanted, is_quiet=is_json) as show, interruption.listen_to_signals():
+            if by_jobs is None:
+                outcomes = _verify_here(store, local, wanted, interruption, show)
+            else:
+                command = JobVerification(
+                    store=store,
+                    executor=by_jobs,
+                    fallback=local if jobs.fallback else None,
+                    interruption=interruption,
+                    show=show,
+                )
+                outcomes = command.verify(wanted)
+    left = len(wanted) - len(outcomes)
+    done = _Verification(outcomes, len(finished) - len(wanted), left, is_stopped=interruption.is_stopped)
     if is_json:
         print_json(_document(done))
     else:
@@ -120,55 +112,58 @@ def verify_runs(context: click.Context, names: tuple[str, ...], *, is_again: boo
         raise SystemExit(EXIT_TROUBLE)
 
 
-def _verify_all(
-    store: Store, executor: _InterruptibleExecutor, runs: list[RunKey], *, is_again: bool, is_quiet: bool
-) -> _Verification:
-    finished = list(list_wanted(store, runs, is_again=True))
-    wanted = finished if is_again else [each for each in finished if each.record.verified_full_at is None]
-    outcomes: list[_Outcome] = []
-    total = sum(each.record.checkpoint.size_bytes for each in wanted)
-    with _show_progress(is_quiet=is_quiet) as show, executor.listen_to_signals():
-        show(None, 0, total)
-        for each in wanted:
-            try:
-                outcome = _verify(store, executor, each)
-            except _StoppedError:
-                break
-            outcomes.append(outcome)
-            show(outcome, sum(one.size_bytes for one in outcomes), total)
-    left = len(wanted) - len(outcomes)
-    return _Verification(outcomes, len(finished) - len(wanted), left, is_stopped=executor.is_stopped)
+def _is_verified(wanted: WantedVerification, by_jobs: JobExecutor | None) -> bool:
+    record = wanted.record
+    return record.verified_full_at is not None or (by_jobs is not None and record.owner_verified_at is not None)
 
 
-def _verify(store: Store, executor: Executor, wanted: WantedVerification) -> _Outcome:
-    found = verify_now(store, executor, wanted.run, [wanted.record], datetime.now(UTC))
-    if isinstance(found, Unknown):
-        return _Outcome(wanted, UNKNOWN, found.reason)
-    judged = next((each.checkpoint for each in found.changed), None)
-    if judged is None:
-        return _Outcome(wanted, UNKNOWN, CHANGED)
-    return _Outcome(wanted, COMPLETE if judged.state is CheckpointState.COMPLETE else DAMAGED, judged.reason)
+def _verify_here(
+    store: Store,
+    executor: LocalExecutor,
+    wanted: Sequence[WantedVerification],
+    interruption: Interruption,
+    show: ShowProgress,
+) -> list[VerifiedCheckpoint]:
+    outcomes: list[VerifiedCheckpoint] = []
+    reading = _InterruptibleExecutor(executor, interruption)
+    for each in wanted:
+        try:
+            changes = verify_now(store, reading, each.run, [each.record], datetime.now(UTC))
+        except StoppedError:
+            break
+        outcomes += list_verified([each], changes)
+        show(outcomes[-1], 0)
+    return outcomes
 
 
 @contextmanager
-def _show_progress(*, is_quiet: bool) -> "Iterator[Callable[[_Outcome | None, int, int], None]]":
-    """Yield a function that shows an outcome, the bytes read so far, and how many there are.
+def _show_progress(wanted: Sequence[WantedVerification], *, is_quiet: bool) -> Iterator[ShowProgress]:
+    """Yield a function that shows a result, and the bytes that were read beyond those of all results so far.
 
     On a terminal, it moves a progress bar. Otherwise it prints a line for each checkpoint at once.
     """
+    total = sum(each.record.checkpoint.size_bytes for each in wanted)
     if sys.stderr.isatty() and sys.stdout.isatty():
         from ckptd.cli import progress_bar  # noqa: PLC0415 - only such a terminal needs rich
 
+        done = 0
         with progress_bar.show() as advance:
-            yield lambda _outcome, done, total: advance(done, total)
+
+            def move_bar(outcome: VerifiedCheckpoint | None, further_bytes: int) -> None:
+                nonlocal done
+                done += 0 if outcome is None else outcome.size_bytes
+                advance(done + further_bytes, total)
+
+            move_bar(None, 0)
+            yield move_bar
         return
 
-    def print_line(outcome: _Outcome | None, _done: int, total: int) -> None:
+    def print_cells(cells: Iterable[str | None]) -> None:
         if total and not is_quiet:
-            cells = HEADINGS if outcome is None else outcome.cells
             click.echo("\t".join(safe(cell or "-") for cell in cells))
 
-    yield print_line
+    print_cells(HEADINGS)
+    yield lambda outcome, _further_bytes: None if outcome is None else print_cells(outcome.cells)
 
 
 def _print_end(done: _Verification) -> None:

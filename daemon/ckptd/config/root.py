@@ -13,6 +13,7 @@ from ckptd.config.health import HealthSection
 from ckptd.config.listing_settings import choose_state_directory, default_url
 from ckptd.config.outputs import ActionsSection, AppriseSection, MailSection, MetricsSection, WebSection
 from ckptd.config.retention import RetentionSection
+from ckptd.config.verify_jobs_table import VerifyJobsSection
 
 
 class ServiceSection(Section):
@@ -57,6 +58,7 @@ class Config(Section):
     purge: tuple[SitePurgeRule, ...] = ()
     health: HealthSection = HealthSection()
     retention: RetentionSection = RetentionSection()
+    verify_jobs: VerifyJobsSection = VerifyJobsSection()
     mail: MailSection = MailSection()
     apprise: AppriseSection = AppriseSection()
     actions: ActionsSection = ActionsSection()

@@ -4,6 +4,7 @@ An agent that runs as an ordinary user has no privileges to protect: then the fi
 """
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,9 @@ from pathlib import Path
 from ckptd.checkpoints.agent.identities import read_identities
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.config import DEFAULT_PATH, Config, read_config
+from ckptd.config.local_cluster import read_local_cluster
 from ckptd.core.retention import PolicyMode
+from ckptd.core.verification.job_policy import VerifyJobPolicy
 from ckptd.service.trusted_file import check_trusted
 
 
@@ -45,9 +48,26 @@ def build_policy(config: Config) -> RequestPolicy:
         hold_partitions=config.actions.hold,
         resubmit_partitions=config.actions.resubmit,
         max_resubmits=config.actions.max_resubmits,
+        verify_jobs=_build_verify_jobs(config),
         max_requests_per_minute=agent.max_requests_per_minute,
         may_move=any((policy.mode or retention.mode) is PolicyMode.ENFORCE for policy in retention.policy),
         hold_seconds=retention.hold.total_seconds(),
         no_room_hold_seconds=None if retention.no_room_hold is None else retention.no_room_hold.total_seconds(),
         clock_tolerance_seconds=retention.guards.clock_tolerance.total_seconds(),
+    )
+
+
+def _build_verify_jobs(config: Config) -> VerifyJobPolicy:
+    section = config.verify_jobs
+    return VerifyJobPolicy(
+        partition=section.partition or "",
+        account=section.account or "",
+        qos=section.qos or "",
+        time_limit_minutes=max(1, round(section.time_limit.total_seconds() / 60)),
+        nice=section.nice,
+        max_running=section.max_running,
+        max_tasks=section.max_tasks,
+        python=str(section.python or sys.executable),
+        directory=section.directory,
+        cluster=config.slurm.cluster or read_local_cluster() or "",
     )

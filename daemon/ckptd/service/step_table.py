@@ -6,7 +6,20 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ckptd.service import freed_memory, gc_tuning
-from ckptd.steps import act, backfill, check_purges, decide, expire, housekeeping, poll, publish, remind, scan, send
+from ckptd.steps import (
+    act,
+    backfill,
+    check_purges,
+    decide,
+    expire,
+    follow_verifications,
+    housekeeping,
+    poll,
+    publish,
+    remind,
+    scan,
+    send,
+)
 from ckptd.steps.parts import Parts, Runner
 from ckptd.steps.prune import step as prune
 from ckptd.steps.results import StepResult
@@ -66,6 +79,7 @@ TABLE = (
     Step("decide", decide.run, _every(seconds=1), is_recording=True),
     Step("act", act.run, _every(seconds=5), once=0),
     Step("prune", prune.run, _read_prune_interval, once=0, begin=prune.begin, stop=prune.stop),
+    Step("verify", follow_verifications.run, _every(seconds=30), once=0, has_own_thread=True),
     Step("remind", remind.run, _every(hours=1)),
     Step("send", send.run, _every(seconds=5), change_parts=send.change_parts, stop=send.stop, has_own_thread=True),
     Step("housekeeping", housekeeping.run, _every(seconds=30), is_recording=True),

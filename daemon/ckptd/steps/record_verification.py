@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from ckptd.checkpoints.executor import Executor, VerificationRequest
+from ckptd.checkpoints.executor import Executor, SkippedRequest, Ticket, VerificationRequest, Witness
 from ckptd.core.model import CheckpointState, RecordedCheckpoint, RunKey, Unknown
 from ckptd.core.runs import progress
 from ckptd.core.runs.progress import CheckpointChanges
@@ -38,12 +38,28 @@ def verify_now(
 ) -> CheckpointChanges | Unknown:
     """Have every byte of some checkpoints of one run read, wait for the result, and record it.
 
-    The changes are empty if the files changed since the last scan. Then the next scan decides.
+    For executors that read when a result is collected. The changes are empty if the files changed since the last scan.
+    Then the next scan decides.
     """
     ticket = executor.submit(VerificationRequest(run, tuple(record.checkpoint for record in records), now))
-    found = ticket if isinstance(ticket, Unknown) else executor.collect(ticket)
+    if isinstance(ticket, Unknown):
+        return ticket
+    if isinstance(ticket, SkippedRequest):
+        return Unknown(what="verification", reason=str(ticket))
+    try:
+        return record_result(store, executor, run, ticket, now)
+    finally:
+        executor.release(ticket)
+
+
+def record_result(
+    store: Store, executor: Executor, run: RunKey, ticket: Ticket, now: datetime
+) -> CheckpointChanges | Unknown:
+    """Collect a result that is ready, and record as much of it as its witness is believed."""
+    found = executor.collect(ticket)
     if isinstance(found, Unknown):
         return found
-    changes = progress.merge_verified(store.checkpoints.read(run), found, now)
+    merge = progress.merge_verified if executor.witness is Witness.NODE else progress.merge_owner_verified
+    changes = merge(store.checkpoints.read(run), found, now)
     store.checkpoints.record_changes(run, changes)
     return changes

@@ -28,6 +28,7 @@ from ckptd.store.tables import (
     NoticeTable,
     RunTable,
 )
+from ckptd.store.ticket_tables import VerificationTicketTable
 from ckptd.store.transactions import StorePart, writing
 
 RUN_COUNT = 200  # checked in one transaction, so that it is short however many runs stay
@@ -143,6 +144,7 @@ def _delete_runs(connection: sa.Connection, run_ids: list[int]) -> None:
     attempts = sa.select(AttemptTable.id).where(AttemptTable.run_id.in_(run_ids))
     connection.execute(sa.delete(LossTable).where(LossTable.attempt_id.in_(attempts)))
     tables: tuple[Any, ...] = (
+        VerificationTicketTable,
         LocationTable,
         CheckpointTable,
         AttemptTable,

@@ -32,6 +32,7 @@ from ckptd.store.settled_scans import SettledScanStore
 from ckptd.store.store_reader import StoreReader
 from ckptd.store.topic_counts import TopicCountStore
 from ckptd.store.transactions import Database
+from ckptd.store.verification_tickets import VerificationTicketStore
 
 
 class Store(StoreReader):
@@ -61,6 +62,7 @@ class Store(StoreReader):
         self.runs: RunStore = RunStore(database)
         self.settled_scans = SettledScanStore(database)
         self.topic_counts = TopicCountStore(database)
+        self.verification_tickets = VerificationTicketStore(database)
 
     @classmethod
     def open(cls, url: str, *, upgrade: bool = False) -> Self:

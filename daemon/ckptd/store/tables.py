@@ -261,6 +261,8 @@ class CheckpointTable(Base):
     deleted_at: Mapped[datetime | None]
     pruned_at: Mapped[datetime | None]
     verified_full_at: Mapped[datetime | None]
+    owner_verified_at: Mapped[datetime | None]
+    owner_damage: Mapped[str | None]
     renamed_at: Mapped[datetime | None]
     is_pinned: Mapped[bool]
     path: Mapped[str]

@@ -8,7 +8,7 @@ from typing import Any
 
 from ckptd.errors import CkptdError
 
-PROGRAMS = frozenset({"sacct", "sbatch", "scancel", "scontrol", "squeue"})
+PROGRAMS = frozenset({"sacct", "sacctmgr", "sbatch", "scancel", "scontrol", "squeue"})
 TIMEOUT_SECONDS = 30
 MAX_OUTPUT_BYTES = 8 << 20  # Slurm's own bound of a batch script is half of it
 _PRIVATE = 0o077

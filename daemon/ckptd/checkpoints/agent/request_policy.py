@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ckptd.checkpoints.agent.identities import Identities
+from ckptd.core.verification.job_policy import VerifyJobPolicy
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +32,7 @@ class RequestPolicy:
     hold_partitions: tuple[str, ...] = ()
     resubmit_partitions: tuple[str, ...] = ()
     max_resubmits: int = 10  # of one run
+    verify_jobs: VerifyJobPolicy = field(default_factory=VerifyJobPolicy)  # without a partition, none is submitted
     max_requests_per_minute: int = 1200  # on behalf of one user
     is_person: bool = False  # started by a person's command, which keeps its rights and may end a hold
 
@@ -38,7 +40,8 @@ class RequestPolicy:
     def from_json(cls, data: dict[str, Any]) -> "RequestPolicy":
         """Build the policy again that was written as JSON."""
         identities = Identities(**_with_tuples(data["identities"]))
-        return cls(**{**_with_tuples(data), "identities": identities})
+        verify_jobs = VerifyJobPolicy(**data["verify_jobs"])
+        return cls(**{**_with_tuples(data), "identities": identities, "verify_jobs": verify_jobs})
 
 
 def _with_tuples(data: dict[str, Any]) -> dict[str, Any]:

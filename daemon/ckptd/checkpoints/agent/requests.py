@@ -7,6 +7,7 @@ request that names one is refused, like any request with an unknown field.
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
@@ -23,10 +24,13 @@ MAX_NAME = 255  # characters of such a name
 MAX_RESUMING_JOBS = 100  # of one run
 MAX_CANDIDATES = 100  # checkpoints of one run of which it is asked whether they were read
 MAX_TEXT = 65_536
+MAX_TASKS = 1000  # of one verification job
 # these change nothing, and are allowed without the lease of the cluster
 READING_OPERATIONS = frozenset(
     {
+        "collect_verification",
         "find_workspaces",
+        "follow_verification",
         "list_known",
         "list_trash",
         "list_unrecorded",
@@ -65,7 +69,7 @@ def check_envelope(request: Any) -> None:
 
 def needs_programs(request: Mapping[str, Any], policy: RequestPolicy) -> bool:
     """Return whether a checked request runs programs: those of Slurm, or the site's command for quotas."""
-    if request["operation"] in _ACTIONS:
+    if request["operation"] in _ACTIONS or request["operation"] in _JOB_VERIFICATIONS:
         return True
     asks = (isinstance(item, dict) and bool(item.get("asks_quota")) for item in request["items"])
     return bool(policy.quota_command) and request["operation"] == "scan" and any(asks)
@@ -109,6 +113,10 @@ def _read_policy(operation: str, item: Mapping[str, Any], policy: RequestPolicy)
         return {"databases": list(policy.workspace_databases)}
     if operation == "verify":
         return {**roots, **depths}
+    if operation in {*_JOB_VERIFICATIONS, "collect_verification"}:
+        if operation == "submit_verification" and not policy.verify_jobs.partition:
+            raise RequestError("the configuration names no partition for verification jobs")
+        return {**roots, **depths, "jobs": asdict(policy.verify_jobs)}
     if operation in _ACTIONS:
         return {"partitions": list(_ACTIONS[operation](policy)), "max_resubmits": policy.max_resubmits}
     if operation == "locate":
@@ -254,7 +262,20 @@ _ACTIONS: dict[str, Callable[[RequestPolicy], tuple[str, ...]]] = {  # by operat
     "resubmit_job": lambda policy: policy.resubmit_partitions,
 }
 
+_JOB_VERIFICATIONS = frozenset({"submit_verification", "follow_verification", "cancel_verification"})
+_task_numbers = _list_of(lambda value: _is_whole(value) and 0 <= value < MAX_TASKS, MAX_TASKS)
+_ticket: dict[str, Check] = {"ticket": _is_name, "job_id": _or_none(_is_job_id)}
+
 SHAPES: dict[str, dict[str, Check]] = {
+    "submit_verification": {
+        "directory": _is_path,
+        "ticket": _is_name,
+        "tasks": _list_of(_names, MAX_TASKS),
+        "numbers": _task_numbers,
+    },
+    "follow_verification": {**_ticket, "task_count": lambda value: _is_whole(value) and 0 < value <= MAX_TASKS},
+    "collect_verification": {"ticket": _is_name, "task": lambda value: _is_whole(value) and 0 <= value < MAX_TASKS},
+    "cancel_verification": _ticket,
     "reach": {"work_dir": _is_path},
     "read_submission": _job,
     "signal_job": {**_job, "signal": _is_text},

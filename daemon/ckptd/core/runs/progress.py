@@ -118,7 +118,29 @@ def merge_verified(
         judged = None if known.deleted_at else _judge(known.checkpoint, pieces)
         if judged is not None:
             is_complete = judged.state is CheckpointState.COMPLETE
-            changed.append(replace(known, checkpoint=judged, verified_full_at=now if is_complete else None))
+            verified_at = now if is_complete else None
+            changed.append(replace(known, checkpoint=judged, verified_full_at=verified_at, owner_damage=None))
+    return CheckpointChanges(changed=tuple(changed))
+
+
+def merge_owner_verified(
+    recorded: Iterable[RecordedCheckpoint], found: Iterable[Checkpoint], now: datetime
+) -> CheckpointChanges:
+    """Add what a job of the owner says that it found in every byte of some of a run's checkpoints.
+
+    It changes no checkpoint, and not the time of what this node verified: docs/decisions/0020.
+    """
+    pieces = {_name(piece): piece for piece in map(_bounded, found)}
+    changed: list[RecordedCheckpoint] = []
+    for known in recorded:
+        judged = None if known.deleted_at else _judge(known.checkpoint, pieces)
+        if judged is None:
+            continue
+        if judged.state is CheckpointState.COMPLETE:
+            changed.append(replace(known, owner_verified_at=now, owner_damage=None))
+        else:
+            reason = judged.reason or "it gives no reason"
+            changed.append(replace(known, owner_verified_at=None, owner_damage=reason))
     return CheckpointChanges(changed=tuple(changed))
 
 
@@ -277,6 +299,8 @@ def _update(known: RecordedCheckpoint, found: Checkpoint, writers: Writers, now:
     if may_stay and _depth(old) > _depth(found) and found.state is not CheckpointState.WRITING:
         found = _keep_deeper(old, found)
     result = replace(known, checkpoint=found, verified_full_at=verified_at)
+    if not is_untouched:
+        result = replace(result, owner_verified_at=None, owner_damage=None)
     if not is_same_save:
         result = replace(result, attempt=writers.credit(found))
     if is_writing and known.started_writing_at is None:

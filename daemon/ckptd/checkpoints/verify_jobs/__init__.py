@@ -1,0 +1,1 @@
+"""Verifies checkpoints by Slurm jobs of their owners: executor, program and files."""

@@ -1,0 +1,41 @@
+"""The program of one task of a verification job: reads every byte of its pieces, and writes the result.
+
+It runs on a node as the owner of the files, with the owner's rights alone: `python -I -m ... DIRECTORY`, where the
+directory is that of the ticket. Content is parsed in limited children, as on the admin node.
+"""
+
+import os
+import sys
+import time
+from pathlib import PurePosixPath
+from typing import Any
+
+from ckptd.checkpoints.scanning.verification import verify
+from ckptd.checkpoints.verify_jobs import ticket_files
+from ckptd.core.model import checkpoint_json
+from ckptd.core.verification import task_results
+
+
+def main() -> None:
+    """Verify the pieces of the task that SLURM_ARRAY_TASK_ID numbers."""
+    run_task(sys.argv[1], int(os.environ["SLURM_ARRAY_TASK_ID"]))
+
+
+def run_task(directory: str, task: int) -> None:
+    """Verify the pieces of one task of the request in a ticket's directory."""
+    request: dict[str, Any] = ticket_files.read_request(directory)
+    item = {
+        **request["limits"],
+        "directory": request["directory"],
+        "only": request["tasks"][task],
+        "now": time.time(),
+        "allowed_roots": ["/"],  # the owner may read here whatever the owner may read
+    }
+    pieces = [checkpoint_json.decode_checkpoint(each) for each in verify(item)["checkpoints"]]
+    root = PurePosixPath(request["directory"])
+    data = task_results.encode_result(task, [task_results.judge_piece(piece, root) for piece in pieces])
+    ticket_files.write_result(directory, task, data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""`ckptd verify` where the site lets Slurm jobs of the owners read the checkpoints.
+
+It submits a job for each run, follows all of them, and records each result. A signal cancels the jobs that have not
+ended. A command that is killed leaves its tickets to the daemon, or to the next such command.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from ckptd.checkpoints.executor import (
+    NO_RESULT,
+    LocalExecutor,
+    SkippedRequest,
+    SkipReason,
+    Ticket,
+    TicketState,
+    VerificationRequest,
+)
+from ckptd.checkpoints.verify_jobs.job_executor import JobExecutor
+from ckptd.cli.interruption import Interruption, StoppedError
+from ckptd.cli.verified_checkpoints import UNKNOWN, VerifiedCheckpoint, list_verified
+from ckptd.core.model import RunKey, Unknown
+from ckptd.core.runs.progress import CheckpointChanges
+from ckptd.steps.follow_verifications import UNWATCHED_AFTER
+from ckptd.steps.record_verification import WantedVerification, record_result, verify_now
+from ckptd.store.store import Store
+
+POLL_SECONDS = 5.0  # between two questions about the same jobs
+
+Wanted = list[WantedVerification]
+ShowProgress = Callable[
+    [VerifiedCheckpoint | None, int], None
+]  # a result, and the bytes of those that are not recorded yet
+
+
+@dataclass(kw_only=True, slots=True)
+class JobVerification:
+    """One run of the command."""
+
+    store: Store
+    executor: JobExecutor
+    fallback: LocalExecutor | None  # for owners who may submit no job; None: their checkpoints stay as they are
+    interruption: Interruption
+    show: ShowProgress
+    outcomes: list[VerifiedCheckpoint] = field(default_factory=list)
+    _open: dict[Ticket, Wanted] = field(default_factory=dict)
+    _done_bytes: dict[Ticket, int] = field(default_factory=dict)
+
+    def verify(self, wanted: Sequence[WantedVerification]) -> list[VerifiedCheckpoint]:
+        """Verify these checkpoints until all have a result, or a signal arrives."""
+        waiting = self._adopt(_group(wanted))
+        try:
+            while waiting or self._open:
+                waiting = {run: left for run, each in waiting.items() if (left := self._submit(run, each))}
+                self._follow()
+                if waiting or self._open:
+                    with self.interruption.allowed():
+                        time.sleep(POLL_SECONDS)
+        except StoppedError:
+            pass
+        finally:
+            self._release_all()
+        return self.outcomes
+
+    def _adopt(self, wanted: dict[RunKey, Wanted]) -> dict[RunKey, Wanted]:
+        """Follow the tickets that an interrupted command left; return the runs without one."""
+        since = _now() - UNWATCHED_AFTER
+        clusters = {run.cluster for run in wanted}
+        for cluster in clusters:
+            for ticket in self.store.verification_tickets.list_unwatched(cluster, since):
+                if (found := wanted.pop(ticket.run, None)) is not None:
+                    self._open[Ticket(ticket.name)] = found
+        return wanted
+
+    def _submit(self, run: RunKey, wanted: Wanted) -> Wanted:
+        """Submit the checkpoints of one run; return them if that must wait for other jobs of its owner."""
+        if self.interruption.is_stopped:
+            return wanted
+        request = VerificationRequest(run, tuple(each.record.checkpoint for each in wanted), _now())
+        ticket = self.executor.submit(request)
+        if isinstance(ticket, SkippedRequest):
+            if ticket.reason is SkipReason.FULL:
+                return wanted
+            self._verify_here(run, wanted, str(ticket))
+        elif isinstance(ticket, Unknown):
+            self._add(VerifiedCheckpoint(each, UNKNOWN, ticket.reason) for each in wanted)
+        else:
+            self._open[ticket] = wanted
+        return []
+
+    def _verify_here(self, run: RunKey, wanted: Wanted, reason: str) -> None:
+        if self.fallback is None:
+            self._add(VerifiedCheckpoint(each, UNKNOWN, reason) for each in wanted)
+            return
+        for each in wanted:
+            with self.interruption.allowed():  # it may read for long
+                changes = verify_now(self.store, self.fallback, run, [each.record], _now())
+            self._add(list_verified([each], changes))
+
+    def _follow(self) -> None:
+        """Ask about every open ticket once, and record the results that are ready."""
+        self.store.verification_tickets.watch(list(self._open), _now())
+        for ticket, wanted in list(self._open.items()):
+            if self.interruption.is_stopped:
+                return
+            progress = self.executor.follow(ticket)
+            if isinstance(progress, Unknown):
+                if progress.what == NO_RESULT:
+                    self._close(ticket, wanted, progress)
+                continue
+            self._done_bytes[ticket] = progress.done_bytes
+            if progress.state is TicketState.READY:
+                changes = record_result(self.store, self.executor, wanted[0].run, ticket, _now())
+                if not isinstance(changes, Unknown) or changes.what == NO_RESULT:
+                    self._close(ticket, wanted, changes)
+        self.show(None, sum(self._done_bytes.values()))
+
+    def _close(self, ticket: Ticket, wanted: Wanted, changes: CheckpointChanges | Unknown) -> None:
+        del self._open[ticket]
+        self._done_bytes.pop(ticket, None)
+        self.executor.release(ticket)
+        self._add(list_verified(wanted, changes, is_by_owner=True))
+
+    def _add(self, found: Iterable[VerifiedCheckpoint]) -> None:
+        for each in found:
+            self.outcomes.append(each)
+            self.show(each, sum(self._done_bytes.values()))
+
+    def _release_all(self) -> None:
+        """Cancel what has not ended; the daemon takes up a ticket that cannot be cancelled now."""
+        left = [ticket for ticket in self._open if self.executor.release(ticket) is not None]
+        self.store.verification_tickets.watch(left, None)
+
+
+def _group(wanted: Sequence[WantedVerification]) -> dict[RunKey, Wanted]:
+    by_run: dict[RunKey, Wanted] = defaultdict(list)
+    for each in wanted:
+        by_run[each.run].append(each)
+    return dict(by_run)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,73 @@
+"""Section for full verification by Slurm jobs of the files' owners."""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+from pydantic import Field, field_validator
+
+from ckptd.config.base import Duration, Section, Size
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,99}")
+_VARIABLES = re.compile(r"\{(?:home|uid)\}")
+
+
+class VerifyJobsSection(Section):
+    """Full verification by Slurm jobs of the files' owners, whose results are the owners' own statements."""
+
+    partition: str | None = None
+    """Partition of these jobs, or several with commas; without it, this node verifies everything itself."""
+    account: str | None = None
+    """Account of these jobs; by default the user's own. Users who have no association with it submit none."""
+    qos: str | None = None
+    """QOS of these jobs, such as one of low priority that can be preempted."""
+    time_limit: Duration = timedelta(hours=2)
+    """Time limit of each task."""
+    nice: int = Field(default=1000, ge=0, le=2_147_483_645)
+    """How much less priority these jobs have than others."""
+    task_size: Size = 100 * 2**30
+    """A job has one task for each so many bytes; one file or part of a checkpoint is never split."""
+    max_tasks: int = Field(default=64, ge=1, le=1000)
+    """Maximum number of tasks of one job."""
+    max_running: int = Field(default=4, ge=1, le=1000)
+    """Maximum number of tasks of one job that run at the same time."""
+    max_per_user: int = Field(default=4, ge=1, le=1000)
+    """Maximum number of such jobs of one user."""
+    max_tries: int = Field(default=3, ge=1, le=10)
+    """How often a task is submitted that ends without a result. One that was cancelled is not submitted again."""
+    max_wait: Duration = timedelta(days=7)
+    """After this time in the queue, a job is cancelled, and its checkpoints stay as they are."""
+    fallback: bool = False
+    """Whether `ckptd verify` reads on this node what the owner may not submit."""
+    python: Path | None = None
+    """Python of an installation of ckptd of this version that the nodes see; by default the one that runs here."""
+    directory: str = "{home}/.ckptd-verify"
+    """Directory, which the nodes see, for requests and results; "{home}" and "{uid}" are those of the owner. Its parent
+    must exist, and the owner must be able to write there."""
+
+    @field_validator("partition", "account", "qos")
+    @classmethod
+    def _names_are_plain(cls, given: str | None) -> str | None:
+        for name in () if given is None else given.split(","):
+            if not _NAME.fullmatch(name):
+                raise ValueError(f'{given!r} is not a name that Slurm knows; use for example "main"')
+        return given
+
+    @field_validator("directory")
+    @classmethod
+    def _directory_is_absolute(cls, directory: str) -> str:
+        rest = _VARIABLES.sub("", directory)
+        if (
+            not directory.startswith(("/", "{home}/"))
+            or any(mark in rest for mark in "{}\0")
+            or ".." in rest.split("/")
+        ):
+            raise ValueError(f'{directory!r} is not of the form "{{home}}/NAME" or "/DIRECTORY/{{uid}}"')
+        return directory
+
+    @field_validator("python")
+    @classmethod
+    def _python_is_absolute(cls, python: Path | None) -> Path | None:
+        if python is not None and not python.is_absolute():
+            raise ValueError(f"{str(python)!r} is not an absolute path")
+        return python

@@ -1,0 +1,52 @@
+"""Follows the verification jobs that the daemon, or a command that was interrupted, has submitted.
+
+It asks about each of them once, and records the results that are ready. It never waits for the queue.
+"""
+
+import time
+from datetime import datetime, timedelta
+
+from ckptd.checkpoints.executor import NO_RESULT, Ticket, TicketState
+from ckptd.core.model import Unknown
+from ckptd.core.verification.ticket import VerificationTicket
+from ckptd.steps.parts import Parts
+from ckptd.steps.record_verification import record_result
+from ckptd.steps.results import IDLE, LogLine, StepResult, info, warning
+from ckptd.steps.state import State
+
+UNWATCHED_AFTER = timedelta(minutes=5)  # since a command last said that it follows a ticket
+MAX_SECONDS = 60.0  # of one step, after which no further ticket is asked about
+
+
+def run(parts: Parts, _state: State, now: datetime) -> StepResult:
+    """Follow every ticket that no command follows, the oldest first."""
+    if parts.job_executor is None:
+        return IDLE
+    until = time.monotonic() + MAX_SECONDS
+    lines: list[LogLine] = []
+    tickets = parts.store.verification_tickets.list_unwatched(parts.cluster, now - UNWATCHED_AFTER)
+    for ticket in tickets:
+        if parts.runner.is_stopping() or time.monotonic() >= until:
+            break
+        lines += _follow(parts, ticket, now)
+    return StepResult(bool(tickets), tuple(lines))
+
+
+def _follow(parts: Parts, known: VerificationTicket, now: datetime) -> list[LogLine]:
+    executor, ticket = parts.job_executor, Ticket(known.name)
+    assert executor is not None
+    progress = executor.follow(ticket)
+    if isinstance(progress, Unknown) or progress.state is not TicketState.READY:
+        return []
+    changes = record_result(parts.store, executor, known.run, ticket, now)
+    if isinstance(changes, Unknown) and changes.what != NO_RESULT:
+        return []
+    where = ascii(known.run.directory)
+    if isinstance(changes, Unknown):
+        line = warning(f"verification job {known.job_id} gave no result for {where}: {changes.reason!a}")
+    else:
+        line = info(f"verification job {known.job_id} read {len(changes.changed)} checkpoints in {where}")
+    trouble = executor.release(ticket)
+    if trouble is not None:
+        return [line, warning(f"its ticket stays: {trouble.reason!a}")]
+    return [line]
