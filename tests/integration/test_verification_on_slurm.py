@@ -1,0 +1,146 @@
+"""`ckptd verify` on a real cluster of four nodes: array jobs of the owner read every byte of real torch checkpoints."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from demo.cluster import PrivateCluster
+from demo.patience import allow
+from support.node_python import install_node_python
+
+DATA = Path(__file__).parents[1] / "data/formats/torch"
+EPOCHS = [f"epoch_{number:03}.pt" for number in range(1, 9)]
+DAMAGED = EPOCHS[3]
+SETTINGS = """
+[slurm]
+timeout = "20s"
+[scan]
+write_grace = "1s"
+allowed_roots = ["{homes}"]
+[health]
+min_job_duration = "1s"
+[web]
+listen = ""
+[service]
+state_directory = "{state}"
+[verify_jobs]
+partition = "main"
+account = "storage"
+nice = 100
+time_limit = "5m"
+task_size = "1"
+max_tasks = 8
+max_running = 4
+python = "{python}"
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    prefix = f"ckv{os.getpid()}-"
+    with PrivateCluster(name="verify", nodes=4, cpus_per_node=2, user_prefix=prefix, with_accounting=True) as private:
+        yield private
+
+
+class Fleet:
+    """Two users with checkpoints on record; only the first one has an allocation for verification jobs."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.state = cluster.directory / "ckptd"
+        self.state.mkdir()
+        self.config = self.state / "config.toml"
+        text = SETTINGS.format(homes=cluster.directory / "home", state=self.state, python=install_node_python())
+        self.config.write_text(text)
+        self.owner, self.other = (self._train(name) for name in ("owner", "other"))
+        cluster.command("sacctmgr", "--immediate", "add", "account", "storage")
+        cluster.command("sacctmgr", "--immediate", "add", "user", self.owner.name, "account=storage")
+        self.ckptd("once", status=1)  # that the files are in /tmp is a flag
+
+    def _train(self, name):
+        user = self.cluster.create_user(name)
+        directory = user.home / "ckpt"
+        directory.mkdir()
+        for epoch in EPOCHS:
+            shutil.copy(DATA / "run_epochs/epoch_010.pt", directory / epoch)
+        shutil.copy(DATA / "epochs_damaged/flip_data/epoch_010.pt", directory / DAMAGED)
+        for path in (directory, *directory.iterdir()):
+            os.chown(path, user.uid, user.gid)
+            os.utime(path, (1_700_000_000, 1_700_000_000))
+        job = self.cluster.submit(user, "#!/bin/sh\nexec sleep 1000\n", "--comment=ckpt=ckpt", work_dir=user.home)
+        self.cluster.wait_for("the job to run", lambda: self.cluster.read_job(job, "%T") == "RUNNING")
+        return user
+
+    def start(self, *words):
+        argv = [sys.executable, "-m", "ckptd", "--config", str(self.config), *words]
+        environment = {**os.environ, **self.cluster.environment}
+        return subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def ckptd(self, *words, status=0):
+        process = self.start(*words)
+        output, errors = process.communicate(timeout=allow(300))
+        assert process.returncode == status, (output, errors)
+        return output
+
+    def verify(self, user, *words, status):
+        document = json.loads(self.ckptd("verify", str(user.home / "ckpt"), *words, "--json", status=status))
+        return {os.path.basename(each["path"]): each for each in document["checkpoints"]}
+
+    def list_jobs(self, *states):
+        argv = ["squeue", "--noheader", "--array", f"--states={','.join(states) or 'all'}", "--format=%j %u %T %N"]
+        return [line.split() for line in self.cluster.command(*argv).splitlines() if line.startswith("ckptd-verify")]
+
+
+@pytest.fixture(scope="module")
+def fleet(slurm):
+    return Fleet(slurm)
+
+
+def test_jobs_of_the_owner_find_the_damaged_checkpoint_on_four_nodes(fleet):
+    found = fleet.verify(fleet.owner, status=1)
+    assert {name: each["result"] for name, each in found.items()} == {
+        name: "damaged" if name == DAMAGED else "complete" for name in EPOCHS
+    }
+    assert found[DAMAGED]["reason"]
+    jobs = fleet.list_jobs()
+    assert {(user, state) for _, user, state, _ in jobs} == {(fleet.owner.name, "COMPLETED")}
+    assert len(jobs) == len(EPOCHS)
+    assert len({node for *_, node in jobs}) > 1
+    assert list((fleet.owner.home / ".ckptd-verify").iterdir()) == []
+    again = fleet.verify(fleet.owner, status=1)
+    assert set(again) == {DAMAGED}, "what a job called complete is not read again"
+
+
+def test_a_user_without_an_allocation_gets_no_job_and_the_reason(fleet):
+    found = fleet.verify(fleet.other, status=1)
+    assert {each["result"] for each in found.values()} == {"unknown"}
+    reason = f"user {fleet.other.name} has no association with account storage"
+    assert all(reason in each["reason"] for each in found.values())
+    assert not any(user == fleet.other.name for _, user, *_ in fleet.list_jobs())
+
+
+def test_a_signal_cancels_the_jobs_that_still_wait(fleet):
+    fleet.cluster.command("scontrol", "update", "PartitionName=main", "State=DOWN")
+    try:
+        process = fleet.start("verify", str(fleet.owner.home / "ckpt"), "--again")
+        fleet.cluster.wait_for("jobs that wait", lambda: len(fleet.list_jobs("PENDING")) == len(EPOCHS))
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=allow(120))
+    finally:
+        fleet.cluster.command("scontrol", "update", "PartitionName=main", "State=UP")
+    assert (process.returncode, errors) == (1, "")
+    assert "Stopped by a signal: 8 not read." in output
+    assert fleet.list_jobs("PENDING", "RUNNING") == []
+
+
+def test_this_node_reads_with_its_own_option(fleet):
+    before = fleet.list_jobs()
+    found = fleet.verify(fleet.owner, "--here", "--again", status=1)
+    assert [name for name, each in found.items() if each["result"] == "damaged"] == [DAMAGED]
+    assert fleet.list_jobs() == before
