@@ -25,6 +25,14 @@ class Witness(StrEnum):
     OWNER = "owner"  # a job of the files' owner, who can replace its program and its results
 
 
+class VerifyPlace(StrEnum):
+    """Where the site has checkpoints verified in full."""
+
+    HERE = "here"
+    JOBS = "jobs"
+    JOBS_OR_HERE = "jobs or here"  # here for owners who may not submit such jobs
+
+
 class VerificationRequest(NamedTuple):
     """Checkpoints of one run whose every byte is to be read; `now` is when that was requested."""
 

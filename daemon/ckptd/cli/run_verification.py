@@ -17,6 +17,7 @@ from ckptd.checkpoints.executor import (
     Ticket,
     TicketProgress,
     VerificationRequest,
+    VerifyPlace,
     Witness,
 )
 from ckptd.checkpoints.verify_jobs.job_executor import JobExecutor
@@ -28,7 +29,7 @@ from ckptd.cli.whole_config import load_config
 from ckptd.cli.writable_scope import open_scope
 from ckptd.core.model import Checkpoint, Unknown
 from ckptd.service.agent_start import start_agent
-from ckptd.service.build_verification import build_job_executor
+from ckptd.service.build_verification import build_job_executor, find_verify_place
 from ckptd.service.command_lease import join_or_take_lease
 from ckptd.steps.record_verification import WantedVerification, list_wanted, verify_now
 from ckptd.store.store import Store
@@ -86,7 +87,8 @@ def verify_runs(
         runs = [key for key in dict.fromkeys(keys) if key.cluster == desk.cluster and key.is_located]
         local = LocalExecutor(agent, desk.site.verify_deadline)
         jobs = load_config(context).verify_jobs
-        by_jobs = None if is_here or jobs.partition is None else build_job_executor(jobs, agent, store)
+        place = VerifyPlace.HERE if is_here else find_verify_place(jobs)
+        by_jobs = None if place is VerifyPlace.HERE else build_job_executor(jobs, agent, store)
         finished = list(list_wanted(store, runs, is_again=True))
         wanted = finished if is_again else [each for each in finished if not _is_verified(each, by_jobs)]
         interruption = Interruption()
@@ -97,7 +99,7 @@ def verify_runs(
                 command = JobVerification(
                     store=store,
                     executor=by_jobs,
-                    fallback=local if jobs.fallback else None,
+                    fallback=local if place is VerifyPlace.JOBS_OR_HERE else None,
                     interruption=interruption,
                     show=show,
                 )

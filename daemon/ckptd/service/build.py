@@ -21,7 +21,7 @@ from ckptd.service.agent_start import start_agent
 from ckptd.service.build_notify import build_policy
 from ckptd.service.build_retention import build_retention
 from ckptd.service.build_send import build_post
-from ckptd.service.build_verification import build_job_executor
+from ckptd.service.build_verification import build_job_executor, find_verify_place
 from ckptd.service.lease_term import LeasedAgent, LeasedChannel, LeaseTerm
 from ckptd.service.open_database import make_state_directory, open_store
 from ckptd.service.privileges import become_service_user
@@ -144,7 +144,7 @@ def build(config: Config, opened: OpenCluster) -> Parts:
         post=post,
         retention=build_retention(config),
         job_executor=build_job_executor(jobs, agent, opened.store),
-        has_verify_jobs=jobs.partition is not None,
+        verify_place=find_verify_place(jobs),
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ckptd.checkpoints.agent.batches import BatchRunner
 from ckptd.checkpoints.agent.scan_client import ScanLimits
+from ckptd.checkpoints.executor import VerifyPlace
 from ckptd.checkpoints.scanning.locate import SiteRule
 from ckptd.checkpoints.verify_jobs.job_executor import JobExecutor
 from ckptd.core import health, notices
@@ -133,6 +134,6 @@ class Parts:
     post: SendParts | None = None  # None: a command, which sends nothing
     retention: SitePolicy | None = None  # None: a command, which is given what it needs of it
     job_executor: JobExecutor | None = None  # None: a command, which follows no verification jobs of others
-    has_verify_jobs: bool = False  # whether retention submits such jobs, instead of reading on this node
+    verify_place: VerifyPlace = VerifyPlace.HERE
     require_lease: Callable[[], None] = _do_nothing  # raises an error if this process may not act now
     keep: timedelta = timedelta(days=365)  # runs that ended longer ago are deleted from the database

@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ckptd.core.model import RunKey
 from ckptd.core.model.checkpoint_json import decode_checkpoint, encode_checkpoint
 from ckptd.core.verification.ticket import VerificationTicket
 from ckptd.store import runs
@@ -46,6 +47,13 @@ class VerificationTicketStore(StorePart):
         statement = _SELECT.where(RunTable.cluster == cluster, is_unwatched)
         rows = connection.execute(statement.order_by(TicketTable.requested_at, TicketTable.name))
         return tuple(map(_from_row, rows))
+
+    @reading
+    def list_runs(self, connection: sa.Connection, cluster: str) -> frozenset[RunKey]:
+        """Return the runs of a cluster that have a ticket."""
+        columns: list[Any] = list(RUN_KEY_COLUMNS)
+        statement = sa.select(*columns).join(TicketTable, TicketTable.run_id == RunTable.id)
+        return frozenset(map(run_key, connection.execute(statement.where(RunTable.cluster == cluster))))
 
     @reading
     def count_open(self, connection: sa.Connection, cluster: str, uid: int) -> int:

@@ -34,7 +34,7 @@ from ckptd.core.retention.rules import (
     KeepWithin,
     Ranked,
 )
-from ckptd.core.retention.run_guards import check_clock, compare_clocks, is_verified_full
+from ckptd.core.retention.run_guards import check_clock, compare_clocks, is_verified_enough, is_verified_full
 
 __all__ = [
     "CALENDAR_PERIODS",
@@ -76,6 +76,7 @@ __all__ = [
     "defer_all",
     "identify",
     "is_old",
+    "is_verified_enough",
     "is_verified_full",
     "join_retention_settings",
     "limit",

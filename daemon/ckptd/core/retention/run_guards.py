@@ -163,7 +163,7 @@ def check_newest(newest: RecordedCheckpoint, scanned_at: datetime, policy: Polic
     found = newest.checkpoint
     if found.level is Level.LISTED:
         return f"the newest complete checkpoint {found.path} was only listed, not verified"
-    if policy.verify is Level.FULL and not is_verified_full(newest, policy.verify_age, now):
+    if policy.verify is Level.FULL and not is_verified_enough(newest, policy.verify_age, now):
         return f"the newest complete checkpoint {found.path} was not verified in full within {policy.verify_age}"
     if scanned_at < now - policy.verify_age:
         return f"the newest complete checkpoint {found.path} was not verified within {policy.verify_age}"
@@ -175,9 +175,22 @@ def is_verified_full(record: RecordedCheckpoint, verify_age: timedelta, now: dat
 
     A changed identity discards the recorded result. Without change times, no result counts.
     """
+    return _is_recent(record, record.verified_full_at, verify_age, now)
+
+
+def is_verified_enough(record: RecordedCheckpoint, verify_age: timedelta, now: datetime) -> bool:
+    """Whether this node, or a job of the owner, has verified every byte within `verify_age`.
+
+    A site that lets jobs of the owners verify accepts their statements here. What this node verified is kept as well.
+    """
+    by_owner = record.owner_verified_at if record.owner_damage is None else None
+    return is_verified_full(record, verify_age, now) or _is_recent(record, by_owner, verify_age, now)
+
+
+def _is_recent(record: RecordedCheckpoint, verified_at: datetime | None, verify_age: timedelta, now: datetime) -> bool:
     found = record.checkpoint
-    if found.state is not CheckpointState.COMPLETE or record.verified_full_at is None or not found.identities:
+    if found.state is not CheckpointState.COMPLETE or verified_at is None or not found.identities:
         return False
     if not all(identity.changed_ns for identity in found.identities):
         return False
-    return max(found.modified_at, now - verify_age) <= record.verified_full_at
+    return max(found.modified_at, now - verify_age) <= verified_at

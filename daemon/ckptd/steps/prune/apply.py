@@ -24,11 +24,12 @@ from ckptd.steps.prune.planning import PlanFacts
 from ckptd.steps.prune.recovered_runs import RecoveredRuns
 from ckptd.steps.prune.recovery import PruneParts, recover_runs
 from ckptd.steps.prune.removal import STOPPED, Removal
-from ckptd.steps.prune.scan_before_prune import ScanTurns, find_stale, list_newest
+from ckptd.steps.prune.scan_before_prune import ScanTurns, find_stale, list_newest, list_reported
 from ckptd.steps.prune.start_guard import StartGuard
 
 ANOTHER_ACT = "the outcome of an earlier removal in its run is unknown"
 NOT_VERIFIED = "its newest complete checkpoint could not be verified"
+REPORTED = "a job of its owner found a checkpoint damaged, and this node has not verified it"
 NOT_SCANNED = "its directory was not scanned"
 NOT_READ = "its owner's .ckptd.toml was not read"
 SILENT_USER = "nothing was heard of another run of its user"
@@ -199,6 +200,8 @@ def _find_doubts(
             doubts[run.run] = scan.reason if scan else NOT_SCANNED
         elif policy is None or find_stale(run, policy, now):
             doubts[run.run] = NOT_VERIFIED
+        elif list_reported(run):
+            doubts[run.run] = REPORTED
     return doubts
 
 

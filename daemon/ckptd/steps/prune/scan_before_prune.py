@@ -16,6 +16,7 @@ from ckptd.core.retention import Policy, PolicyMode, RunPlan
 from ckptd.steps.parts import Parts
 from ckptd.steps.prune.planning import PlanFacts
 from ckptd.steps.prune.recovery import PruneParts
+from ckptd.steps.prune.verify_requests import JobRequests
 from ckptd.steps.record_verification import verify_now
 
 MAX_SCANS = 400  # directories of one step
@@ -59,11 +60,18 @@ class ScanTurns:
         until = time.monotonic() + VERIFY_SECONDS
         executor = LocalExecutor(parts.agent, hands.site.verify_deadline)
         self.verified_at = {run: at for run, at in self.verified_at.items() if now - at < VERIFY_AGAIN}
+        by_jobs = JobRequests(parts)
+        reported: list[tuple[RunPlan, list[RecordedCheckpoint]]] = []
+        stale: list[tuple[RunPlan, list[RecordedCheckpoint]]] = []
         for run in wanted:
             policy = facts.choices[run.run].policy
             if policy is None or run.run in self.verified_at:
                 continue
-            todo = find_stale(run, policy, now)
+            reported.append((run, list_reported(run)))
+            if (todo := find_stale(run, policy, now)) and not by_jobs.submit(run.run, todo, now):
+                stale.append((run, todo))
+        self.verified_at |= dict.fromkeys(by_jobs.skipped, now)
+        for run, todo in (*stale, *reported):  # what owners report comes last: it must not delay others
             if not todo or hands.should_stop() or time.monotonic() >= until:
                 continue
             if not _verify(parts, executor, run.run, todo, now):
@@ -83,7 +91,12 @@ def find_stale(run: RunPlan, policy: Policy, now: datetime) -> list[RecordedChec
     if policy.verify is not Level.FULL:
         return []
     newest = [each.record for each in run.decisions if retention.NEWEST in each.reasons]
-    return [record for record in newest if not retention.is_verified_full(record, policy.verify_age, now)]
+    return [record for record in newest if not retention.is_verified_enough(record, policy.verify_age, now)]
+
+
+def list_reported(run: RunPlan) -> list[RecordedCheckpoint]:
+    """Return the checkpoints that a job of the owner called damaged, and this node has not verified since."""
+    return [each.record for each in run.decisions if each.record.owner_damage is not None]
 
 
 def _verify(parts: Parts, executor: Executor, run: RunKey, todo: Collection[RecordedCheckpoint], now: datetime) -> bool:
