@@ -74,6 +74,15 @@ def test_a_user_with_an_association_is_asked_for_no_more(site, row):
     assert isinstance(site.make_jobs().submit(site.request()), str)
 
 
+def test_nothing_is_submitted_while_accounting_does_not_answer(site):
+    site.slurm.plan(
+        sacctmgr={"rc": 1, "stderr": "sacctmgr: error: Problem talking to the database: Connection refused"}
+    )
+    skipped = site.make_jobs().submit(site.request())
+    assert (skipped.reason, "accounting did not answer" in skipped.detail) == (SkipReason.REFUSED, True)
+    assert site.slurm.list_calls("sbatch") == []
+
+
 def test_what_sbatch_refuses_is_skipped_with_its_words(site):
     words = "Batch job submission failed: Invalid account or account/partition combination specified"
     site.slurm.plan(sbatch={"rc": 1, "stderr": f"sbatch: error: {words}"})

@@ -49,7 +49,7 @@ def test_the_command_has_what_the_site_names_and_nothing_of_the_request():
         "--propagate=NONE",
         "--no-requeue",
         "--job-name=ckptd-verify-00112233aabbccdd",
-        "--comment=ckptd verifies checkpoints",
+        "--comment=ckpt=none ckptd-verify",
         "--array=0-2,5%2",
         "--partition=verify",
         "--account=storage",

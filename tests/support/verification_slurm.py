@@ -55,7 +55,7 @@ elif name == "sacctmgr":
     if "rows" not in plan:
         sys.exit("You are not running a supported accounting_storage plugin")
     for row in plan["rows"]:
-        print("".join(field + options["--delimiter"] for field in row))
+        print("|".join(row))
 """
 
 

@@ -15,6 +15,7 @@ from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.queue_text import STATES, Separators
 
 Runner = Callable[[dict[str, Any]], dict[str, Any]]  # runs `argv` and returns its `output`
+NO_ACCOUNTING = "supported accounting_storage plugin"  # sacctmgr's, where slurm.conf names none
 UNKNOWN_JOB = "Invalid job id specified"  # slurmctld's words for a job that it no longer keeps
 _FIELDS = ("ArrayJobID", "ArrayTaskID", "State")
 # of the failures of sbatch, those after which nobody knows whether there is a job
@@ -41,7 +42,11 @@ def submit(
         CkptdError: Slurm did not answer, so that the job may have been submitted.
 
     """
-    if missing := find_missing_allocation(policy, user, run):
+    try:
+        missing = find_missing_allocation(policy, user, run)
+    except CkptdError as error:
+        return {"refused": f"accounting did not answer: {error}", "is_without_allocation": False}
+    if missing:
         return {"refused": missing, "is_without_allocation": True}
     script = job_policy.format_script(policy, directory)
     try:
@@ -59,17 +64,22 @@ def submit(
 def find_missing_allocation(policy: VerifyJobPolicy, user: str, run: Runner) -> str | None:
     """Return why accounting does not let this user submit there; None if it does, or if there is no accounting.
 
-    Without accounting, or while it does not answer, sbatch decides.
+    Without accounting, sbatch decides.
+
+    Raises:
+        CkptdError: accounting does not answer.
+
     """
     where = [f"user={user}", *([f"cluster={policy.cluster}"] if policy.cluster else [])]
-    separators = Separators.draw()
-    end = separators.field.decode()
-    head = ["sacctmgr", "--readonly", "--noheader", "--parsable", f"--delimiter={end}", "show", "associations", "where"]
+    head = ["sacctmgr", "--readonly", "--noheader", "--parsable2", "show", "associations", "where"]
     try:
         text = str(run({"argv": [*head, *where, "format=Account,Partition,QOS"]})["output"])
-    except CkptdError:
-        return None
-    rows = [line.split(end)[:3] for line in text.splitlines() if line.count(end) >= 3]
+    except CkptdError as error:
+        if NO_ACCOUNTING in str(error):
+            return None
+        raise
+    # administrators name all of these, and none of the names contains a bar
+    rows = [row for line in text.splitlines() if len(row := line.split("|")) == 3]
     accounts = [row for row in rows if not policy.account or row[0] == policy.account]
     if not accounts:
         return f"user {user} has no association with account {policy.account}" if policy.account else _no_account(user)
