@@ -45,7 +45,7 @@ PYTHON = """#!/bin/bash
 began=$(date +%s.%N)
 {python} "$@"
 status=$?
-echo "$began $(date +%s.%N) $(times | tail -1)" >>{log}
+{{ echo "$began $(date +%s.%N)"; times; }} >{log}/$SLURM_ARRAY_TASK_ID
 exit $status
 """
 
@@ -83,8 +83,6 @@ def measure(cluster, options):
         check(local.collect(local.submit(request)), known)
         print_row("this node", total, time.perf_counter() - began, None)
         for count in (1, 2, 4):
-            log.write_text("")
-            log.chmod(0o666)
             run_jobs(agent, request, count)
             print_row(f"jobs on {count} nodes", total, *read_log(log))
     finally:
@@ -112,10 +110,12 @@ def check(found, known):
 
 
 def write_settings(cluster):
-    """Return where the tasks note their times, and the configuration."""
+    """Return the directory where the tasks note their times, and the configuration."""
     folder = Path(tempfile.mkdtemp(dir=cluster.directory))
     folder.chmod(0o755)
     log, python, config = folder / "log", folder / "python", folder / "config.toml"
+    log.mkdir()
+    log.chmod(0o777)
     python.write_text(PYTHON.format(python=install_node_python(), log=log))
     python.chmod(0o755)
     config.write_text(SETTINGS.format(python=python))
@@ -134,10 +134,12 @@ def read_children_seconds():
 
 
 def read_log(log):
-    """Return the time from the first task's start to the last one's end, and the CPU time of all."""
-    rows = [line.split() for line in log.read_text().splitlines()]
+    """Return the time from the first task's start to the last one's end, and the CPU time of all; delete the notes."""
+    rows = [path.read_text().split() for path in log.iterdir()]
+    for path in log.iterdir():
+        path.unlink()
     took = max(float(row[1]) for row in rows) - min(float(row[0]) for row in rows)
-    return took, sum(parse_minutes(word) for row in rows for word in row[2:])
+    return took, sum(parse_minutes(word) for row in rows for word in row[4:])  # of the shell's child
 
 
 def parse_minutes(word):

@@ -6,6 +6,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
+from ckptd.checkpoints.executor import (
+    Executor,
+    SkippedRequest,
+    Ticket,
+    TicketProgress,
+    VerificationRequest,
+    Witness,
+)
+from ckptd.core.model import Checkpoint, Unknown
 from ckptd.errors import CkptdError
 
 
@@ -50,3 +59,28 @@ class Interruption:
         if self._may_raise:
             self._may_raise = False
             raise StoppedError("stopped by a signal")
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptibleExecutor:
+    """Lets a signal end the reading. A result that is being recorded is recorded first."""
+
+    inner: Executor
+    interruption: Interruption
+
+    @property
+    def witness(self) -> Witness:
+        return self.inner.witness
+
+    def submit(self, request: VerificationRequest) -> Ticket | SkippedRequest | Unknown:
+        return self.inner.submit(request)
+
+    def follow(self, ticket: Ticket) -> TicketProgress | Unknown:
+        return self.inner.follow(ticket)
+
+    def collect(self, ticket: Ticket) -> tuple[Checkpoint, ...] | Unknown:
+        with self.interruption.allowed():
+            return self.inner.collect(ticket)
+
+    def release(self, ticket: Ticket) -> Unknown | None:
+        return self.inner.release(ticket)

@@ -9,10 +9,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import PurePosixPath
 
 from ckptd.checkpoints.executor import (
     NO_RESULT,
-    LocalExecutor,
     SkippedRequest,
     SkipReason,
     Ticket,
@@ -20,7 +20,7 @@ from ckptd.checkpoints.executor import (
     VerificationRequest,
 )
 from ckptd.checkpoints.verify_jobs.job_executor import JobExecutor
-from ckptd.cli.interruption import Interruption, StoppedError
+from ckptd.cli.interruption import InterruptibleExecutor, Interruption, StoppedError
 from ckptd.cli.verified_checkpoints import UNKNOWN, VerifiedCheckpoint, list_verified
 from ckptd.core.model import RunKey, Unknown
 from ckptd.core.runs.progress import CheckpointChanges
@@ -28,7 +28,9 @@ from ckptd.steps.follow_verifications import UNWATCHED_AFTER
 from ckptd.steps.record_verification import WantedVerification, record_result, verify_now
 from ckptd.store.store import Store
 
-POLL_SECONDS = 5.0  # between two questions about the same jobs
+POLL_SECONDS = 5.0  # at least, between two questions about the same job
+MAX_POLLS = 2  # questions a second, about all of them
+ELSEWHERE = "another verification job reads checkpoints of this run; its result will be recorded"
 
 Wanted = list[WantedVerification]
 ShowProgress = Callable[
@@ -42,7 +44,7 @@ class JobVerification:
 
     store: Store
     executor: JobExecutor
-    fallback: LocalExecutor | None  # for owners who may submit no job; None: their checkpoints stay as they are
+    fallback: InterruptibleExecutor | None  # for owners who may submit no job; None: their checkpoints stay as they are
     interruption: Interruption
     show: ShowProgress
     outcomes: list[VerifiedCheckpoint] = field(default_factory=list)
@@ -58,7 +60,7 @@ class JobVerification:
                 self._follow()
                 if waiting or self._open:
                     with self.interruption.allowed():
-                        time.sleep(POLL_SECONDS)
+                        time.sleep(max(POLL_SECONDS, len(self._open) / MAX_POLLS))
         except StoppedError:
             pass
         finally:
@@ -66,14 +68,20 @@ class JobVerification:
         return self.outcomes
 
     def _adopt(self, wanted: dict[RunKey, Wanted]) -> dict[RunKey, Wanted]:
-        """Follow the tickets that an interrupted command left; return the runs without one."""
-        since = _now() - UNWATCHED_AFTER
-        clusters = {run.cluster for run in wanted}
-        for cluster in clusters:
-            for ticket in self.store.verification_tickets.list_unwatched(cluster, since):
-                if (found := wanted.pop(ticket.run, None)) is not None:
-                    self._open[Ticket(ticket.name)] = found
-        return wanted
+        """Follow the tickets that nobody else follows; return what is to be submitted."""
+        tickets = self.store.verification_tickets
+        for cluster in {run.cluster for run in wanted}:
+            taken = set(tickets.list_runs(cluster))
+            for ticket in tickets.list_unwatched(cluster, _now() - UNWATCHED_AFTER):
+                taken.discard(ticket.run)
+                paths = {piece.path for piece in ticket.pieces}
+                covered = [each for each in wanted.get(ticket.run, []) if paths.issuperset(_list_paths(each))]
+                if covered:
+                    self._open[Ticket(ticket.name)] = covered
+                    wanted[ticket.run] = [each for each in wanted[ticket.run] if each not in covered]
+            for run in taken & wanted.keys():
+                self._add(VerifiedCheckpoint(each, UNKNOWN, ELSEWHERE) for each in wanted.pop(run))
+        return {run: left for run, left in wanted.items() if left}
 
     def _submit(self, run: RunKey, wanted: Wanted) -> Wanted:
         """Submit the checkpoints of one run; return them if that must wait for other jobs of its owner."""
@@ -96,9 +104,7 @@ class JobVerification:
             self._add(VerifiedCheckpoint(each, UNKNOWN, reason) for each in wanted)
             return
         for each in wanted:
-            with self.interruption.allowed():  # it may read for long
-                changes = verify_now(self.store, self.fallback, run, [each.record], _now())
-            self._add(list_verified([each], changes))
+            self._add(list_verified([each], verify_now(self.store, self.fallback, run, [each.record], _now())))
 
     def _follow(self) -> None:
         """Ask about every open ticket once, and record the results that are ready."""
@@ -130,8 +136,10 @@ class JobVerification:
             self.show(each, sum(self._done_bytes.values()))
 
     def _release_all(self) -> None:
-        """Cancel what has not ended; the daemon takes up a ticket that cannot be cancelled now."""
-        left = [ticket for ticket in self._open if self.executor.release(ticket) is not None]
+        """Cancel what has not ended; without an answer, the daemon or the next command takes up what is left."""
+        left = list(self._open)
+        while left and self.executor.release(left[0]) is None:
+            left.pop(0)
         self.store.verification_tickets.watch(left, None)
 
 
@@ -144,3 +152,8 @@ def _group(wanted: Sequence[WantedVerification]) -> dict[RunKey, Wanted]:
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def _list_paths(wanted: WantedVerification) -> set[PurePosixPath]:
+    found = wanted.record.checkpoint
+    return {piece.path for piece in found.parts or (found,)}

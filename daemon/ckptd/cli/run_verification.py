@@ -4,30 +4,19 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ckptd.checkpoints.executor import (
-    Executor,
-    LocalExecutor,
-    SkippedRequest,
-    Ticket,
-    TicketProgress,
-    VerificationRequest,
-    VerifyPlace,
-    Witness,
-)
+from ckptd.checkpoints.executor import LocalExecutor, VerifyPlace
 from ckptd.checkpoints.verify_jobs.job_executor import JobExecutor
-from ckptd.cli.interruption import Interruption, StoppedError
+from ckptd.cli.interruption import InterruptibleExecutor, Interruption, StoppedError
 from ckptd.cli.job_verification import JobVerification, ShowProgress
 from ckptd.cli.output import EXIT_TROUBLE, print_json, print_table, safe
 from ckptd.cli.verified_checkpoints import COMPLETE, DAMAGED, UNKNOWN, VerifiedCheckpoint, list_verified
 from ckptd.cli.whole_config import load_config
 from ckptd.cli.writable_scope import open_scope
-from ckptd.core.model import Checkpoint, Unknown
 from ckptd.service.agent_start import start_agent
 from ckptd.service.build_verification import build_job_executor, find_verify_place
 from ckptd.service.command_lease import join_or_take_lease
@@ -38,31 +27,6 @@ if TYPE_CHECKING:
     from ckptd.present.responses.verify_documents import VerifyDocument
 
 HEADINGS = ("result", "checkpoint", "size", "reason")
-
-
-@dataclass(frozen=True, slots=True)
-class _InterruptibleExecutor:
-    """Lets a signal end the reading. A result that is being recorded is recorded first."""
-
-    inner: Executor
-    interruption: Interruption
-
-    @property
-    def witness(self) -> Witness:
-        return self.inner.witness
-
-    def submit(self, request: VerificationRequest) -> Ticket | SkippedRequest | Unknown:
-        return self.inner.submit(request)
-
-    def follow(self, ticket: Ticket) -> TicketProgress | Unknown:
-        return self.inner.follow(ticket)
-
-    def collect(self, ticket: Ticket) -> tuple[Checkpoint, ...] | Unknown:
-        with self.interruption.allowed():
-            return self.inner.collect(ticket)
-
-    def release(self, ticket: Ticket) -> Unknown | None:
-        return self.inner.release(ticket)
 
 
 class _Verification(NamedTuple):
@@ -99,7 +63,7 @@ def verify_runs(
                 command = JobVerification(
                     store=store,
                     executor=by_jobs,
-                    fallback=local if place is VerifyPlace.JOBS_OR_HERE else None,
+                    fallback=InterruptibleExecutor(local, interruption) if place is VerifyPlace.JOBS_OR_HERE else None,
                     interruption=interruption,
                     show=show,
                 )
@@ -127,7 +91,7 @@ def _verify_here(
     show: ShowProgress,
 ) -> list[VerifiedCheckpoint]:
     outcomes: list[VerifiedCheckpoint] = []
-    reading = _InterruptibleExecutor(executor, interruption)
+    reading = InterruptibleExecutor(executor, interruption)
     for each in wanted:
         try:
             changes = verify_now(store, reading, each.run, [each.record], datetime.now(UTC))

@@ -79,7 +79,7 @@ TABLE = (
     Step("decide", decide.run, _every(seconds=1), is_recording=True),
     Step("act", act.run, _every(seconds=5), once=0),
     Step("prune", prune.run, _read_prune_interval, once=0, begin=prune.begin, stop=prune.stop),
-    Step("verify", follow_verifications.run, _every(seconds=30), once=0, has_own_thread=True),
+    Step("verify", follow_verifications.run, lambda _parts: follow_verifications.INTERVAL, once=0, has_own_thread=True),
     Step("remind", remind.run, _every(hours=1)),
     Step("send", send.run, _every(seconds=5), change_parts=send.change_parts, stop=send.stop, has_own_thread=True),
     Step("housekeeping", housekeeping.run, _every(seconds=30), is_recording=True),

@@ -4,6 +4,7 @@ It asks about each of them once, and records the results that are ready. It neve
 """
 
 import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from ckptd.checkpoints.executor import NO_RESULT, Ticket, TicketState
@@ -14,22 +15,31 @@ from ckptd.steps.record_verification import record_result
 from ckptd.steps.results import IDLE, LogLine, StepResult, info, warning
 from ckptd.steps.state import State
 
+INTERVAL = timedelta(seconds=30)  # between two steps
 UNWATCHED_AFTER = timedelta(minutes=5)  # since a command last said that it follows a ticket
 MAX_SECONDS = 60.0  # of one step, after which no further ticket is asked about
+MAX_TICKETS = 60  # of one step: each is a request to slurmctld
 
 
 def run(parts: Parts, _state: State, now: datetime) -> StepResult:
-    """Follow every ticket that no command follows, the oldest first."""
+    """Follow the tickets that no command follows, in turns."""
     if parts.job_executor is None:
         return IDLE
     until = time.monotonic() + MAX_SECONDS
     lines: list[LogLine] = []
     tickets = parts.store.verification_tickets.list_unwatched(parts.cluster, now - UNWATCHED_AFTER)
-    for ticket in tickets:
+    for ticket in choose_turn(tickets, now):
         if parts.runner.is_stopping() or time.monotonic() >= until:
             break
         lines += _follow(parts, ticket, now)
     return StepResult(bool(tickets), tuple(lines))
+
+
+def choose_turn(tickets: Sequence[VerificationTicket], now: datetime) -> Sequence[VerificationTicket]:
+    """Return the tickets of one step; of more than MAX_TICKETS, each step takes the next ones."""
+    turns = max(1, -(-len(tickets) // MAX_TICKETS))
+    start = int(now.timestamp() // INTERVAL.total_seconds()) % turns * MAX_TICKETS
+    return tickets[start : start + MAX_TICKETS]
 
 
 def _follow(parts: Parts, known: VerificationTicket, now: datetime) -> list[LogLine]:

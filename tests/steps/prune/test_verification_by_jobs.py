@@ -1,63 +1,22 @@
 """Retention where jobs of the owners verify: it waits for none of them, and their word never moves its floor."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
 from ckptd.checkpoints.agent import trash_client
 from ckptd.checkpoints.executor import VerifyPlace
 from ckptd.checkpoints.verify_jobs.job_executor import JobExecutor, JobLimits
-from ckptd.core.model import CheckpointState, JobState, Level, Unknown
+from ckptd.core.model import CheckpointState, Level, Unknown
 from ckptd.core.retention import KeepLast
 from ckptd.core.runs.progress import CheckpointChanges
-from ckptd.core.verification import task_results
-from ckptd.core.verification.task_results import PieceVerdict
 from ckptd.service.build_verification import DEADLINE
 from ckptd.steps import follow_verifications
 from ckptd.steps.prune import step
+from support.job_agent import JobAgent
 from support.prune_facts import EPOCHS, make_policy, make_site
 
 COMPLETE, DAMAGED = CheckpointState.COMPLETE, CheckpointState.DAMAGED
-
-
-@dataclass
-class JobAgent:
-    """Answers about verification jobs itself, and leaves everything else to the real agent."""
-
-    inner: object
-    verdict: CheckpointState | None = None  # what the jobs say of each file; None: they wait in the queue
-    refusal: str | None = None
-    submitted: list = field(default_factory=list)
-
-    def run(self, batches):
-        return [
-            [self._answer(batch.operation, item) for item in batch.items]
-            if batch.operation.endswith("_verification")
-            else self.inner.run([batch])[0]
-            for batch in batches
-        ]
-
-    def _answer(self, operation, item):
-        if operation == "submit_verification":
-            self.submitted.append(item["ticket"])
-            if self.refusal:
-                return {"refused": self.refusal, "is_without_allocation": True}
-            return {"job_id": 7}
-        if operation == "follow_verification":
-            is_done = self.verdict is not None
-            states = [] if is_done else [[0, JobState.PENDING.value]]
-            return {"job_id": 7, "states": states, "results": [0] if is_done else []}
-        return self._give_result(item) if operation == "collect_verification" else {}
-
-    def _give_result(self, item):
-        reason = None if self.verdict is COMPLETE else "a block of zeros"
-        pieces = [self._make_piece(piece, reason) for piece in self.store.read(item["ticket"]).pieces]
-        return {"result": {"version": task_results.VERSION, "task": 0, "pieces": pieces}}
-
-    def _make_piece(self, piece, reason):
-        identities = tuple(tuple(each[1:]) for each in piece.identities)
-        verdict = PieceVerdict(piece.path.name, piece.format, self.verdict, reason, piece.files, identities)
-        return {**verdict._asdict(), "files": list(piece.files), "identities": [list(each) for each in identities]}
 
 
 @pytest.fixture
@@ -67,8 +26,7 @@ def jobs(shop):
 
 
 def use_jobs(shop, place=VerifyPlace.JOBS):
-    agent = JobAgent(shop.agent)
-    agent.store = shop.store.verification_tickets
+    agent = JobAgent(shop.agent, shop.store.verification_tickets)
     executor = JobExecutor(
         agent=agent,
         tickets=shop.store.verification_tickets,

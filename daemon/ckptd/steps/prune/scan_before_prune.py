@@ -16,7 +16,7 @@ from ckptd.core.retention import Policy, PolicyMode, RunPlan
 from ckptd.steps.parts import Parts
 from ckptd.steps.prune.planning import PlanFacts
 from ckptd.steps.prune.recovery import PruneParts
-from ckptd.steps.prune.verify_requests import JobRequests
+from ckptd.steps.prune.verify_requests import RequestedVerifications
 from ckptd.steps.record_verification import verify_now
 
 MAX_SCANS = 400  # directories of one step
@@ -60,7 +60,7 @@ class ScanTurns:
         until = time.monotonic() + VERIFY_SECONDS
         executor = LocalExecutor(parts.agent, hands.site.verify_deadline)
         self.verified_at = {run: at for run, at in self.verified_at.items() if now - at < VERIFY_AGAIN}
-        by_jobs = JobRequests(parts)
+        by_jobs = RequestedVerifications(parts)
         reported: list[tuple[RunPlan, list[RecordedCheckpoint]]] = []
         stale: list[tuple[RunPlan, list[RecordedCheckpoint]]] = []
         for run in wanted:

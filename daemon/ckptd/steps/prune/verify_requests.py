@@ -17,7 +17,7 @@ log = logging.getLogger("ckptd.steps.prune")
 
 
 @dataclass(slots=True)
-class JobRequests:
+class RequestedVerifications:
     """The requests of one step."""
 
     parts: Parts
