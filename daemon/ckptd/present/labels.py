@@ -23,6 +23,7 @@ TITLES = {
     "will-not-finish": "The goal will probably not be reached before the time limit",
     "not-requeueable": "Not requeued if preempted",
     "unsafe-pickle": "Loading a checkpoint would run code",
+    "reported-damage": "A verification job found a checkpoint damaged",
     "foreign-owner": "A checkpoint belongs to another user",
     "mail-held-back": "Mail to users is delayed by the rate limit",
     "test-message": "Test message",

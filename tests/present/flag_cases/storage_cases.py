@@ -135,6 +135,28 @@ CASES = {
         "Loading 2,000 checkpoints of this run would call code that is not known to be safe: a.b, c.d, e.f and 11 more.",
         "Before anyone loads the checkpoint, ask the owner of its files which program wrote it. torch.load(..., weights_only=True) and safetensors load data without running such code.",
     ),
+    "reported damage": Case(
+        "reported-damage",
+        {
+            "path": f"{DIRECTORY}/epoch_9.pt",
+            "reason": "data/3: the checksum differs",
+            "paths": [f"{DIRECTORY}/epoch_9.pt"],
+            "checkpoint_count": 1,
+        },
+        "A verification job found /scratch/alice/run/epoch_9.pt damaged: data/3: the checksum differs.",
+        "Resume from another checkpoint. ckptd removes nothing from this run until it has read the checkpoint itself: `ckptd verify --here` does so now.",
+    ),
+    "reported damage of several": Case(
+        "reported-damage",
+        {
+            "path": f"{DIRECTORY}/epoch_9.pt",
+            "reason": "truncated",
+            "paths": [f"{DIRECTORY}/epoch_8.pt", f"{DIRECTORY}/epoch_9.pt"],
+            "checkpoint_count": 2,
+        },
+        "A verification job found /scratch/alice/run/epoch_9.pt and 1 other of this run damaged: truncated.",
+        "Resume from another checkpoint. ckptd removes nothing from this run until it has read the checkpoint itself: `ckptd verify --here` does so now.",
+    ),
     "foreign owner": Case(
         "foreign-owner",
         FOREIGN,

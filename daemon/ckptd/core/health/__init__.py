@@ -17,6 +17,7 @@ from ckptd.core.health.not_requeueable import NotRequeueable
 from ckptd.core.health.not_resubmitted import NotResubmitted
 from ckptd.core.health.not_resuming import NotResuming
 from ckptd.core.health.overrides import Override, choose_rules
+from ckptd.core.health.reported_damage import ReportedDamage
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.health.restarted_without_checkpoint import RestartedWithoutCheckpoint
 from ckptd.core.health.resubmitted import WasResubmitted
@@ -34,6 +35,7 @@ RULES: dict[str, type[Rule]] = {
     "checkpoint-overdue": CheckpointOverdue,
     "at-risk": AtRisk,
     "damaged-checkpoint": DamagedCheckpoint,
+    "reported-damage": ReportedDamage,
     "copy-behind": CopyBehind,
     "interrupted-save": InterruptedSave,
     "not-resuming": NotResuming,

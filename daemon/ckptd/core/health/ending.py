@@ -7,6 +7,7 @@ from ckptd.core.health.copy_behind import CopyBehind
 from ckptd.core.health.damaged_checkpoint import DamagedCheckpoint
 from ckptd.core.health.foreign_owner import ForeignOwner
 from ckptd.core.health.interrupted_save import InterruptedSave
+from ckptd.core.health.reported_damage import ReportedDamage
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.health.unsafe_pickle import UnsafePickle
 from ckptd.core.health.will_be_purged import WillBePurged
@@ -20,6 +21,7 @@ OF_THE_RUN = frozenset(
         DamagedCheckpoint.name,
         ForeignOwner.name,
         InterruptedSave.name,
+        ReportedDamage.name,
         RestartLoop.name,
         UnsafePickle.name,
         WillBePurged.name,

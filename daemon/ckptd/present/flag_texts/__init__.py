@@ -46,6 +46,7 @@ TEXTS: dict[str, Callable[[EvidenceReader, FlagContext], FlagText]] = {
     "will-not-finish": time_limit_texts.will_not_finish,
     "not-requeueable": restart_texts.not_requeueable,
     "unsafe-pickle": storage_texts.unsafe_pickle,
+    "reported-damage": storage_texts.reported_damage,
     "foreign-owner": storage_texts.foreign_owner,
     "mail-held-back": mail_texts.mail_held_back,
     "test-message": mail_texts.sample_message,

@@ -141,3 +141,16 @@ def foreign_owner(evidence: EvidenceReader, context: FlagContext) -> FlagText:
             "site, add its name or uid to service_uids in [health.rules.foreign-owner] of ckptd's configuration."
         ),
     )
+
+
+def reported_damage(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    count = evidence.count("checkpoint_count")
+    others = "" if count == 1 else f" and {format_count(count - 1, 'other')} of this run"
+    return FlagText(
+        title=context.title,
+        statement=f"A verification job found {evidence.text('path')}{others} damaged: {evidence.text('reason')}.",
+        advice=(
+            "Resume from another checkpoint. ckptd removes nothing from this run until it has read the checkpoint "
+            "itself: `ckptd verify --here` does so now."
+        ),
+    )
