@@ -7,9 +7,12 @@ from datetime import timedelta
 import pytest
 
 from checkpoints.verify_jobs_site import USER, open_site
+from ckptd.checkpoints.agent import requests
+from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.executor import NO_RESULT, SkippedRequest, SkipReason, TicketState
 from ckptd.core.model import CheckpointState, Unknown
 from ckptd.core.verification.followed_tasks import RESULT_DELAY
+from ckptd.core.verification.job_policy import VerifyJobPolicy
 
 NAMES = ("epoch_1.npz", "epoch_2.npz")
 
@@ -247,6 +250,53 @@ def test_a_ticket_directory_that_became_a_link_is_not_followed(site):
     assert isinstance(executor.collect(ticket), Unknown)
     executor.release(ticket)
     assert (elsewhere / "result-0.json").exists()
+
+
+def test_a_directory_that_the_owner_replaced_ends_the_ticket_and_not_ckptd(site):
+    executor = site.make_jobs(max_tries=2)
+    ticket = executor.submit(site.request(NAMES[0]))
+    base = site.find_ticket_directory(ticket).parent
+    shutil.move(base, site.root / "run" / "base")
+    base.symlink_to(site.root / "run" / "base")
+    site.slurm.set_states(1, t0="FAILED")
+    lose_tasks(site, executor, ticket)
+    assert executor.follow(ticket).state is TicketState.READY
+    answer = executor.collect(ticket)
+    assert "its request cannot be written" in answer.reason
+    assert executor.release(ticket) is None
+    assert site.tickets.by_name == {}
+
+
+def test_a_request_that_cannot_be_written_is_skipped_with_the_reason(site):
+    (site.root / "tickets").chmod(0o555)
+    if os.geteuid() != 0:
+        pytest.skip("only root gives the directory to another user")
+    os.chown(site.root / "tickets", 0, 0)
+    skipped = site.make_jobs().submit(site.request())
+    assert skipped.reason is SkipReason.REFUSED
+    assert "Permission denied" in skipped.detail
+    assert (site.slurm.list_calls("sbatch"), site.tickets.by_name) == ([], {})
+
+
+def test_a_ticket_about_which_nobody_answers_ends_after_its_longest_wait(site):
+    executor = site.make_jobs(max_wait=timedelta(days=1))
+    ticket = executor.submit(site.request())
+    site.slurm.plan(squeue={"rc": 1, "stderr": "Unable to contact slurm controller (connect failure)"})
+    site.now += timedelta(days=2)
+    executor.follow(ticket)
+    assert executor.follow(ticket).state is TicketState.READY
+    assert executor.release(ticket) is None
+    assert site.tickets.by_name == {}
+
+
+def test_the_agent_submits_nothing_where_the_site_names_no_partition():
+    item = {"directory": "/scratch/run", "ticket": "0" * 16, "tasks": [["epoch_1.npz"]], "numbers": [0]}
+    with pytest.raises(requests.RequestError, match="names no partition"):
+        requests.complete("submit_verification", item, RequestPolicy())
+    allowed = RequestPolicy(verify_jobs=VerifyJobPolicy(partition="verify"))
+    assert requests.complete("submit_verification", item, allowed)["jobs"]["partition"] == "verify"
+    with pytest.raises(requests.RequestError, match="unknown field 'partition'"):
+        requests.complete("submit_verification", {**item, "partition": "gpu"}, allowed)
 
 
 def test_a_forged_result_says_nothing_about_files_of_others(site):

@@ -85,9 +85,9 @@ HOSTILE = {
             "a reason that is a number": make_document({**PIECE, "reason": 4}),
             "fewer identities than files": make_document({**PIECE, "identities": []}),
             "an identity with a device": make_document({**PIECE, "identities": [[1, 5, 10, 3, 4]]}),
-            "an identity that is negative": make_document({**PIECE, "identities": [[-5, 10, 3, 4]]}),
+            "an identity below 64 bits": make_document({**PIECE, "identities": [[5, 10, -(2**63) - 1, 4]]}),
             "an identity that is true": make_document({**PIECE, "identities": [[True, 10, 3, 4]]}),
-            "an identity beyond 64 bits": make_document({**PIECE, "identities": [[2**63, 10, 3, 4]]}),
+            "an identity beyond 64 bits": make_document({**PIECE, "identities": [[2**64, 10, 3, 4]]}),
             "a piece twice": make_document(PIECE, PIECE),
             "two verdicts on a piece": make_document(PIECE, {**PIECE, "state": "damaged"}),
         }.items()
@@ -123,6 +123,11 @@ def test_verdicts_on_what_was_not_requested_are_discarded():
     piece, other = make_checkpoint("a.pt"), make_checkpoint("b.pt")
     verdicts = [make_verdict(other), make_verdict(piece, format="generic")]
     assert task_results.apply_verdicts([piece], verdicts, DIRECTORY) == ()
+
+
+def test_inodes_of_64_bits_and_times_before_1970_are_read():
+    (verdict,) = parse(make_document({**PIECE, "identities": [[2**64 - 1, 10, -5, 4]]}))
+    assert verdict.identities == ((2**64 - 1, 10, -5, 4),)
 
 
 def test_a_document_without_faults_is_read():

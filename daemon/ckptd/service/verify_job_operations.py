@@ -11,6 +11,7 @@ from ckptd.checkpoints.verify_jobs import ticket_files
 from ckptd.core.verification import task_results
 from ckptd.core.verification.job_policy import VerifyJobPolicy
 from ckptd.core.verification.task_results import ResultError
+from ckptd.errors import CkptdError
 from ckptd.slurm import verification_commands
 
 _LIMITS = ("max_depth", "max_entries", "write_grace_seconds")
@@ -22,7 +23,12 @@ def submit(item: dict[str, Any]) -> dict[str, Any]:
     with open_allowed(item["directory"], item["allowed_roots"]):
         directory = ticket_files.find_directory(policy.directory, item["ticket"])
     limits = {name: item[name] for name in _LIMITS}
-    ticket_files.write_request(directory, {"directory": item["directory"], "tasks": item["tasks"], "limits": limits})
+    request = {"directory": item["directory"], "tasks": item["tasks"], "limits": limits}
+    try:
+        ticket_files.write_request(directory, request)
+    except (OSError, CkptdError) as error:
+        reason = f"its request cannot be written to {directory}: {error}"
+        return {"refused": reason, "is_without_allocation": False}
     user = pwd.getpwuid(os.geteuid()).pw_name
     answer = verification_commands.submit(policy, item["ticket"], item["numbers"], directory, user, run_command)
     if "refused" in answer:
@@ -53,7 +59,7 @@ def collect(item: dict[str, Any]) -> dict[str, Any]:
 def cancel(item: dict[str, Any]) -> dict[str, Any]:
     """Cancel a ticket's job, and delete the ticket's directory."""
     verification_commands.cancel(item["ticket"], item["job_id"], os.geteuid(), run_command)
-    with suppress(FileNotFoundError):  # the submission ended before it made one
+    with suppress(OSError, CkptdError):  # there is none, or its owner has put something else there
         ticket_files.remove(_find_directory(item))
     return {}
 

@@ -93,9 +93,11 @@ class JobExecutor:
         if known.end_reason is not None:
             return TicketProgress(TicketState.READY, known.size_bytes)
         seen = verify_client.follow(self.agent, known, self.deadline)
-        if isinstance(seen, Unknown):
-            return seen
         now = self.read_time()
+        if isinstance(seen, Unknown):
+            if self._is_overdue(known, now):
+                self.tickets.change(replace(known, end_reason=f"no answer about its job: {seen.reason}"))
+            return seen
         found = judge_tasks(known, seen.results, seen.states, now)
         done_bytes = sum(piece.size_bytes for number in found.finished for piece in known.tasks[number])
         if len(found.finished) == len(known.tasks):
@@ -126,9 +128,10 @@ class JobExecutor:
         if known is None:
             return None
         trouble = verify_client.cancel(self.agent, known, self.deadline)
-        if trouble is None:
-            self.tickets.delete(known.name)
-        return trouble
+        if trouble is not None and not self._is_overdue(known, self.read_time()):
+            return trouble
+        self.tickets.delete(known.name)
+        return None
 
     def _send(self, ticket: VerificationTicket, numbers: Sequence[int]) -> RefusedSubmission | None:
         """Submit tasks, and record the job; without an answer, `follow` finds it by the ticket's name."""
@@ -154,11 +157,14 @@ class JobExecutor:
             after = replace(after, end_reason=refused.reason)
         elif found.lost:
             after = replace(after, end_reason=self._explain_end(known, found))
-        elif now - known.requested_at > self.limits.max_wait:
+        elif self._is_overdue(known, now):
             after = replace(after, end_reason=f"its job did not end within {self.limits.max_wait}")
         if after != known:
             self.tickets.change(after)
         return after
+
+    def _is_overdue(self, ticket: VerificationTicket, now: datetime) -> bool:
+        return now - ticket.requested_at > self.limits.max_wait
 
     def _explain_end(self, ticket: VerificationTicket, found: FollowedTasks) -> str:
         if found.is_cancelled:

@@ -4,6 +4,7 @@ Everything here runs as the owner, in the agent's child. The owner can put anyth
 opened through a link below the place that the site names, and a result must be a regular file of the owner.
 """
 
+import errno
 import json
 import os
 import re
@@ -24,6 +25,7 @@ _NAME = re.compile(r"[0-9a-f]{16}")
 _RESULT = re.compile(r"result-(0|[1-9][0-9]{0,5})\.json")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NO_DIRECTORY = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -87,12 +89,16 @@ def write_result(directory: str, task: int, data: bytes) -> None:
 
 
 def list_results(directory: str, most: int) -> list[int]:
-    """Return the tasks below `most` that have a file with a result's name; none if there is no such directory."""
+    """Return the tasks below `most` that have a file with a result's name; none if its owner has no such directory."""
     try:
         with _open_own(directory) as here:
             found = [int(match[1]) for name in os.listdir(here) if (match := _RESULT.fullmatch(name))]
-    except FileNotFoundError:
+    except TicketFilesError:
         return []
+    except OSError as error:
+        if error.errno in _NO_DIRECTORY:
+            return []
+        raise
     return sorted(number for number in found if number < most)
 
 

@@ -156,7 +156,10 @@ def _is_list(value: Any) -> bool:
 
 
 def _is_identity(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 4 and all(map(_is_whole, value))
+    """Whether a value is an inode, a size and two times. Inodes use all 64 bits, and times may be before 1970."""
+    if not isinstance(value, list) or len(value) != 4:
+        return False
+    return all(isinstance(each, int) and not isinstance(each, bool) and -(2**63) <= each < 2**64 for each in value)
 
 
 def _without_device(identity: FileIdentity) -> tuple[int, int, int, int]:
