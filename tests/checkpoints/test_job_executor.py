@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from checkpoints.verify_jobs_site import USER, open_site
+from checkpoints.verify_jobs_site import USER, MemoryTickets, open_site
 from ckptd.checkpoints.agent import requests
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.executor import NO_RESULT, SkippedRequest, SkipReason, TicketState
@@ -112,6 +112,18 @@ def test_one_user_has_a_limited_number_of_jobs(site):
     assert skipped.reason is SkipReason.FULL
     executor.release(ticket)
     assert isinstance(executor.submit(site.request(NAMES[1])), str)
+
+
+def test_the_agent_counts_the_jobs_of_a_user_itself(site):
+    for _ in range(4):
+        assert isinstance(site.make_jobs(MemoryTickets()).submit(site.request(NAMES[0])), str)
+    skipped = site.make_jobs(MemoryTickets()).submit(site.request(NAMES[0]))
+    assert (skipped.reason, skipped.detail) == (
+        SkipReason.REFUSED,
+        f"user {USER.pw_name} has 4 verification jobs already",
+    )
+    site.slurm.set_states(1, t0="COMPLETED")
+    assert isinstance(site.make_jobs(MemoryTickets()).submit(site.request(NAMES[0])), str)
 
 
 def test_only_the_tasks_that_left_no_result_are_submitted_again(site):

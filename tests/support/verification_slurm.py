@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 PROGRAM = r"""
-import json, os, sys, time
+import json, os, pwd, sys
 here = os.path.dirname(os.path.abspath(sys.argv[0]))
 name, words = os.path.basename(sys.argv[0]), sys.argv[1:]
 plan = json.load(open(os.path.join(here, "plan.json"))).get(name, {})
@@ -40,10 +40,14 @@ elif name == "squeue":
     fields = [part.partition(":")[::2] for part in words[-1].split(",")]
     for job_id in [wanted] if wanted else sorted(os.listdir(jobs), key=int):
         job = read(job_id)
-        if job["name"] != options["--name"] or ("--user" in options and str(job["uid"]) != options["--user"]):
+        if "--name" in options and job["name"] != options["--name"]:
+            continue
+        if "--user" in options and options["--user"] not in (str(job["uid"]), pwd.getpwuid(job["uid"]).pw_name):
             continue
         for number, state in job["tasks"].items():
-            values = {"ArrayJobID": job_id, "ArrayTaskID": number, "State": state}
+            if "--states" not in options and state not in ("PENDING", "RUNNING"):
+                continue
+            values = {"Name": job["name"], "ArrayJobID": job_id, "ArrayTaskID": number, "State": state}
             sys.stdout.write("".join(values[field] + suffix for field, suffix in fields) + "\n")
 elif name == "scancel":
     job = read(words[-1])

@@ -67,6 +67,7 @@ def _build_verify_jobs(config: Config) -> VerifyJobPolicy:
         nice=section.nice,
         max_running=section.max_running,
         max_tasks=section.max_tasks,
+        max_jobs=section.max_per_user,
         python=str(section.python or sys.executable),
         directory=section.directory,
         cluster=config.slurm.cluster or read_local_cluster() or "",

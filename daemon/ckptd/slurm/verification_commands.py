@@ -48,6 +48,9 @@ def submit(
         return {"refused": f"accounting did not answer: {error}", "is_without_allocation": False}
     if missing:
         return {"refused": missing, "is_without_allocation": True}
+    others = list_queued(user, run) - {job_policy.name_job(ticket)}
+    if len(others) >= policy.max_jobs:
+        return {"refused": f"user {user} has {len(others)} verification jobs already", "is_without_allocation": False}
     script = job_policy.format_script(policy, directory)
     try:
         answer = run({"argv": job_policy.plan_submission(policy, ticket, numbers), "input": script})
@@ -89,6 +92,19 @@ def find_missing_allocation(policy: VerifyJobPolicy, user: str, run: Runner) -> 
     if policy.qos and not any(not row[2] or policy.qos in row[2].split(",") for row in places):
         return f"user {user} may not use QOS {policy.qos}"
     return None
+
+
+def list_queued(user: str, run: Runner) -> frozenset[str]:
+    """Return the names of a user's verification jobs that wait or run.
+
+    Raises:
+        CkptdError: Slurm does not answer.
+
+    """
+    end = Separators.draw().record.decode()
+    argv = ["squeue", "--noheader", "--local", f"--user={user}", "--Format", f"Name:{end}"]
+    names = (name.strip() for name in str(run({"argv": argv})["output"]).split(end))
+    return frozenset(name for name in names if name.startswith(f"{job_policy.JOB_NAME}-"))
 
 
 def follow(ticket: str, job_id: int | None, uid: int, run: Runner) -> QueuedTasks:

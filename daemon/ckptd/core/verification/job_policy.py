@@ -23,6 +23,7 @@ class VerifyJobPolicy:
     nice: int = 1000
     max_running: int = 4  # tasks of one job at the same time
     max_tasks: int = 64
+    max_jobs: int = 4  # of one user in the queue
     python: str = ""  # of an installation of ckptd that the nodes see
     directory: str = "{home}/.ckptd-verify"
     cluster: str = ""  # empty: of any cluster in accounting
