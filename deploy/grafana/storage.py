@@ -41,7 +41,7 @@ STORAGE = Board(
         ),
         number(
             "Pruning is paused",
-            "1 while all removals are paused: removals of several users failed, or the clock jumped.",
+            "1 while all removals are paused: removals of several users failed, or the clock is unreliable.",
             "max(ckptd_prune_paused{DAEMON})",
             "short",
             steps=[(None, GREEN), (1, RED)],

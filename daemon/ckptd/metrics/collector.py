@@ -218,12 +218,12 @@ def _collect_sources(report: Report) -> Iterator[Metric]:
         )
     yield gauge(
         "ckptd_backfill_gap_seconds",
-        "Length of the time without polls that is still to be backfilled from accounting; 0 if there is none.",
+        "Length of the gap between polls whose jobs are not yet recorded from accounting; 0 if there is none.",
         report.backfill_gap.total_seconds(),
     )
     yield gauge(
         "ckptd_mail_limit_reached",
-        "Whether mail to users that is not critical waits because of mail.max_per_hour (1).",
+        "Whether mail to users about flags that are not critical waits because of mail.max_per_hour (1) or not (0).",
         int(report.is_mail_limit_reached),
     )
     yield gauge(

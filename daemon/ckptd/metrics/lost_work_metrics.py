@@ -9,7 +9,7 @@ from ckptd.core.runs.lost_work_totals import LossKey, LossTotal
 from ckptd.metrics.bounded_names import BoundedNames
 from ckptd.metrics.metric_families import OTHER, Labels, counters
 
-NAMED_PARTITIONS = 12  # times the causes times the units: they alone would be thousands of series on some clusters
+NAMED_PARTITIONS = 12  # each has a series per cause and unit; some clusters have too many partitions
 NAMED_ACCOUNTS = 6  # `ckptd report --by account` has all
 LATE = "A requeue counts up to an hour after the end, because accounting may correct its cause until then."
 

@@ -12,7 +12,7 @@ def collect_messages(by_result: Mapping[tuple[str, str], int]) -> Iterator[Metri
     yield counters(
         "ckptd_messages",
         "Messages handed to a channel, by result: sent, refused (permanently), deferred or unreachable (retried "
-        "later), uncertain (sent again with the same message id).",
+        "later), uncertain (possibly accepted; sent again with the same message id).",
         ("channel", "result"),
         {(channel, result): count for (channel, result), count in by_result.items()},
     )

@@ -47,13 +47,14 @@ def _collect_plans(pruned: PruneTotals) -> Iterator[Metric]:
 def _collect_stops(pruned: PruneTotals) -> Iterator[Metric]:
     yield gauges(
         "ckptd_prune_paused",
-        "Whether all removals are paused (1), by reason: errors of several users, or a clock jump.",
+        "Whether all removals are paused (1), by reason: errors (removals of several users failed) or clock (it "
+        "jumped, or differs from that of Slurm).",
         ("reason",),
         {("errors",): int(pruned.is_breaker_open), ("clock",): int(pruned.is_clock_unreliable)},
     )
     yield gauge(
         "ckptd_prune_paused_users",
-        "Users whose removals are paused because some of their removals failed.",
+        "Users whose removals are paused because several of them failed within error_window.",
         pruned.paused_user_count,
     )
     yield gauge(
