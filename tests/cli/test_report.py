@@ -56,7 +56,8 @@ def table(config, *words):
 
 def test_a_bound_is_printed_as_one_and_hostile_names_as_text(config):
     rows = table(config, "--by", "account", "--since", "1h")
-    assert rows[0][:6] == ["account", "attempts", "unsaved work", "unsaved node-hours", "unsaved GPU-hours", "unknown"]
+    unsaved = ["unsaved work", "unsaved node-hours", "unsaved GPU-hours", "unsaved unknown"]
+    assert rows[0][:6] == ["account", "attempts", *unsaved]
     assert [row[:6] for row in rows[1:]] == [
         ["lab", "1", "1 h", "4.0", "2.0", "0"],
         [r"evil\x1b[31m\tname\n\xff", "1", "up to 1 h", "up to 1.0", "0.0", "1"],

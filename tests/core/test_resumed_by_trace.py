@@ -30,7 +30,7 @@ def test_a_first_part_after_others_proves_a_start_from_nothing():
     found = resume(*before, part(12, 980, 0))
     assert said(found) == (Certainty.PROVEN, ResumeReason.PROGRAM, None)
     assert found.is_fresh
-    assert describe_resume(found, RUN.directory) == "nothing, as the program's own record shows"
+    assert describe_resume(found, RUN.directory) == "nothing, as the program's own files show"
 
 
 def test_the_part_before_is_what_it_loaded():
@@ -68,7 +68,7 @@ def test_mdrun_that_appends_probably_loaded_the_state_and_not_its_backup():
     assert said(found) == (Certainty.INFERRED, ResumeReason.PROGRAM, "state.cpt")
     assert [each.path.rpartition("/")[2] for each in found.candidates] == ["state_prev.cpt", "state.cpt"]
     assert describe_resume(found, RUN.directory) == (
-        "state.cpt, probably: the program's own record shows that it was continued, and the others are backups"
+        "state.cpt, probably: the program's own files show that it continued, and the other checkpoints are backups"
     )
 
 
@@ -104,7 +104,7 @@ def test_what_no_progress_tells_stays_one_of_the_part_before():
     assert said(found) == (Certainty.UNKNOWN, ResumeReason.PROGRAM, None)
     assert [each.path.rpartition("/")[2] for each in found.candidates] == ["b.cpt", "c.cpt"]
     assert not found.may_be_fresh
-    assert describe_resume(found, RUN.directory).startswith("one of 2 checkpoints: the program's own record")
+    assert describe_resume(found, RUN.directory).startswith("one of 2 checkpoints: the program's own files")
 
 
 def put_back(record, gone=None):

@@ -106,8 +106,8 @@ def test_a_message_says_what_is_wrong_then_the_evidence_and_ends_with_the_comman
         "   further progress. It will not start until you release it.",
         "     restarts of this job: 3",
         "   What to do:",
-        "     Find in its output why it ends without a new checkpoint, and fix that, or",
-        "     cancel it (scancel 1). To release it:",
+        "     Find out from its output why it ends without a new checkpoint, and fix the",
+        "     cause, or cancel the job (scancel 1). To release it:",
         "       scontrol release 1",
         "",
     ]

@@ -83,7 +83,7 @@ def test_a_flag_that_an_earlier_version_recorded_keeps_its_text():
 def test_a_flag_of_a_rule_that_is_no_more_refers_to_its_evidence():
     for unknown in (finding("a-former-rule", {"n": 1}), finding("at-risk", {"time_left_seconds": 60})):
         text = flag_texts.make_recorded_text(unknown)
-        assert "no text for this flag" in text.statement
+        assert "cannot describe this flag" in text.statement
         assert "ckptd show JOB" in text.advice
     assert flag_texts.make_recorded_text(finding("a-former-rule", {})).title == "A former rule"
 

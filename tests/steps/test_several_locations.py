@@ -98,8 +98,9 @@ def test_copies_that_fall_behind_are_flagged_once_and_until_they_have_caught_up(
     [flag] = fleet.parts.store.flags.list_open("c1")
     text = flag_texts.make_recorded_text(flag.finding)
     assert text.statement == (
-        f"The copies in {archive} are 1 h 20 min behind; usual is 10 min. The newest complete checkpoint is "
-        f"{fleet.work_dir}/ck/step_14.safetensors; the newest complete copy is {archive}/step_6.safetensors."
+        f"The copies in {archive} are 1 h 20 min behind; usually, they are 10 min behind. The newest complete "
+        f"checkpoint is {fleet.work_dir}/ck/step_14.safetensors; the newest complete copy is "
+        f"{archive}/step_6.safetensors."
     )
     copy(fleet, "ck/step_11.safetensors", archive)
     assert fleet.run(142, job) == [("copy-behind", 1)]  # 30 min are as much as it may be

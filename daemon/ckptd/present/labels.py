@@ -34,13 +34,13 @@ LABELS = {
     "asked_signal_seconds": "time from that signal to the limit",
     "attempts": "attempts so far (including this one)",
     "attempts_in_window": "recent attempts without progress",
-    "behind_seconds": "behind the primary location by",
+    "behind_seconds": "copies are behind by",
     "causes": "how the attempts ended",
     "chance": "probability of the loss",
     "checkpoint_bytes": "size of a checkpoint",
     "checkpoint_count": "number of checkpoints",
     "checkpoints": "checkpoints in the directory",
-    "counted_from_at": "its age counts from",
+    "counted_from_at": "age of that checkpoint counts from",
     "damaged_since_good": "damaged checkpoints since the newest complete one",
     "deleted_count": "complete checkpoints deleted before the restart",
     "directory": "directory",
@@ -64,7 +64,7 @@ LABELS = {
     "interruptions_counted": "interruptions counted for that",
     "interval_seconds": "checkpoint interval",
     "is_declared": "goal set by the user",
-    "is_interrupted": "mostly interrupted from outside",
+    "is_interrupted": "mostly ended by causes outside the job",
     "is_signalled_later": "signal before the time limit is still to come",
     "is_still_there": "checkpoint to resume from still exists",
     "is_waited_for": "another job may continue this one",
@@ -90,7 +90,7 @@ LABELS = {
     "next_checkpoint_in_seconds": "next checkpoint expected in",
     "nodes": "nodes",
     "optimum_seconds": "recommended interval",
-    "other_directories": "other locations that are behind",
+    "other_directories": "other directories with copies that are behind",
     "other_job_count": "number of other jobs",
     "other_jobs": "ids of the other jobs",
     "other_tasks": "other tasks of its array",
@@ -124,7 +124,7 @@ LABELS = {
     "share": "observed share of run time spent saving",
     "should_resume_from": "checkpoint to resume from",
     "started_at": "this attempt started",
-    "temporary_path": "path known as temporary",
+    "temporary_path": "path configured as temporary storage",
     "time_left_seconds": "time left",
     "total_bytes": "size of the file system",
     "unit": "unit of progress",
@@ -141,7 +141,7 @@ LABELS_OF_RULES = {
     ("checkpoint-overdue", "bound_seconds"): "counted as overdue after",
     ("checkpoints-not-located", "reason"): "why they are not known",
     ("damaged-checkpoint", "role"): "role of the damaged checkpoint",
-    ("damaged-checkpoint", "members"): "files of the damaged checkpoint",
+    ("damaged-checkpoint", "members"): "number of files of the damaged checkpoint",
     ("damaged-checkpoint", "format"): "format of the damaged checkpoint",
     ("damaged-checkpoint", "written_at"): "damaged checkpoint was written",
     ("interrupted-save", "age_seconds"): "leftovers unchanged for",
@@ -149,7 +149,7 @@ LABELS_OF_RULES = {
     ("no-checkpoint-yet", "bound_seconds"): "first checkpoint counted as late after",
     ("not-requeueable", "checkpoints"): "checkpoints to resume from",
     ("restart-loop", "attempts"): "attempts without progress",
-    ("restart-loop", "window_seconds"): "attempts are recent if started within the last",
+    ("restart-loop", "window_seconds"): "recent means: started within the last",
     ("mail-held-back", "mails_in_an_hour"): "limit of mails per hour",
     ("mail-held-back", "most_of_them"): "waiting notices by rule",
     ("mail-held-back", "notices_waiting"): "notices waiting",
@@ -186,7 +186,9 @@ UNSHOWN = frozenset(
         "slurm_job",
     }
 )
-UNSHOWN_OF_RULES = frozenset({("job-held", "release_with"), ("not-resubmitted", "reason")})  # the text has them
+UNSHOWN_OF_RULES = frozenset(  # the text has them
+    {("job-held", "release_with"), ("not-resubmitted", "reason"), ("restarted-without-checkpoint", "found")}
+)
 
 
 def locator_of(name: str) -> str:

@@ -20,7 +20,7 @@ COLUMNS = (
     "unsaved work",
     "unsaved node-hours",
     "unsaved GPU-hours",
-    "unknown",
+    "unsaved unknown",
     "redone work",
     "redone node-hours",
     "redone GPU-hours",

@@ -50,13 +50,15 @@ def describe_resume(resume: Resume, directory: str) -> str:
 def _describe_known(resume: Resume, directory: str) -> str:
     source = _name(resume.path, directory) if resume.path is not None else "nothing"
     if resume.certainty is Certainty.PROVEN:
-        return f"{source}, as the program's own record shows"
+        return f"{source}, as the program's own files show"
     if resume.certainty is Certainty.DECLARED:
         return f"{source}, as the job says"
     if resume.reason is ResumeReason.EMPTY:
         return "nothing: no complete checkpoint was there when it started"
     if resume.reason is ResumeReason.PROGRAM:
-        return f"{source}, probably: the program's own record shows that it was continued, and the others are backups"
+        return (
+            f"{source}, probably: the program's own files show that it continued, and the other checkpoints are backups"
+        )
     if resume.reason is ResumeReason.ACCESS:
         return f"{source}, probably: {_describe_read(resume.evidence)}"
     first = _describe_first(resume.evidence)
@@ -70,13 +72,15 @@ def _describe_known(resume: Resume, directory: str) -> str:
 def _describe_unknown(resume: Resume) -> str:
     if resume.reason is ResumeReason.PROGRAM:
         choices = format_count(len(resume.candidates), "checkpoint")
-        return f"one of {choices}: the program's own record shows that it was continued, but not from which"
+        return f"one of {choices}: the program's own files show that it continued, but not from which"
     if resume.reason is ResumeReason.AMBIGUOUS:
         choices = format_count(len(resume.candidates), "checkpoint")
         fresh = ", or from nothing" if resume.may_be_fresh else ""
         return f"one of {choices}{fresh}: {_describe_first(resume.evidence)}"
     if resume.reason is ResumeReason.CONTRADICTION:
-        return f"an unknown checkpoint: {_describe_first(resume.evidence)}, which fits none of those that existed then"
+        return (
+            f"an unknown checkpoint: {_describe_first(resume.evidence)}, which no checkpoint that existed then explains"
+        )
     if resume.reason is ResumeReason.COUNTED_ANEW:
         first = _describe_first(resume.evidence)
         return f"nothing, or an unknown checkpoint: {first}, and its program may count from 0 after a resume, too"

@@ -114,7 +114,7 @@ def fate(record: RecordedCheckpoint) -> CheckpointMarkState:
 
 
 def _past_losses(history: RunRecord) -> list[LossSpan]:
-    """What the ledger says, but for attempts older than what the history still holds."""
+    """Return the recorded losses, except those of attempts that the history no longer contains."""
     saves = lost_work.list_saves(history.checkpoints)
     oldest = min((record.first_seen_at for record in history.checkpoints), default=None)
     losses = []

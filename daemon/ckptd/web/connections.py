@@ -3,8 +3,8 @@
 uvicorn only refuses requests while too many connections are open. Here, connections time out, and if all are in use,
 the one that was idle longest is closed. A request that is being answered is never interrupted for another.
 
-Connections that ask without a pause share `ANSWERS_A_SECOND` equally, so that they delay nobody else's first answer and
-leave the rest of the daemon its core.
+Connections that send requests without a pause share `ANSWERS_A_SECOND` equally. So they delay no other connection's
+first answer, and leave CPU time to the rest of the daemon.
 """
 
 import asyncio

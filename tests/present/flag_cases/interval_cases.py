@@ -22,7 +22,7 @@ CASES = {
     "nothing saved, and a signal is still to come": Case(
         "no-checkpoint-yet",
         NO_CHECKPOINT | {"is_signalled_later": True},
-        "No checkpoint has been saved in /scratch/alice/run since the job started. If the job ends early, all of its work so far is lost. It is signalled before its time limit, and may save only then.",
+        "No checkpoint has been saved in /scratch/alice/run since the job started. If the job ends early, all of its work so far is lost. The job gets a signal before its time limit, and may save only then.",
         "If the job saves elsewhere, name that directory for the next job: --comment=ckpt=PATH or `directory` in .ckptd.toml. If the job has no checkpoints by design, tell ckptd: scontrol update JobId=1 Comment=ckpt=none (this replaces the job's comment), and --comment=ckpt=none for later jobs.",
     ),
     "nothing saved, no directory known": Case(
@@ -88,7 +88,7 @@ CASES = {
             "slurm_job": "7_3",
             "saves_on_improvement": True,
         },
-        "No checkpoint has been saved in /scratch/alice/run for 1 h 30 min. The job seems to save only when a measured value improves; then no interval can be expected, and a longer time without one is normal.",
+        "No checkpoint has been saved in /scratch/alice/run for 1 h 30 min. The job seems to save only when a measured value improves. Such a job has no regular interval, and a longer time without a checkpoint is normal.",
         "Save at regular intervals, too, so that a restart loses little. Read the job's output, and check whether the disk or quota is full. If the job hangs, cancel it (scancel 7_3) and resume from the newest checkpoint. To check whether it still computes:",
         "srun --jobid=12 --overlap --pty top",
     ),

@@ -50,33 +50,33 @@ CASES = {
     "a workspace expires": Case(
         "will-be-purged",
         EXPIRES,
-        "The workspace train (/lustre/ws/alice-train) expires at 2026-04-26 12:00 UTC. The site then removes all files in it, including the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
+        "The workspace train (/lustre/ws/alice-train) expires at 2026-04-26 12:00 UTC. After that, the site removes all files in it, including the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
         "Copy this checkpoint before then to storage that the site does not clean, or extend the workspace (2 extensions left):",
         "ws_extend -F lustre train 30",
     ),
     "a workspace expired, without a known file system": Case(
         "will-be-purged",
         EXPIRES | {"is_expired": True, "workspace_filesystem": None, "extension_count": None},
-        "The workspace train (/lustre/ws/alice-train) expired at 2026-04-26 12:00 UTC. The site then removes all files in it, including the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
+        "The workspace train (/lustre/ws/alice-train) expired at 2026-04-26 12:00 UTC. After that, the site removes all files in it, including the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
         "Copy this checkpoint now to storage that the site does not clean, or extend the workspace:",
         "ws_extend train 30",
     ),
     "a workspace expires that cannot be extended": Case(
         "will-be-purged",
         EXPIRES | {"extension_count": 0},
-        "The workspace train (/lustre/ws/alice-train) expires at 2026-04-26 12:00 UTC. The site then removes all files in it, including the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
+        "The workspace train (/lustre/ws/alice-train) expires at 2026-04-26 12:00 UTC. After that, the site removes all files in it, including the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
         "Copy this checkpoint before then to storage that the site does not clean: the workspace has no extensions left.",
     ),
     "another user's workspace expires": Case(
         "will-be-purged",
         EXPIRES | {"workspace": "bob-train", "is_own_workspace": False},
-        "The workspace bob-train (/lustre/ws/alice-train) expires at 2026-04-26 12:00 UTC. The site then removes all files in it, including the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
+        "The workspace bob-train (/lustre/ws/alice-train) expires at 2026-04-26 12:00 UTC. After that, the site removes all files in it, including the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
         "Copy this checkpoint before then to storage that the site does not clean, or ask the owner of the workspace to extend it.",
     ),
     "a workspace with a name that a shell would read": Case(
         "will-be-purged",
         EXPIRES | {"workspace": "x;rm"},
-        "The workspace x;rm (/lustre/ws/alice-train) expires at 2026-04-26 12:00 UTC. The site then removes all files in it, including the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
+        "The workspace x;rm (/lustre/ws/alice-train) expires at 2026-04-26 12:00 UTC. After that, the site removes all files in it, including the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
         "Copy this checkpoint before then to storage that the site does not clean, or extend the workspace (2 extensions left) with `ws_extend`.",
     ),
 }

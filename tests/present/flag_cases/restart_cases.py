@@ -60,7 +60,7 @@ CASES = {
     "restarted, preempted again and again before the first save": Case(
         "restarted-without-checkpoint",
         RESTARTED | {"interrupted_attempts": 5, "longest_seconds": 720, "located_by": "comment"},
-        "This job restarted without a checkpoint: /scratch/alice/run contained no complete checkpoint when it started, so 34 min of earlier work is lost. The last 5 attempts were requeued, preempted or ended by a node failure before ckptd saw a checkpoint of theirs; the longest ran for 12 min.",
+        "This job restarted without a checkpoint: /scratch/alice/run contained no complete checkpoint when it started, so 34 min of earlier work is lost. The last 5 attempts were requeued, preempted or ended by a node failure before ckptd saw any of them save a checkpoint; the longest ran for 12 min.",
         "Save a first checkpoint within a few minutes of the start, and check that it is written to /scratch/alice/run. If Slurm grants a grace time before it preempts the job, also trap TERM in the batch script so that the program saves then:",
         "#SBATCH --signal=B:TERM@600",
     ),
@@ -88,7 +88,7 @@ CASES = {
             "slurm_job": "1",
         },
         "This job restarted, and ckptd cannot tell whether it resumed: /scratch/alice/run had no complete checkpoint, and /archive/alice/run could not be read.",
-        "`ckptd show JOB` says why that location could not be read. If you do not keep checkpoints there, remove it from the job's comment or .ckptd.toml.",
+        "`ckptd show JOB` says why ckptd could not read it. If you do not keep checkpoints there, remove it from the job's comment or .ckptd.toml.",
     ),
     "not located": Case(
         "checkpoints-not-located",
@@ -112,14 +112,14 @@ CASES = {
     "restarted, only downloads are there": Case(
         "restarted-without-checkpoint",
         RESTARTED | {"found": "inputs"},
-        "This job may have restarted without a checkpoint: ckptd found only weights in /scratch/alice/run, written when the job started and never again, as a download is. If the job saves nowhere else, up to 34 min of earlier work is lost.",
+        "This job may have restarted without a checkpoint: ckptd found only model weights in /scratch/alice/run. They were last written when a job started, so they may be downloads. If the job saves nowhere else, up to 34 min of earlier work is lost.",
         "Save a first checkpoint within a few minutes of the start. If the job saves checkpoints elsewhere, name their directory: submit with --comment=ckpt=PATH, or add `directory` to .ckptd.toml in the job's working directory.",
     ),
     "restarted, damaged": Case(
         "restarted-without-checkpoint",
         RESTARTED | {"found": "damaged"},
         "This job restarted without a checkpoint: its checkpoints were damaged or incomplete, so 34 min of earlier work is lost.",
-        "Keep at least the newest two checkpoints, and write each under a temporary name before you rename it.",
+        "Keep at least the newest two checkpoints. Write each under a temporary name, and rename it when it is complete.",
     ),
     "restarted, deleted before": Case(
         "restarted-without-checkpoint",
@@ -162,7 +162,7 @@ CASES = {
         "not-resuming",
         NOT_RESUMING
         | {"unit": None, "saved_before": None, "saved_now": None, "resume_certainty": "proven", "resumed_from": None},
-        "After the restart, the job does not continue /scratch/alice/run/step-4000.pt, as the program's own record shows. It started from the beginning.",
+        "After the restart, the job does not continue from /scratch/alice/run/step-4000.pt, as the program's own files show. It started from the beginning.",
         "Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
     ),
     "not resuming, after many steps": Case(
@@ -180,13 +180,13 @@ CASES = {
     "not resuming, by a program that may count anew": Case(
         "not-resuming",
         NOT_RESUMING | {"intent": "counted-anew"},
-        "After the restart, the job saved step 250, although step 4000 had been saved before it. NAMD counts from 0 again if firsttimestep is not set, also after it has loaded a checkpoint.",
+        "After the restart, the job saved step 250, although step 4000 had been saved before it. If firsttimestep is not set, NAMD counts from 0 again even after it has loaded a checkpoint.",
         "If the job did load its restart files, set firsttimestep to the step of the last save in the next one's input. Otherwise: Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
     ),
     "not resuming, under other names": Case(
         "not-resuming",
         NOT_RESUMING | {"intent": "other-names"},
-        "After the restart, the job saved step 250, although step 4000 had been saved before it. It saves under names that no earlier checkpoint has. So it has probably not resumed from that checkpoint.",
+        "After the restart, the job saved step 250, although step 4000 had been saved before it. Its checkpoints have names that no earlier checkpoint has. So it has probably not resumed from that checkpoint.",
         "If you meant the job to start over or to do other work, ignore this message. Otherwise: Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
     ),
     "not resuming, after everything was deleted": Case(
@@ -205,35 +205,35 @@ CASES = {
         "restart-loop",
         LOOP,
         "3 attempts in a row saved no further progress, in 54 min of run time altogether. There is no checkpoint to resume from.",
-        "Requeue and hold the job, then find in its output why it ends without a new checkpoint, and fix that. To requeue and hold it:",
+        "Requeue and hold the job, then find out from its output why it ends without a new checkpoint, and fix the cause. To requeue and hold it:",
         "scontrol requeuehold 1",
     ),
     "loop, held by ckptd": Case(
         "restart-loop",
         LOOP | {"held_by": "ckptd", "newest_good": f"{DIRECTORY}/a.pt"},
         "3 attempts in a row saved no further progress, in 54 min of run time altogether. The job should resume from /scratch/alice/run/a.pt.",
-        "ckptd held the job: find in its output why it ends without a new checkpoint, and fix that; then release it:",
+        "ckptd held the job: find out from its output why it ends without a new checkpoint, and fix the cause; then release it:",
         "scontrol release 1",
     ),
     "loop, held by somebody else": Case(
         "restart-loop",
         LOOP | {"held_by": "somebody else"},
         "3 attempts in a row saved no further progress, in 54 min of run time altogether. There is no checkpoint to resume from.",
-        "The job is held: find in its output why it ends without a new checkpoint, and fix that; then release it:",
+        "The job is held: find out from its output why it ends without a new checkpoint, and fix the cause; then release it:",
         "scontrol release 1",
     ),
     "loop of an array": Case(
         "restart-loop",
         LOOP | {"restart_count": 0, "array_job_id": 7, "slurm_job": "7_3"},
         "3 attempts in a row saved no further progress, in 54 min of run time altogether. There is no checkpoint to resume from.",
-        "Hold the pending tasks of the array, then find in the output of the failed tasks why they end without a new checkpoint, and fix that. To hold them:",
+        "Hold the pending tasks of the array, then find out from the output of the failed tasks why they end without a new checkpoint, and fix the cause. To hold them:",
         "scontrol hold 7",
     ),
     "loop of submissions": Case(
         "restart-loop",
         LOOP | {"restart_count": 0},
         "3 attempts in a row saved no further progress, in 54 min of run time altogether. There is no checkpoint to resume from.",
-        "Cancel the job, find in its output why it ends without a new checkpoint, and fix that; then submit it again. To cancel it:",
+        "Cancel the job, find out from its output why it ends without a new checkpoint, and fix the cause; then submit it again. To cancel it:",
         "scancel 1",
     ),
     "loop of preemptions": Case(
@@ -254,7 +254,7 @@ CASES = {
         "job-held",
         {"restart_count": 3, "release_with": "scontrol release 1", "slurm_job": "1"},
         "ckptd held this job because it was requeued repeatedly without saving further progress. It will not start until you release it.",
-        "Find in its output why it ends without a new checkpoint, and fix that, or cancel it (scancel 1). To release it:",
+        "Find out from its output why it ends without a new checkpoint, and fix the cause, or cancel the job (scancel 1). To release it:",
         "scontrol release 1",
     ),
     "not requeueable": Case(

@@ -91,8 +91,8 @@ def make_recorded_text(shown: Recorded, zone: tzinfo | None = UTC) -> FlagText:
     except EvidenceError:
         return FlagText(
             title=title_of(shown.rule),
-            statement="This version of ckptd has no text for this flag and what was recorded of it.",
-            advice="Read the evidence of the flag. To see all that is known of its job: `ckptd show JOB`.",
+            statement="This version of ckptd cannot describe this flag from the evidence that was recorded.",
+            advice="Read the evidence. `ckptd show JOB` prints all that ckptd knows about the job.",
         )
 
 

@@ -7,14 +7,16 @@ from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
 def copy_behind(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     directory, newest = evidence.text("directory"), evidence.text("newest_good")
     if evidence.has("newest_copy"):
-        usual = f"; usual is {evidence.duration('usual_seconds')}" if evidence.has("usual_seconds") else ""
+        usual = (
+            f"; usually, they are {evidence.duration('usual_seconds')} behind" if evidence.has("usual_seconds") else ""
+        )
         statement = (
             f"The copies in {directory} are {evidence.duration('behind_seconds')} behind{usual}. The newest complete "
             f"checkpoint is {newest}; the newest complete copy is {evidence.text('newest_copy')}."
         )
     else:
         statement = (
-            f"{directory} is named for copies of this job's checkpoints, but contains no complete copy. "
+            f"{directory} should hold copies of this job's checkpoints, but contains no complete copy. "
             f"The newest complete checkpoint is {newest}."
         )
     others = evidence.texts("other_directories")
@@ -23,7 +25,7 @@ def copy_behind(evidence: EvidenceReader, context: FlagContext) -> FlagText:
         title=context.title,
         statement=statement + also,
         advice=(
-            "Check that the command which copies the checkpoints still runs, and that the quota there is not used up. "
-            "If you do not copy them there any more, remove the directory from the job's comment or .ckptd.toml."
+            "Check that the command that copies the checkpoints still runs, and that the quota of this directory is "
+            "not used up. If you no longer copy them there, remove the directory from the job's comment or .ckptd.toml."
         ),
     )

@@ -39,7 +39,7 @@ def no_checkpoint_yet(evidence: EvidenceReader, context: FlagContext) -> FlagTex
         )
         command = f"{update}PATH"
     if evidence.is_true("is_signalled_later"):
-        statement += " It is signalled before its time limit, and may save only then."
+        statement += " The job gets a signal before its time limit, and may save only then."
     if others := evidence.count("other_tasks"):
         statement += f" The same is true of {format_count(others, 'other task')} of its array."
     return FlagText(title=context.title, statement=statement, advice=advice, command=command)
@@ -56,7 +56,7 @@ def checkpoint_overdue(evidence: EvidenceReader, context: FlagContext) -> FlagTe
     if evidence.is_true("saves_on_improvement"):
         statement = (
             f"No checkpoint has been saved in {directory} for {age}. The job seems to save only when a measured value "
-            "improves; then no interval can be expected, and a longer time without one is normal."
+            "improves. Such a job has no regular interval, and a longer time without a checkpoint is normal."
         )
         read = f"Save at regular intervals, too, so that a restart loses little. {read}"
     return FlagText(

@@ -15,7 +15,7 @@ def mail_held_back(evidence: EvidenceReader, context: FlagContext) -> FlagText:
             "at the allowed rate, starting with critical flags."
         ),
         advice=(
-            "First find the cause that affects many users at once, and fix it. To send the mail faster, raise "
+            "First find out why so many flags opened at once, and fix the cause. To send the mail faster, raise "
             '[mail] max_per_hour; to send mail only to administrators, set [mail] mode = "admin". To list all flags:'
         ),
         command="ckptd flags",
@@ -26,5 +26,5 @@ def sample_message(evidence: EvidenceReader, context: FlagContext) -> FlagText: 
     return FlagText(
         title=context.title,
         statement="This is a test message. It shows that notifications are delivered.",
-        advice="Nothing: the job named in this message does not exist.",
+        advice="You need not do anything: the job named in this message does not exist.",
     )

@@ -42,7 +42,7 @@ def _in_a_workspace(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     is_expired = evidence.is_true("is_expired")
     statement = (
         f"The workspace {name} ({evidence.text('workspace_directory')}) {'expired' if is_expired else 'expires'} at "
-        f"{evidence.instant('goes_at')}. The site then removes all files in it, including the newest complete "
+        f"{evidence.instant('goes_at')}. After that, the site removes all files in it, including the newest complete "
         f"checkpoint of this run, {_name(evidence)}."
     )
     when = "now" if is_expired else "before then"

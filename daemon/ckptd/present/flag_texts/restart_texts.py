@@ -27,7 +27,7 @@ _CAUSES = {
     EndCause.FAILURE: "a failure",
     EndCause.UNKNOWN: "an unknown cause",
 }
-_FIX = "find in its output why it ends without a new checkpoint, and fix that"
+_FIX = "find out from its output why it ends without a new checkpoint, and fix the cause"
 
 
 def restarted_without_checkpoint(evidence: EvidenceReader, context: FlagContext) -> FlagText:
@@ -51,14 +51,17 @@ def restarted_without_checkpoint(evidence: EvidenceReader, context: FlagContext)
         advice = f"If the job can be interrupted, let it save checkpoints or skip finished parts. {_ELSEWHERE}"
     elif found == "inputs":
         statement = (
-            f"This job may have restarted without a checkpoint: ckptd found only weights in {directory}, written when "
-            "the job started and never again, as a download is. If the job saves nowhere else, "
+            f"This job may have restarted without a checkpoint: ckptd found only model weights in {directory}. They "
+            "were last written when a job started, so they may be downloads. If the job saves nowhere else, "
             f"{_bound_loss(evidence)}."
         )
         advice = f"Save a first checkpoint within a few minutes of the start. {_ELSEWHERE}"
     elif found == "damaged":
         statement = f"{restarted}: its checkpoints were damaged or incomplete, so {earlier}."
-        advice = "Keep at least the newest two checkpoints, and write each under a temporary name before you rename it."
+        advice = (
+            "Keep at least the newest two checkpoints. Write each under a temporary name, and rename it when it is "
+            "complete."
+        )
     elif found == "unfinished":
         statement = (
             f"{restarted}: its only checkpoint was still being written when the earlier attempt ended, so {earlier}."
@@ -77,7 +80,7 @@ def restarted_without_checkpoint(evidence: EvidenceReader, context: FlagContext)
     if _tells_interruptions(evidence) and evidence.count("interrupted_attempts") >= _IN_A_ROW:
         statement += (
             f" The last {evidence.count('interrupted_attempts')} attempts were requeued, preempted or ended by a node "
-            "failure before ckptd saw a checkpoint of theirs; the longest ran for "
+            "failure before ckptd saw any of them save a checkpoint; the longest ran for "
             f"{evidence.duration('longest_seconds')}."
         )
         if command is None:
@@ -145,7 +148,7 @@ def checkpoints_not_located(evidence: EvidenceReader, context: FlagContext) -> F
                 f"complete checkpoint, and {evidence.text('reason')} could not be read."
             ),
             advice=(
-                "`ckptd show JOB` says why that location could not be read. If you do not keep checkpoints there, "
+                "`ckptd show JOB` says why ckptd could not read it. If you do not keep checkpoints there, "
                 "remove it from the job's comment or .ckptd.toml."
             ),
         )
@@ -176,7 +179,7 @@ def not_resuming(evidence: EvidenceReader, context: FlagContext) -> FlagText:
             advice = _DELETED
         elif evidence.count("restart_count") == 0:
             advice += " If you deleted the earlier checkpoints to start over, you need not do anything."
-    statement = f"After the restart, the job does not continue {source}, as the program's own record shows."
+    statement = f"After the restart, the job does not continue from {source}, as the program's own files show."
     if evidence.has("unit"):
         unit = evidence.text("unit")
         statement = (
@@ -184,7 +187,7 @@ def not_resuming(evidence: EvidenceReader, context: FlagContext) -> FlagText:
             f"{evidence.progress('saved_before')} had been saved before it."
         )
     if evidence.has("intent") and evidence.text("intent") == "counted-anew":
-        statement += " NAMD counts from 0 again if firsttimestep is not set, also after it has loaded a checkpoint"
+        statement += " If firsttimestep is not set, NAMD counts from 0 again even after it has loaded a checkpoint"
         advice = (
             "If the job did load its restart files, set firsttimestep to the step of the last save in the next one's "
             f"input. Otherwise: {advice}"
@@ -193,7 +196,7 @@ def not_resuming(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     if evidence.has("intent"):
         advice = f"If you meant the job to start over or to do other work, ignore this message. Otherwise: {advice}"
         if evidence.text("intent") == "other-names":
-            statement += " It saves under names that no earlier checkpoint has."
+            statement += " Its checkpoints have names that no earlier checkpoint has."
     return FlagText(title=context.title, statement=f"{statement} {_describe_resume(evidence)}.", advice=advice)
 
 
@@ -258,7 +261,7 @@ def _stop_loop(evidence: EvidenceReader) -> tuple[str, str]:
         return f"Requeue and hold the job, then {_FIX}. To requeue and hold it:", f"scontrol requeuehold {job}"
     if evidence.has("array_job_id"):
         array = evidence.count("array_job_id")
-        fix = "find in the output of the failed tasks why they end without a new checkpoint, and fix that"
+        fix = "find out from the output of the failed tasks why they end without a new checkpoint, and fix the cause"
         return f"Hold the pending tasks of the array, then {fix}. To hold them:", f"scontrol hold {array}"
     return f"Cancel the job, {_FIX}; then submit it again. To cancel it:", f"scancel {job}"
 
@@ -271,7 +274,7 @@ def job_held(evidence: EvidenceReader, context: FlagContext) -> FlagText:
             "until you release it."
         ),
         advice=(
-            "Find in its output why it ends without a new checkpoint, and fix that, or cancel it "
+            "Find out from its output why it ends without a new checkpoint, and fix the cause, or cancel the job "
             f"(scancel {evidence.text('slurm_job')}). To release it:"
         ),
         command=evidence.text("release_with"),
