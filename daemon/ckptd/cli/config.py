@@ -27,7 +27,8 @@ def config() -> None:
 def check(context: click.Context, is_live: bool) -> None:
     """Check the configuration, and the password and template files for mail, and print all errors.
 
-    Run as root, it checks whether the agent can trust the file, and reads the other files as the service's account.
+    If root runs it, it also checks whether the agent (the privileged process) can trust the file, and reads the other
+    files as the service's account.
     """
     if is_live:
         from ckptd.cli.doctor_report import print_report  # noqa: PLC0415 - --help needs none of it

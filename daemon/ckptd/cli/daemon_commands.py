@@ -34,8 +34,8 @@ def run(context: click.Context, log_format: str) -> None:
 def once(context: click.Context, is_json: bool, log_format: str) -> None:
     """Poll, scan, evaluate the rules and send due mail once.
 
-    Then print a report. This takes no actions on jobs and prunes nothing. Once a day it also deletes expired records.
-    It is refused while a daemon runs for the cluster.
+    Prints a report at the end. It takes no actions on jobs and prunes nothing. Once a day it also deletes expired
+    records. It is refused while a daemon runs for the cluster.
 
     The exit status is 1 if a flag is open, Slurm does not answer, or a message could not be sent.
     """

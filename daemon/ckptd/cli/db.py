@@ -43,7 +43,8 @@ def check(context: click.Context) -> None:
 def backup(context: click.Context, path: Path) -> None:
     """Write the database to a new FILE while the daemon runs.
 
-    FILE is a SQLite database, whichever kind of database the daemon uses. All its tables are of the same moment.
+    FILE is a SQLite database, whichever kind of database the daemon uses. All its tables show the
+    same moment.
     """
     from ckptd.cli.db_copies import back_up  # noqa: PLC0415 - `check` needs none of it
 

@@ -29,7 +29,7 @@ def find_copies(found: Iterable[Checkpoint]) -> Mapping[str, list[str]]:
 
 
 def _divide(group: Mapping[str, Checkpoint]) -> Iterable[list[str]]:
-    """Divide checkpoints that look alike by their content, if they were read whole anyway."""
+    """Divide checkpoints that seem to be copies by their content, if they were read completely anyway."""
     divided: dict[str | None, list[str]] = defaultdict(list)
     for path, each in group.items():
         divided[_hash_content(each) if each.level is Level.FULL else ""].append(path)

@@ -15,7 +15,7 @@ from ckptd.cli.command import friendly
 def show(context: click.Context, name: str, asked: str | None, is_json: bool) -> None:
     """Show all that ckptd knows about one job or run.
 
-    These are the attempts, lost work, checkpoints, flags, forecast and advice. A run is all jobs that write to one
+    Prints attempts, lost work, checkpoints, flags, forecast and advice. A run is all jobs that write to one
     checkpoint directory. JOB is an id such as 4711 or, for an array task, 4711_3; PATH is a checkpoint directory.
     """
     from ckptd.cli.run_output import print_runs  # noqa: PLC0415 - --help needs none of it

@@ -7,7 +7,7 @@ from ckptd.cli.command import friendly
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[JOB|PATH]...")
-@click.option("--all", "is_all", is_flag=True, help="Verify every run; of ordinary users, their own.")
+@click.option("--all", "is_all", is_flag=True, help="Verify every run; ordinary users can verify only their own.")
 @click.option("--again", "is_again", is_flag=True, help="Also read the checkpoints that were verified before.")
 @click.option("--here", "is_here", is_flag=True, help="Read on this node, also where the site lets jobs do it.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON document at the end.")

@@ -27,17 +27,17 @@ class SlurmSection(Section):
     timeout: Duration = timedelta(seconds=30)
     """Maximum time that Slurm may take to answer a query."""
     backfill: bool = True
-    """Whether to backfill jobs from accounting that started and ended while the queue was not polled."""
+    """Whether to record from accounting the jobs that started and ended while ckptd did not poll the queue."""
     backfill_after: Duration = timedelta(minutes=5)
-    """Backfill gaps between polls that are longer than this; at most MinJobAge of slurm.conf, 300 s by default."""
+    """Backfill after a gap between polls that is longer than this; at most MinJobAge of slurm.conf (default 300 s)."""
     backfill_max_age: Duration = timedelta(days=7)
-    """Do not backfill jobs that ended longer ago than this."""
+    """Ignore jobs in accounting that ended longer ago than this."""
     replay_path: Path | None = None
     """For `source = "replay"`: a directory of recorded snapshots."""
     rest_url: str = "unix:/run/slurmrestd/slurmrestd.socket"
     """For `source = "slurmrestd"`: its socket, or an address such as "https://host:6820"."""
     rest_token_file: Path | None = None
-    """For `source = "slurmrestd"`: a file with a JWT, mode 0600, read for each request; without it, auth/local."""
+    """For `source = "slurmrestd"`: a file with a JWT, mode 0600, read for each request; default: rest_auth/local."""
     read_batch_scripts: bool = False
     """Whether ckptd may read batch scripts, to find a job's checkpoint directory and what it resumes from."""
 
@@ -65,7 +65,7 @@ class StoreSection(Section):
     upgrade: Literal["on-start", "refuse"] = "on-start"
     """What the daemon does with the tables of an older version: upgrade them on start, or refuse to start."""
     keep: Duration = Field(default=timedelta(days=365), ge=timedelta(days=30))
-    """Records of runs that ended longer ago are deleted, except runs with checkpoints on disk or in the trash."""
+    """Delete the records of runs that ended longer ago, except runs with checkpoints on disk or in the trash."""
 
     @field_validator("url")
     @classmethod
@@ -81,7 +81,7 @@ class ScanSection(Section):
     """How ckptd scans checkpoint directories."""
 
     interval: Duration = timedelta(minutes=5)
-    """Time between scans of a running job's directory; inotify events trigger earlier scans."""
+    """Time between scans of a running job's directory; changes that inotify reports trigger earlier scans."""
     write_grace: Duration = timedelta(seconds=60)
     """An invalid file that changed within this time counts as still being written."""
     deadline: Duration = timedelta(seconds=60)
@@ -186,7 +186,7 @@ class WatchRule(Section):
 class FileSystemRule(Section):
     """Limits for scans and searches on one file system, so that its metadata server does not suffer.
 
-    Scans that must wait are late. Of several paths, the longest counts.
+    Limited scans are later than `scan.interval`. If several paths contain a directory, the longest path applies.
     """
 
     path: str
@@ -209,13 +209,13 @@ class FileSystemRule(Section):
 
 
 class SitePurgeRule(Section):
-    """Files that the site deletes by itself. ckptd deletes nothing because of it: it warns users (`will-be-purged`).
+    """Files that the site deletes by itself. ckptd warns users (`will-be-purged`), and deletes none of them.
 
     The first rule whose path matches a checkpoint applies.
     """
 
     path: str
-    """Directory or shell pattern, such as "/scratch" or "/lustre/*/scratch"; the rule is for all files below it."""
+    """Directory or shell pattern, such as "/scratch" or "/lustre/*/scratch"; the rule covers all files below it."""
     days: int = Field(ge=1, le=36_500)
     """Files of this age are deleted."""
     by: Literal["atime", "mtime", "ctime"] = "atime"

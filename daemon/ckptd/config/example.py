@@ -43,7 +43,7 @@ def format_example() -> str:
 
 
 _OVERRIDE_RULES = """\
-# Thresholds of this override, one table per rule as in [health.rules.NAME]; others are taken from the site's rules.
+# Thresholds of this override, one table per rule as in [health.rules.NAME]; the others keep the site's values.
 # [health.override.rules.at-risk]
 # min_chance = 0.5
 """

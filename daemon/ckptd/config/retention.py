@@ -24,7 +24,7 @@ class RetentionGuards(Section):
     last_minutes: Duration = timedelta(minutes=10)
     """Skip runs with a job that has less time left: it may be saving for its successor."""
     save_grace: Duration = timedelta(hours=1)
-    """How long to wait for an unfinished save."""
+    """Skip runs whose last save is unfinished and younger than this."""
     clock_tolerance: Duration = timedelta(minutes=5)
     """Maximum difference between the clocks of hosts and file servers."""
 
@@ -52,17 +52,17 @@ class RetentionBounds(Section):
     """How much more than the site's policy users may keep with .ckptd.toml in their working directory."""
 
     max_count: int = Field(default=100, ge=1)
-    """Maximum count of last, best and each calendar rule."""
+    """Maximum N of the rules `last` and `best` and of each calendar rule."""
     min_every: int = Field(default=1, ge=1)
-    """Minimum distance of the rule every."""
+    """Minimum N of the rule `every`."""
     max_within: Duration = timedelta(days=365)
-    """Maximum duration of the rule within."""
+    """Maximum duration of the rule `within`."""
     allow_everything: bool = False
     """Whether users may set keep = "everything"."""
 
 
 class RetentionPolicy(Section):
-    """Checkpoints to keep of matching runs, in addition to the floor. The first policy that matches a run applies.
+    """Which checkpoints to keep, besides the floor (docs/retention.md). The first policy that matches a run applies.
 
     Each rule is a reason to keep a checkpoint; checkpoints that no rule keeps are removed.
     """
@@ -95,7 +95,7 @@ class RetentionPolicy(Section):
     last: Any = None
     """Keep the newest N of every series, such as 3. All rules count in each series separately."""
     best: Any = None
-    """Keep the best N by the format's own marker, such as 1; or by a metric, such as
+    """Keep the best N by the framework's mark, such as 1; or by a metric, such as
     { count = 2, metric = "val_loss", mode = "min" }; or a list of these."""
     every: Any = None
     """Keep the first of every N epochs or steps: { epochs = 10 } or { steps = 5000 }"""

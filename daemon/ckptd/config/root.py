@@ -29,7 +29,7 @@ class ServiceSection(Section):
     first one fails, and refuses to start on SQLite; `refuse` always refuses to start."""
     heartbeat_url: str | None = None
     """An http or https address that the acting daemon requests after each round of its steps, of a service that alerts
-    when the requests stop. Whoever can read the address can send them."""
+    when the requests stop. Anyone who can read the address can send such requests, so keep it secret."""
 
     @field_validator("heartbeat_url")
     @classmethod

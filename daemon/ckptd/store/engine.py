@@ -34,7 +34,7 @@ def create_engine(address: str | URL) -> sa.Engine:
         if url.get_backend_name() == "postgresql":
             return _create_postgresql(url)
     except ArgumentError as error:
-        raise StoreError("store.url is not a database URL; use sqlite:///PATH or postgresql://...") from error
+        raise StoreError("the URL is not that of a database; use sqlite:///PATH or postgresql://...") from error
     except (ImportError, NoSuchModuleError) as error:
         raise StoreError(f"the database driver is not installed: {error}; install ckptd[postgres]") from error
     raise StoreError(f"no database of the kind {url.get_backend_name()!r}: write sqlite:///PATH or postgresql://...")

@@ -20,8 +20,8 @@ class AtRisk:
     """Flag work lost at the time limit when at most `notice_saves` more checkpoints are expected before it.
 
     The flag opens while the user can still act, at least one interval ahead, and only if the loss is at least
-    `min_loss` and `min_loss_share` of the limit. An open flag stays open at half of that, and while a save that is late
-    does not come. Its severity is info until the probability of the loss reaches `min_chance`, because many jobs end
+    `min_loss` and `min_loss_share` of the limit. An open flag stays open down to half of these, and while an expected
+    save is late. Its severity is info until the probability of the loss reaches `min_chance`, because many jobs end
     before their limit. It is critical once the loss is certain: less time is left than saving takes, and no save is
     being written. A maintenance reservation of the job's nodes counts as a limit, but the loss is then never certain.
     """

@@ -19,11 +19,11 @@ from ckptd.core.runs.resumable import list_resumable
 class CheckpointOverdue:
     """Flag a job whose newest checkpoint is older than `factor` intervals and than `min_age`.
 
-    At least `min_intervals` must be known, and their spread must be at most `max_spread` of the interval. One that has
-    lately come back after a longer interval has that much time again. An attempt without a checkpoint gets extra time:
-    as long as attempts of its run needed for their first one. It is a warning, and information where the job seems to
-    save only when a measured value improves: then it saves less and less often, at times that cannot be predicted.
-    A notebook or a shell that a search found saving is not judged: the person in it decides.
+    At least `min_intervals` must be known, and their spread must be at most `max_spread` of the interval. If a recent
+    interval was longer, the job gets that much time. An attempt without a checkpoint gets extra time: as long as
+    attempts of its run needed for their first checkpoint. The flag is a warning. It is an info if the job seems to save
+    only when a measured value improves, because such a job saves less and less often, at unpredictable times. The rule
+    skips notebooks and shells whose checkpoints a search found, because a person decides when they save.
     """
 
     name: ClassVar[str] = "checkpoint-overdue"

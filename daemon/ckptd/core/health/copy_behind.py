@@ -27,16 +27,16 @@ from ckptd.core.runs.rotated_copies import leave_out_previous
 
 @dataclass(frozen=True, slots=True)
 class CopyBehind:
-    """Flag a run while a further location is older than the primary one by more than `factor` times what is usual.
+    """Flag a run while its copies are behind its checkpoints by more than `factor` times the usual delay.
 
     Example: copies usually arrive an hour after their checkpoint, and `factor` is 3. The flag opens when a checkpoint
     is older than three hours and has no copy, and resolves when the copies are at most 1.5 hours behind.
 
-    - What is usual is known after `min_copies` times that copies arrived. Before that the flag opens if a checkpoint
+    - The usual delay is known once copies have arrived `min_copies` times. Until then, the flag opens if a checkpoint
       was not copied for `first_after`.
-    - Less than `min_lag` never opens a flag.
-    - The time before the first checkpoint that was not copied counts as one usual delay at most, because the job may
-      have waited; and so does the time before the running attempt, because nothing is copied while no job runs.
+    - A delay of less than `min_lag` opens no flag.
+    - The time before the first checkpoint that was not copied counts as at most one usual delay, because the job may
+      have waited. The same applies to the time before the running attempt, because nothing is copied while no job runs.
     """
 
     name: ClassVar[str] = "copy-behind"
@@ -75,7 +75,7 @@ class CopyBehind:
     def _judge(
         self, history: RunHistory, copy: CopyLocation, now: datetime, began_at: datetime | None, *, is_open: bool
     ) -> "_Delay | Unknown | None":
-        """Return by how much a location is behind if that is too much; Unknown where that cannot be told."""
+        """Return by how much a location is behind if that is too much; Unknown if it cannot be determined."""
         if not copy.was_read_whole:
             return Unknown(what=self.name, reason=f"{copy.directory} was not read completely")
         originals = [each for each in list_resumable(history.checkpoints) if _is_complete(each)]

@@ -31,11 +31,11 @@ _ROLES = list(Role)  # best to resume from first
 class DamagedCheckpoint:
     """Flag a run while its newest finished checkpoint is damaged.
 
-    Only a complete checkpoint of at least the same role is better than a damaged one: parameters beside which the
-    optimizer is missing are no state to resume from. An open flag resolves only when such a one was written later, so
-    that it stays open while the next save, which may be damaged too, is under way. A checkpoint written since the last
-    poll is not judged: its job may have ended and interrupted the save. Nor is the first one after a restart if nothing
-    but members that those before it have is missing.
+    Only a complete checkpoint of at least the same role counts as better than a damaged one: parameters without their
+    optimizer are not a state to resume from. An open flag resolves only when such a checkpoint was written later. So it
+    stays open while the next save, which may also be damaged, is in progress. The rule ignores a checkpoint that was
+    written since the last poll, because its job may have ended and interrupted the save. It also ignores the first
+    checkpoint after a restart if the only damage is that files which earlier checkpoints have are missing.
     """
 
     name: ClassVar[str] = "damaged-checkpoint"

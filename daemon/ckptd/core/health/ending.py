@@ -13,8 +13,8 @@ from ckptd.core.health.unsafe_pickle import UnsafePickle
 from ckptd.core.health.will_be_purged import WillBePurged
 from ckptd.core.model import Flag, RunKey
 
-# These hold for what is on disk or for the attempts in a row, also while the job waits; all others ask how the attempt
-# that runs is doing, and end with it, whether or not anything was saved.
+# These rules are about files on disk or several attempts, so their flags stay open while the job is pending. All other
+# rules are about the running attempt: their flags end with it, whether or not anything was saved.
 OF_THE_RUN = frozenset(
     {
         CopyBehind.name,

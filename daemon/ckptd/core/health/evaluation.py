@@ -38,7 +38,7 @@ ABOUT_CHECKPOINTS = frozenset(
         "too-sparse",
     }
 )
-# these judge how a job saves: they are not asked about jobs that only read the run's checkpoints
+# rules about how a job saves: they are skipped for jobs that only read the run's checkpoints
 ABOUT_OWN_SAVES = frozenset(
     {
         "no-checkpoint-yet",

@@ -17,7 +17,7 @@ SHOWN_COUNT = 10
 
 @dataclass(frozen=True, slots=True)
 class InterruptedSave:
-    """Flag leftovers of a save that are older than `min_age` and whose writer has ended or saved again since.
+    """Flag leftovers of a save that are older than `min_age`, once the job that wrote them has ended or saved again.
 
     A complete backup beside a newer complete checkpoint is no interrupted save: some programs always keep one.
     """

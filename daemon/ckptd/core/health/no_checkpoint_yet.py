@@ -18,11 +18,14 @@ from ckptd.core.runs.cadence import measure_rhythm
 class NoCheckpointYet:
     """Flag a job without a checkpoint after `after` or `share_of_limit` of its time limit, whichever is shorter.
 
-    Only a job that is expected to checkpoint is judged: its directory is known, or named by the job, its user, the site
-    or the batch script; or `.ckptd.toml` sets a goal or says when it saves; or another job of the same name and working
-    directory saved checkpoints, and the name is not one that jobs of any kind have, such as `bash` or `wrap`. It is
-    information until a signal before the time limit, asked for by the job or its user, is due. A restart
-    is judged like a first attempt if all earlier run time was shorter than that: nobody was notified then.
+    The rule covers only jobs that are expected to checkpoint, for one of these reasons:
+    - the directory is known, or named by the job, its user, the site or the batch script;
+    - `.ckptd.toml` sets a goal or a signal;
+    - another job of the same name and working directory saved checkpoints, and the name is not a generic one such as
+      `bash` or `wrap`.
+
+    The flag is an info until a signal that the job or its user requests before the time limit is due. A restart counts
+    as a first attempt if all earlier attempts together ran for less than the threshold, because no flag opened then.
     """
 
     name: ClassVar[str] = "no-checkpoint-yet"

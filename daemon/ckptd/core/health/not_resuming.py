@@ -42,13 +42,19 @@ _BY_PERSON = frozenset({RestartIntent.RESUBMITTED, RestartIntent.DECLARED})
 
 @dataclass(frozen=True, slots=True)
 class NotResuming:
-    """Flag an attempt until it has saved more than was saved before it, if it did not resume from the furthest one.
+    """Flag a restart that did not resume from the checkpoint with the most progress, until it has saved more progress.
 
-    Where its checkpoints state no progress, a start from nothing that the program's own record proves is flagged. It is
-    a warning where the files may be results, where everything was deleted before a person started the job again, where
-    a person submitted it again after it had failed or was cancelled, where it says itself what it loaded, where it
-    saves under other names, and where its program may count anew. If a person started the job again and less than
-    `min_loss` of work was saved, there is no flag. After a job that completed, another one may do what it likes.
+    If the checkpoints contain no progress, the rule flags a start from the beginning that the program's files prove.
+    The flag is critical, except in these cases, in which it is a warning:
+    - the files may be results;
+    - all checkpoints were deleted before a person started the job again;
+    - a person submitted the job again after it had failed or was cancelled;
+    - the job declared what it loaded;
+    - it saves under other names;
+    - its program may count from 0 after a resume.
+
+    No flag opens if a person started the job again and less than `min_loss` of work was saved, or if the job before it
+    completed.
     """
 
     name: ClassVar[str] = "not-resuming"

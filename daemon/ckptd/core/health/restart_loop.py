@@ -26,15 +26,16 @@ class RestartLoop:
 
     Example: epoch 7 is saved, and three attempts fail before they save epoch 8. The flag is critical.
 
-    - **Preempted, or ended with their node**: if fewer than `attempts` ended otherwise, the flag is a warning, and
-      opens only if they saved nothing at all and ran for at least `min_loss` altogether. There is none without a
-      checkpoint, which `restarted-without-checkpoint` reports, or where the files may be results.
-    - **Which attempts count**: the running one once it has run as long as the longest one before it; of attempts that
-      ran at the same time the latest; none that ckptd interrupted.
+    - **Attempts that preemption or a node failure ended**: if fewer than `attempts` had another cause, the flag is a
+      warning. It then opens only if the attempts saved nothing at all and ran for at least `min_loss` altogether. It
+      does not open if there is no checkpoint (`restarted-without-checkpoint` reports that), or if the files may be
+      results.
+    - **Which attempts count**: the running one, once it has run as long as the longest one before it; of attempts that
+      ran at the same time, only the latest. Attempts that ckptd interrupted do not count.
     - **A job that may be fixed**, because it was released from a hold or submitted after the others had failed, opens
-      no critical flag until it has failed itself, or, if the longest earlier attempt ran for at least `storm_window`,
-      until it has run as long as that one.
-    - **Where nobody knows where the job saves**, only `storm_attempts` count: it may have saved elsewhere.
+      no critical flag until it has failed itself. If the longest earlier attempt ran for at least `storm_window`, the
+      flag becomes critical once this one has run as long.
+    - **If it is unknown where the job saves**, only `storm_attempts` count, because it may have saved elsewhere.
     """
 
     name: ClassVar[str] = "restart-loop"

@@ -31,17 +31,18 @@ from ckptd.core.runs.resumable import are_only_data
 
 @dataclass(frozen=True, slots=True)
 class RestartedWithoutCheckpoint:
-    """Flag a restart without a checkpoint, until it completes one, if the run had run for at least `min_loss` before.
+    """Flag a restart without a checkpoint, until it completes one, if earlier attempts ran for at least `min_loss`.
 
     Example: a job runs for five hours, is requeued, and its directory has no complete checkpoint. The flag is critical
     and resolves with the first complete one.
 
     - **Critical**: the directory is known, or a named one does not exist.
-    - **Warning**: nobody named a directory, and a search found none, or only data that the restart writes again from
-      the beginning, or only weights that were written at starts and may be downloads. Also if everything was deleted
-      before a person started the job again: that may be meant.
-    - **No flag**: ckptd cannot see what is named; then `checkpoints-not-located` says so. Or less than `min_loss` was
-      run: little is lost, and `no-checkpoint-yet` opens if the restart does not save either.
+    - **Warning**: nobody named a directory, and a search found none. Or it found only data that the restart writes
+      again from the beginning, or only weights that were written at starts and may be downloads. It is also a warning
+      if all checkpoints were deleted before a person started the job again, because the person may intend to start
+      over.
+    - **No flag**: ckptd cannot see the named directory; `checkpoints-not-located` reports that. Or the run time was
+      less than `min_loss`: little is lost, and `no-checkpoint-yet` opens if the restart does not save either.
     """
 
     name: ClassVar[str] = "restarted-without-checkpoint"

@@ -14,7 +14,7 @@ SHOWN_COUNT = 10
 
 @dataclass(frozen=True, slots=True)
 class UnsafePickle:
-    """Flag a checkpoint that names a callable not known to be safe; notify administrators."""
+    """Flag a checkpoint whose loading would call code that is not known to be safe; notify administrators."""
 
     name: ClassVar[str] = "unsafe-pickle"
 

@@ -14,15 +14,15 @@ from ckptd.core.model import Attempt, Checkpoint, Evidence, Finding, PurgeRule, 
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.resumable import are_only_data
 
-OVER = timedelta(days=1)  # after the date, when a directory that cannot be read any more is taken for deleted
+OVER = timedelta(days=1)  # after the date; then a directory that can no longer be read counts as deleted
 
 
 @dataclass(frozen=True, slots=True)
 class WillBePurged:
     """Flag a run whose newest complete checkpoint the site will delete within `warn_before`.
 
-    A run with nothing but data that a search found, and that nobody calls checkpoints, is skipped: it has no state to
-    lose, and users expect their site to delete old results.
+    The rule skips runs that have only data files, found by a search and not declared as checkpoints: such a run has no
+    state to lose, and users expect their site to delete old results.
     The site's policy is in [[purge]] and in scan.workspace_databases. If a policy's time is shorter than twice
     `warn_before`, half of that time is used instead. Runs that ended longer ago than `ended_within` are skipped.
     """
