@@ -20,10 +20,11 @@ def start_agent(
 ) -> AgentClient:
     """Start the agent with the configuration at this path, or with the default file where there is one.
 
-    With `is_person` the caller is a command that a person typed: it keeps all its privileges and may release held jobs.
-    With `is_configured` false the agent works with the default of every setting and reads no file. With `is_for_trash`,
-    for people only, the agent knows nothing but the operations on trashes, and starts faster. With `is_leased`, it
-    changes something only until the time that `AgentClient.show_lease` shows it, at first nothing.
+    If `is_person` is true, the caller is a command that a person typed: the agent keeps all privileges and may release
+    held jobs. If `is_configured` is false, the agent uses the default of every setting and reads no file. If
+    `is_for_trash` is true (for commands only), the agent has only the operations on trashes, and starts faster. If
+    `is_leased` is true, the agent changes nothing until `AgentClient.show_lease` gives it the end of the lease, and
+    nothing after that time.
     """
     options = [name for name, is_given in ((PERSON, is_person), (DEFAULTS, not is_configured)) if is_given]
     module = TRASH_MODULE if is_for_trash and is_person else MODULE

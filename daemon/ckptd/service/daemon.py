@@ -48,10 +48,10 @@ from ckptd.web.web_config import WebConfig
 
 SECONDS_TO_STOP = 3.0
 MAX_LOOKERS = 8  # owners whose directories are scanned at the same time
-MAX_SLOW_LOOKERS = 32  # and those whose scans take long, for example because they stopped them
+MAX_SLOW_LOOKERS = 32  # more owners, whose scans take long, for example because they stopped ckptd's children
 SECONDS_TO_RETRY = 1.0  # the first time that the database or Slurm does not answer at the start
 MAX_SECONDS_TO_RETRY = 15.0
-WAIT_SECONDS = 0.5  # between two looks at signals, clock, lease and agent
+WAIT_SECONDS = 0.5  # between two checks of signals, clock, lease and agent
 MAX_AGENT_SILENCE = 60.0  # seconds; its loop never waits for a file system
 SCAN = "scan-directories"  # the scan of one owner, in metrics and in the log; the step `scan` only submits it
 

@@ -3,7 +3,7 @@
 import threading
 from datetime import timedelta
 
-REQUESTS_OF_A_SCAN = 20  # of one owner's directories, each of which waits for a silent file system until its deadline
+REQUESTS_OF_A_SCAN = 20  # of one owner's directories; each may wait for a file system until its deadline
 
 
 def find_limit(interval: timedelta, deadline: timedelta) -> timedelta:

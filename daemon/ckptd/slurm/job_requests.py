@@ -1,8 +1,8 @@
-"""Limits how often Slurm is asked about single jobs, and asks once for all tasks of an array.
+"""Limits the requests to Slurm about single jobs, and sends one for all tasks of an array.
 
-Batch scripts and MailUser are no part of the queue: each is a request of its own to slurmctld. Slurm's own rate limiter
-(`rl_enable`), where a site has it on, allows an account 30 requests at once and two a second by default; this one stays
-within that. A request beyond it is deferred: the caller asks again later, and must not take that for an answer.
+The queue does not contain batch scripts and MailUser: each needs a separate request to slurmctld. If Slurm's own rate
+limiter (`rl_enable`) is on, it allows an account 30 requests at once and two a second by default; ckptd stays within
+that. Further requests are deferred: the caller retries later, and must not take the deferral for an answer.
 """
 
 import threading

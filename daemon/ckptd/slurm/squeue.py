@@ -3,10 +3,10 @@
 It never queries single jobs one by one. An empty answer counts as an empty queue only without an error on stderr,
 because Slurm 22.05 reports some errors with exit status 0.
 
-Tasks of an array that wait for their first start are one record; with --array they would be a row each. But without it,
-squeue of 22.05, 25.11 and 26.05 adds requeued tasks to that record, and their restart counts are lost. In 22.05,
-SQUEUE_ARRAY_UNIQUE prevents it; the others have nothing like it. So the first poll uses --array, and a later one
-repeats it for the arrays whose waiting tasks include one that had a record of its own before.
+Tasks of an array that wait for their first start are one record; with --array, each would be a row. But without
+--array, squeue of 22.05, 25.11 and 26.05 adds requeued tasks to that record, and their restart counts are lost. In
+22.05, SQUEUE_ARRAY_UNIQUE prevents this; later releases have no such option. So the first poll uses --array. A later
+poll queries an array again with --array if its waiting tasks include one that had a separate record before.
 """
 
 import json

@@ -1,6 +1,7 @@
 """One module for each line of the daemon's table: observe, record, decide, act, publish.
 
-Each has `run(parts, state, now) -> StepResult`. A step never imports another one: it reads what the others published in
-the state, or asks the runner in its parts for a run. Steps that query Slurm or scan directories hold no lock meanwhile;
-steps that record hold the record lock for one short transaction. A failed observation is Unknown and changes nothing.
+Each has `run(parts, state, now) -> StepResult`. A step never imports another one: it reads the snapshots that others
+publish in the state, or requests a poll or scan from the runner in its parts. Steps that query Slurm or scan
+directories hold no lock meanwhile; steps that record hold the record lock for one short transaction. A failed
+observation is Unknown and changes nothing.
 """

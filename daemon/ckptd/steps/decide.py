@@ -41,7 +41,7 @@ from ckptd.store.histories import RevisedRecord
 
 RUNS_AT_ONCE = 100  # whose checkpoints are in memory, unpacked, while they are evaluated
 FIRST_AT_ONCE = 40 * RUNS_AT_ONCE  # evaluated for the first time in one decision: scans wait for its end
-MISSED_SCANS = 4  # after so many a look at a directory is too old to judge by
+MISSED_SCANS = 4  # a scan that is older than so many intervals is too old for decisions
 
 
 @dataclass(frozen=True, slots=True)

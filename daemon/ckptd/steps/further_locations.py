@@ -11,7 +11,7 @@ from ckptd.steps.state import State
 def read_locations(
     parts: Parts, state: State, wanted: Mapping[RunKey, RunRecord | None]
 ) -> dict[RunKey, tuple[CopyLocation, ...]]:
-    """Return the further locations of runs, read anew of those that have any; `wanted` has how they were before."""
+    """Return the further locations of runs, read again for those that have any; `wanted` holds the earlier ones."""
     named = [key for key in wanted if state.watchlist.copies_of(key)]
     found = {key: _list_locations(before) for key, before in wanted.items() if before is not None}
     for record in parts.store.histories.read(parts.cluster, named) if named else ():

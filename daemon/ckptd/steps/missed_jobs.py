@@ -13,10 +13,10 @@ from ckptd.core.queue import TrackedJob
 from ckptd.core.queue.poll_gaps import LONGEST_PIECE, PollGap, after
 
 SHORTEST_PIECE = timedelta(minutes=10)
-SECOND_TIME = timedelta(minutes=10)  # after accounting told what it could not tell before
-FIRST_PAUSE = timedelta(minutes=1)  # before accounting is asked again that did not tell
+SECOND_TIME = timedelta(minutes=10)  # after a complete answer of accounting; a second query then finds late records
+FIRST_PAUSE = timedelta(minutes=1)  # before a query that accounting did not answer is repeated
 LONGEST_PAUSE = timedelta(hours=1)
-MOST_VISITS = 500  # jobs whose directories are looked for at the same time, beside those of the jobs in the queue
+MOST_VISITS = 500  # jobs whose directories are searched at the same time, besides those of the jobs in the queue
 MOST_OF_OWNER = 100  # among them: a file system that hangs keeps nobody but its users waiting
 
 
@@ -38,7 +38,7 @@ class MissedJobs:
     pause: timedelta = FIRST_PAUSE
     piece: timedelta = LONGEST_PIECE
     doubted_since: datetime | None = None  # accounting was down: what slurmctld had for it may come late
-    is_second_time: bool = False  # all was told once
+    is_second_time: bool = False  # the first query was answered completely
 
     def is_pending(self, uid: int) -> bool:
         """Whether the backfill may still find jobs of a user."""

@@ -44,8 +44,8 @@ from ckptd.steps.run_facts import EndTallies, JobHolds
 from ckptd.steps.state import State
 
 MAINTENANCE_GAP = timedelta(minutes=5)
-MAX_WAIT = timedelta(minutes=1)  # of one look for another; what was looked at later was so before a clock was set back
-SUSPECT_LOOKS = 3  # looks at the queue that must agree before everything is believed to have vanished
+MAX_WAIT = timedelta(minutes=1)  # that one poll waits for another
+SUSPECT_LOOKS = 3  # polls that must agree before ckptd records that most jobs have ended
 Ended = tuple[EndedAttempt, ...] | Unknown
 
 

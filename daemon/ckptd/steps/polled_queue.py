@@ -14,7 +14,7 @@ from ckptd.core.model import Attempt, EndCause, Job, JobKey, Maintenance, RunKey
 from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.observations import TimedOutAttempt
 
-TIMED_OUT_MEMORY = LATEST * 2  # of a run that its limit ended: so that it is told that it was left alone
+TIMED_OUT_MEMORY = LATEST * 2  # of a run that its time limit ended, so that `not-resubmitted` can report it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

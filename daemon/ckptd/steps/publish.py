@@ -22,8 +22,8 @@ from ckptd.steps.snapshots import ActionCounts, CurrentFlags, MessageCounts, Pur
 from ckptd.steps.state import State
 from ckptd.store.store import Store
 
-LOSSES_INTERVAL = timedelta(minutes=1)  # between two sums of the ledger
-LOSS_FINAL_AGE = timedelta(hours=1)  # a line so old counts, settled or not
+LOSSES_INTERVAL = timedelta(minutes=1)  # between two sums of the lost work
+LOSS_FINAL_AGE = timedelta(hours=1)  # a row of this age counts, final or not
 
 
 class LostWorkTotals:
@@ -38,8 +38,8 @@ class LostWorkTotals:
     def refresh(self, store: Store, cluster: str, now: datetime, state: State) -> None:
         """Sum up the lost work again, unless this was done recently. No total ever decreases.
 
-        A cause that only the queue has told may change: such an attempt would count twice, under either cause. It
-        counts once accounting has confirmed it, or after LOSS_FINAL_AGE.
+        A cause that only the queue showed may change, and the attempt would then count under both causes. So it counts
+        once accounting has confirmed the cause, or after LOSS_FINAL_AGE.
         """
         if self._summed_at is not None and abs(now - self._summed_at) < LOSSES_INTERVAL:
             return

@@ -20,7 +20,7 @@ from ckptd.steps.run_facts import FreeSpaceSamples
 from ckptd.steps.state import State
 
 LONGEST_LOOK = timedelta(minutes=10)
-SCANNED_AT_ONCE = 10  # directories of one owner whose checkpoints are in memory, as often as requests carry them
+SCANNED_AT_ONCE = 10  # directories of one owner whose checkpoints are in memory at once, because requests contain them
 
 
 def rescan_directories(parts: Parts, state: State, due: list[WatchedRun], now: datetime) -> list[Scan | Unknown]:

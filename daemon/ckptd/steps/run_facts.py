@@ -88,7 +88,7 @@ class FreeSpaceSamples:
 
     def sample(self, key: RunKey, scan: Scan) -> tuple[FreeSpaceSample, ...] | None:
         """Return a run's samples with this scan's added; None if it is too soon after the last, or has no value."""
-        if scan.available_bytes is None or scan.quota_error is not None:  # a quota unseen once would look like a fall
+        if scan.available_bytes is None or scan.quota_error is not None:  # the usable space would seem to jump
             return None
         samples = self.by_run.get(key, ())
         if samples and abs(scan.scanned_at - samples[-1].at) < SAMPLE_GAP:

@@ -1,7 +1,7 @@
-"""Searches again for runs that a search located, and whose jobs may save elsewhere by now.
+"""Repeats the search for runs whose directory a search found, and whose jobs may save elsewhere now.
 
-A first search may have settled for data or parameters, because no resumable state was saved yet. And a job may save in
-a new directory: after a new start, or because its next fold or phase has one of its own.
+The first search may have chosen data or parameters, because no resumable state was saved yet. A job may also save in a
+new directory after a restart, or because its next fold or phase has a separate one.
 """
 
 from collections import defaultdict

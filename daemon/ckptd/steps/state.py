@@ -1,9 +1,9 @@
-"""Holds the state that steps keep from one run to the next: each owns its part and publishes frozen snapshots of it.
+"""Holds the state of the steps: each step owns its part and publishes frozen snapshots of it.
 
-There is one lock for recording. Whoever records holds it for a transaction and for the change of the snapshots that
-follows, so that memory has the same order as the record; a step that decides by several snapshots, which must agree,
-holds it to read them. A single snapshot is read without a lock. Objects that several steps use at any time have small
-locks of their own: the watchlist, the counter of events and the flag that a decision is due.
+There is one lock for recording. A step that records holds it for a transaction and for the change of snapshots that
+follows, so that memory and database change in the same order. A step that needs several consistent snapshots holds it
+to read them; a single snapshot is read without a lock. Objects that several steps use at any time have small locks of
+their own: the watchlist, the counter of events and the flag that a decision is due.
 """
 
 import threading

@@ -87,7 +87,7 @@ class Watchlist:
         self.keep(opened.union(missed), now)
 
     def keep(self, keys: Iterable[RunKey], now: datetime) -> None:
-        """Watch exactly these runs from now on; one that is no longer among them gets a last look."""
+        """Watch exactly these runs from now on; scan each run that is no longer among them once more."""
         with self._lock:
             wanted = self._with_copies(keys)
             self._copies = {key: named for key, named in self._copies.items() if key in wanted or key in self._watched}
@@ -102,7 +102,7 @@ class Watchlist:
                     self._watched[key] = replace(self._watched[key], is_last_look=False, due_at=now)
 
     def visit(self, keys: Iterable[RunKey], now: datetime) -> None:
-        """Look once at runs whose jobs are over; those that are watched are looked at anyway."""
+        """Scan runs whose jobs have ended once more, unless they are watched."""
         with self._lock:
             for key in self._with_copies(keys):
                 if key not in self._watched:
@@ -113,24 +113,24 @@ class Watchlist:
         return own.union(*(_list_copies(key, self._copies[key]) for key in own & self._copies.keys()))
 
     def postpone(self, keys: Iterable[RunKey], now: datetime) -> None:
-        """Look at these runs a little later: what was found could not be recorded."""
+        """Scan these runs again soon, because the result of the scan could not be recorded."""
         with self._lock:
             for key in keys:
                 if watched := self._watched.get(key):
                     self._watched[key] = replace(watched, due_at=now + POSTPONED_GAP)
 
     def hasten(self, keys: Iterable[RunKey], now: datetime) -> None:
-        """Look at these runs as soon as may be: an attempt began or ended, or a file changed."""
+        """Scan these runs as soon as possible, because an attempt started or ended, or a file changed."""
         with self._lock:
             self._hasten(keys, now)
 
     def hasten_all(self, now: datetime) -> None:
-        """Look at every run as soon as may be."""
+        """Scan every run as soon as possible."""
         with self._lock:
             self._hasten(list(self._watched), now)
 
     def hasten_directories(self, directories: Iterable[PurePosixPath], now: datetime) -> None:
-        """Look soon at every run in one of these directories."""
+        """Scan every run in these directories soon."""
         changed = {str(directory) for directory in directories}
         if not changed:
             return
@@ -153,7 +153,7 @@ class Watchlist:
     def due(
         self, now: datetime, limit: int, must_wait: Callable[[str], bool] = lambda _directory: False
     ) -> dict[int, list[WatchedRun]]:
-        """Return the runs to look at now, so many of each owner, by owner; the longest overdue first.
+        """Return the runs to scan now by owner, at most `limit` of each; the longest overdue first.
 
         Those in directories that must wait stay due.
         """
@@ -167,7 +167,7 @@ class Watchlist:
         return dict(by_owner)
 
     def record_scan(self, key: RunKey, found: Scan | Unknown, now: datetime) -> None:
-        """Note what a look found and when the next is due."""
+        """Record the result of a scan and when the next one is due."""
         with self._lock:
             watched = self._watched.get(key)
             if watched is None:

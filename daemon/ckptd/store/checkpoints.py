@@ -21,7 +21,7 @@ from ckptd.store.rows import (
 from ckptd.store.tables import CheckpointTable, ClusterTable, RunTable
 from ckptd.store.transactions import StorePart, reading, writing, writing_if_any
 
-GONE_COUNT = 20_000  # gone checkpoints of a run that stay on record: names change faster than the record is let go of
+GONE_COUNT = 20_000  # deleted checkpoints of a run that stay recorded: names change faster than records expire
 
 
 class CheckpointStore(StorePart):
@@ -225,7 +225,7 @@ _MOVING_COLUMNS: list[Any] = [
     RunTable.total_bytes,
     RunTable.quota_left_bytes,
     RunTable.scanned_at,
-]  # with every look, so no revision rises
+]  # with every scan, so the revision does not increase
 
 
 def _write_looks(connection: sa.Connection, looks: Mapping[int, ScanRecord]) -> None:

@@ -160,9 +160,9 @@ WHERE r.uid IN ({uids}) AND j.name IN ({names}) AND {is_located}
 
 
 def _find_savers(select: Select, runs: str) -> set[int]:
-    """Return the runs without a directory whose users' other jobs of the same name and place saved checkpoints.
+    """Return the runs without a directory whose users have other jobs of equal name and working directory that saved.
 
-    A name that jobs of any kind have tells nothing.
+    Generic names, such as `bash`, prove nothing and are skipped.
     """
     unlocated = select(_UNLOCATED_JOBS.format(runs=runs, is_located=IS_LOCATED), {})
     found_jobs = {row[0]: tuple(map(decode_any, row[1:])) for row in unlocated}

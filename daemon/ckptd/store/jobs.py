@@ -197,7 +197,7 @@ def find_rows(connection: sa.Connection, keys: Collection[JobKey]) -> _JobRows:
 
 
 def correct_attempts(connection: sa.Connection, attempts: Collection[Attempt]) -> None:
-    """Write anew how attempts on record ended."""
+    """Correct how recorded attempts ended."""
     rows = find_rows(connection, {attempt.job for attempt in attempts})
     known = _find_attempts(connection, rows)
     table = table_of(AttemptTable)

@@ -20,8 +20,8 @@ class LocatedRunStore(StorePart):
         """Assign jobs to the runs of the directories that were found for them; record new runs.
 
         Attempts that have not ended, or that ended while their job had no directory, move with the job; those that
-        ended in another directory stay there. Flags and notices of a run that was only a name for the job follow it.
-        Of a run that goes on in another directory everything moves but the checkpoints.
+        ended in another directory stay there. Flags and notices of a run without a directory move with it. If a run
+        continues in another directory, everything moves except the checkpoints.
         """
         runs.assign_runs(connection, found, now)
         locations.record_copies(connection, found, now)

@@ -124,7 +124,7 @@ class LostWorkSumReader(ReadPart):
         """Return the sums over the final rows that ended at `since` or later with a cause that accounting confirmed.
 
         These are the rows that `sum_by_day` leaves out for their cause. `unconfirmed` are the attempts, by job and
-        restart count, of which accounting has not told how they ended.
+        restart count, whose end accounting has not confirmed.
         """
         conditions = ["l.cluster = :cluster", "l.day >= :day", "l.ended_at >= :since"]
         conditions += ["l.is_final", f"l.cause IN ({_quote(GUESSED_CAUSES)})"]

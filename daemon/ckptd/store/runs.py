@@ -216,7 +216,7 @@ def _absorb_empty(connection: sa.Connection, targets: Mapping[int, int]) -> None
         is_later = (table.c.id == target) & (table.c.recorded_since > since)
         connection.execute(sa.update(table).where(is_later).values(recorded_since=since), values)
         left = [each["key_left"] for each in values]
-        connection.execute(sa.delete(LocationTable).where(LocationTable.run_id.in_(left)))  # its search names them anew
+        connection.execute(sa.delete(LocationTable).where(LocationTable.run_id.in_(left)))  # the next search adds them
         connection.execute(sa.delete(RunTable).where(RunTable.id.in_(left)))
 
 

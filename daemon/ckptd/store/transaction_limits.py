@@ -1,8 +1,8 @@
-"""What every transaction on PostgreSQL sets first, and how each connection is opened, so that PgBouncer may be between.
+"""Sets the limits of each transaction on PostgreSQL, and opens connections in a way that also works through PgBouncer.
 
-In its transaction mode each transaction may run in another session of the server. So nothing is set for a session:
-PgBouncer refuses the start-up parameter `options`, would leave what SET changes to another client, and knows no
-statement that was prepared in another session (https://www.pgbouncer.org/features.html).
+In PgBouncer's transaction mode, each transaction may run in another session of the server. So ckptd sets nothing for a
+session: PgBouncer refuses the start-up parameter `options`, would leave changes by SET to another client, and does not
+know statements that were prepared in another session (https://www.pgbouncer.org/features.html).
 """
 
 from typing import Any

@@ -9,7 +9,7 @@ from ckptd.checkpoints.agent.client import Answer, Batch
 from ckptd.core.model import Unknown
 
 Value = TypeVar("Value")
-MAX_BATCH = 50  # directories that one child looks at before another user's turn
+MAX_BATCH = 50  # directories that one child scans before another user's turn
 
 
 class BatchRunner(Protocol):

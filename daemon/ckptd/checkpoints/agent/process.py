@@ -6,9 +6,10 @@ in time is killed; if the kernel cannot end it because a file system hangs, noth
 to act as root for a job, runs only the operations of its registry, and uses the answer of a child only for that child's
 own request.
 
-The main process talks to the network and may be subverted. So the agent has the policy itself: it reads it at the start
-and when it is told to reload, and no request carries a part of it. A daemon's agent also sees until when the daemon
-holds the lease of its cluster. After that, it begins nothing that changes anything, and kills the children that do.
+The main process talks to the network, and an attacker may control it. So the agent reads its policy from the
+configuration itself, at the start and at each reload; no request contains a part of it. The agent of a daemon also
+knows until when the daemon holds the lease of its cluster. After that time it starts no operation that changes
+anything, and kills the children that run one.
 """
 
 import contextlib
@@ -339,7 +340,7 @@ def answer(operation: str, item: Any, policy: RequestPolicy, operations: Mapping
         return {"unknown": error.strerror or str(error)}
     except CkptdError as error:
         return {"unknown": str(error)}
-    except Exception as error:  # noqa: BLE001 - what one directory holds must not end the look at the next
+    except Exception as error:  # noqa: BLE001 - the content of one directory must not stop the scan of the next
         return {"unknown": f"{type(error).__name__}: {error}"}
 
 

@@ -31,7 +31,7 @@ from ckptd.core.model import (
 from ckptd.core.model.records import SettledScan
 
 Value = TypeVar("Value")
-QUOTA_GAP = timedelta(minutes=5)  # between two questions for one directory, however often it is looked at
+QUOTA_GAP = timedelta(minutes=5)  # between two queries for one directory, however often it is scanned
 MAX_COPIES = 1000  # names of further locations of one job that are sent: the agent resolves the first few
 _NAMED = frozenset({"comment", "admin-comment", "watch", "batch-script"})  # places of which nobody has to search
 
@@ -51,7 +51,7 @@ class CheckpointLocation:
     located_by: str | None
     user_settings: Mapping[str, Any] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
-    found: FoundDirectory | None = None  # by a look around
+    found: FoundDirectory | None = None  # by a search
     copies: tuple[NamedLocation, ...] = ()  # further directories that are named for its checkpoints
     entry_count: int = field(default=0, compare=False)  # directory entries that a search read
 

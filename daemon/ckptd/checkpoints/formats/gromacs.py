@@ -3,9 +3,9 @@
 mdrun writes `state_stepN.cpt` and renames it; a name with a number is final under `-cpnum` and a leftover otherwise,
 and holds a whole state in both cases, so only its content decides.
 
-Its number of the simulation part proves whether mdrun was continued (`-cpi`), and how often. Its history of energies
-counts the steps since mdrun began to write files of its own: under `-noappend` those since it was continued, and since
-the start of the simulation otherwise.
+The number of the simulation part in a checkpoint proves whether mdrun was continued (`-cpi`), and how often. The
+history of energies counts the steps since mdrun began its output files: under `-noappend`, since it was last continued;
+otherwise, since the start of the simulation.
 
 The layout is XDR: see do_cpt_header, do_cpt_state, do_cpt_enerhist and do_cpt_footer in
 src/gromacs/fileio/checkpoint.cpp, and initializeEnergyHistory in src/gromacs/modularsimulator/energydata.cpp.

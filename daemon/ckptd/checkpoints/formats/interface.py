@@ -35,8 +35,8 @@ class Claim:
     `path` and the paths of the files are relative to the root of the scan. For a set, `path` is the prefix that the
     framework takes. These fields are None or a clause for users:
     - `in_progress`: the framework's own marker says that a save is unfinished;
-    - `temporary`: the name is one of an unfinished save. If the file is recent, it is being written; else it is left
-      over;
+    - `temporary`: the name is that of an unfinished save. A recent file is still being written; an older one is a
+      leftover;
     - `damage`: files or markers beside it show that it cannot be restored;
     - `remark`: files or markers beside it show a harmless irregularity, such as a marker that names a missing file;
     - `unlisted`: a part that could not be listed, so that files that seem to be missing may exist.

@@ -1,8 +1,9 @@
 """LAMMPS restart files: one file, or with `%` in the name a `base` file and one file for each writing rank.
 
 LAMMPS writes to the final name, so a file without the closing magic is truncated or still being written. Users choose
-the names; `restart` in a name is only a convention, and the first bytes decide. Where no such word is in a name, bytes
-are read of files whose names contain `base` or a step (`melt.250`, `melt.250.bin`), and of all beside `log.lammps`.
+the names; `restart` in a name is only a convention, and the first bytes decide. If a name lacks this word, ckptd reads
+the first bytes only if it contains `base` or a step (`melt.250`, `melt.250.bin`), or if `log.lammps` is beside the
+file.
 
 The layout: src/lmprestart.h (flags), write_restart.cpp (order) of LAMMPS. A file is the magic, the byte order, the
 revision, flagged records, and for each process its atoms as doubles under the flag PERPROC; the magic closes it.

@@ -1,8 +1,8 @@
 """Lets every format claim its checkpoints in a tree, in a limited child, because a claim may read hostile files.
 
 The child processes the directories in an order that its parent knows, and answers with the claims of each. The parent
-matches them with its own listing, so that no answer can name a file that was not listed. The same child can then go on
-to examine what it claimed: to start another one would cost as much as to read twenty small files.
+matches them with its own listing, so that no answer can name a file that was not listed. The same child can then
+examine the claimed checkpoints, because starting another one would cost as much as reading twenty small files.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ _TEXTS = ("in_progress", "temporary", "damage", "remark", "unlisted")
 _FLAGS = ("is_newest", "is_best", "is_listed")
 
 Claims = tuple[list[Claim], list[File]]
-GoOn = Callable[[Sequence[Claim], ChildReporter], None]  # what a child does with all claims, after it has told them
+GoOn = Callable[[Sequence[Claim], ChildReporter], None]  # what a child does with all claims, after it has reported them
 
 
 def claim_tree(tree: Directory, reader: Reader) -> Claims:

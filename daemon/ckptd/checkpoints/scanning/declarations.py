@@ -24,7 +24,7 @@ SECONDS = 5.0  # that one directory may take
 
 
 def collect(places: Iterable[str], roots: Sequence[str], job_ids: Sequence[int]) -> tuple[DeclaredResume, ...]:
-    """Return what these jobs say in some directories, oldest first; what does not tell its job may be theirs.
+    """Return the declared resumes of these jobs in some directories, oldest first, and those that name no job.
 
     It forks: call it from a process with one thread.
     """

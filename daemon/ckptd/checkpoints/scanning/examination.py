@@ -11,7 +11,7 @@ from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.recognition import examine_claim
 from ckptd.core.model import CheckpointState, Level, Role
 
-Progress = Callable[[int], None]  # is told how many bytes were read so far
+Progress = Callable[[int], None]  # gets the number of bytes read so far
 
 
 def examine_in_child(

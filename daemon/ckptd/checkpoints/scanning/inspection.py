@@ -40,7 +40,7 @@ class Inspection:
     entry_count: int = 0  # directory entries that were read
 
 
-MAX_LEFTOVERS = 1000  # the newest: a directory may hold any number, and each look is recorded with them
+MAX_LEFTOVERS = 1000  # the newest: a directory may hold any number, and each scan records them
 
 Progress = Callable[[int, int], None]  # bytes read so far, and of how many
 

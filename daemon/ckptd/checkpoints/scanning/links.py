@@ -50,7 +50,7 @@ def _is_named_like_one(name: str) -> bool:
 
 
 def _is_listed_as_missing(tree: Directory, root: str, place: str, target: str) -> bool:
-    """Tell whether the target lies in the tree and is not there; what is outside was not looked at."""
+    """Return whether the target would be in the tree and does not exist; targets outside were not checked."""
     path = posixpath.relpath(posixpath.normpath(posixpath.join(place, target)), root)
     here: Directory | None = tree
     *parents, name = path.split("/")

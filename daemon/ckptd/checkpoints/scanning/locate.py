@@ -37,10 +37,10 @@ from ckptd.errors import CkptdError
 
 USER_FILE = ".ckptd.toml"
 MAX_USER_FILE_BYTES = 16_384  # the time to read one grows with the square of its longest key
-# containers of any kind of data: taken for checkpoints in a look around only where their names say so
+# containers of any kind of data: a search takes them for checkpoints only if their names say so
 _ROLES = list(Role)  # the strongest evidence first
 MAX_JUDGED = 20  # directories of one search whose files are read
-MAX_NUMBERED = 50  # saves of one search of which it is told when they were written
+MAX_NUMBERED = 50  # saves of one search whose times of writing are returned
 JUDGED_CLAIMS = 4  # newest files of each of them
 NAMED_DEPTH = 3  # levels below a place of the site's at which a directory may be named for its job
 _STATE = re.compile(r"(?<![a-z])states?(?![a-z])")
@@ -235,14 +235,15 @@ class _Written:
 
 
 def _discover(item: dict[str, Any], problems: list[str]) -> tuple[dict[str, Any] | None, int]:
-    """Search for a known format, written while the run went on; say where it is, when that was and what it is.
+    """Search for checkpoints of a known format that were written during the run; return where, when and of which role.
 
-    Returned is also how many directory entries the search read.
+    Also return how many directory entries the search read.
 
     The search goes through the working directory, and through directories named for the job where the site's variables
-    lead. Of several directories the one with the strongest evidence counts: a shared one only where there is no other,
-    resumable states before parameters, parameters before data, then what was written last. One that is named for
-    downloads counts only if it holds a state, or checkpoints with a progress number.
+    lead. Of several directories, the search chooses the one with the strongest evidence: resumable states before
+    parameters, parameters before data, then the one that was written last; a shared directory only if there is no
+    other. A directory whose name suggests downloads counts only if it holds a state, or checkpoints with a progress
+    number.
     """
     if item["work_dir"] is None:
         return None, 0

@@ -1,4 +1,4 @@
-"""What a series of files that are named alike tells of one among them that fits no format."""
+"""Finds damaged files by their series: the files beside them with the same names except for a number have a format."""
 
 import re
 from collections import defaultdict
@@ -13,10 +13,10 @@ _MIN_SIBLINGS = 2
 
 
 def mark_strangers(claims: Sequence[Claim]) -> Sequence[Claim]:
-    """Return the claims, those of damaged bytes among bare names so marked.
+    """Return the claims, and mark as damaged those of no format if others of their series have one.
 
-    Only its first bytes tell the format of `checkpoint-3`. Where `checkpoint-1` and `checkpoint-2` are of one format
-    and it is of none, those bytes are not what was written.
+    Only the first bytes show the format of `checkpoint-3`. If `checkpoint-1` and `checkpoint-2` have one format and it
+    has none, its first bytes are not those that the program wrote.
     """
     if not any(_is_strange(claim) for claim in claims):
         return claims

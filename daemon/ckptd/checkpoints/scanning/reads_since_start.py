@@ -41,7 +41,7 @@ def list_reads(
     now_ns: int,
     mount: Mount | None,
 ) -> list[CheckpointRead]:
-    """Return which candidates were read since an instant, and which were not; leave out those that nobody can tell.
+    """Return which candidates were read since an instant, and which were not; omit those for which this is unknown.
 
     `descriptor` is of the directory. A candidate is a file, a directory, or a name with `*`, or without the suffixes of
     its files. It was read if its largest file was, and it was not if none of its files was.

@@ -14,7 +14,7 @@ from ckptd.checkpoints.scanning.quota import read_quota_left
 from ckptd.checkpoints.scanning.tree_fingerprint import CHANGED, UNCHANGED
 from ckptd.core.model import CheckpointRead, Scan, Unknown, checkpoint_json
 
-MAX_PROBLEMS = 20  # that are told one by one: a user may have any number of unreadable files
+MAX_PROBLEMS = 20  # reported individually: a user may have any number of unreadable files
 
 
 def scan(item: dict[str, Any]) -> dict[str, Any]:

@@ -186,7 +186,7 @@ def _list(descriptor: int, path: str, depth: int, budget: list[int], *, is_searc
                 try:
                     status = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
-                    continue  # it was removed between the listing and the look: it is not there
+                    continue  # it was removed after the listing
                 except OSError as error:
                     directory.problems.append(_problem(directory.join(name), error))
                     continue

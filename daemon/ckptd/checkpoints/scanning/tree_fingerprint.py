@@ -1,4 +1,4 @@
-"""A fingerprint of a directory tree, by which the next scan of it can tell that nothing changed.
+"""A fingerprint of a directory tree; if the next scan computes the same one, nothing has changed.
 
 It covers the name, owner, size, times and inode of every entry: overwriting a file in place changes no directory, so
 every file is always statted. A tree has a fingerprint only if the same listing always leads to the same result: all of
@@ -38,7 +38,7 @@ def newest_change_ns(tree: Directory) -> int:
 
 
 def is_final(checkpoints: Iterable[Checkpoint]) -> bool:
-    """Whether each checkpoint and each part of one is complete, with nothing that a later look might find."""
+    """Whether each checkpoint and each part of one is complete, so that a later scan could find nothing else."""
     return all(
         each.state is CheckpointState.COMPLETE and is_whole(each) and is_final(each.parts) for each in checkpoints
     )

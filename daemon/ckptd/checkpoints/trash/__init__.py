@@ -1,21 +1,22 @@
 """The only code that moves or deletes users' files.
 
-Call it as the owner of the files, in a child of the agent; as root it does no more than the owner could do. It refuses
-files that belong to somebody else, are links, are open on this node, have a file system mounted over them, or differ
-from the plan. It never follows a link.
+Call it in a child of the agent that runs as the owner of the files; if root calls it, it still does only what the owner
+could do. It refuses files that belong to another user, are links, are open on this node, have a file system mounted
+over them, or differ from the plan. It never follows a link.
 
-An entry of the trash is one checkpoint: its files are moved, undone, restored and deleted together. Its directory is
-named by the id of the act:
+An entry of the trash is one checkpoint: its files are moved, restored and deleted together. The id of the operation is
+the name of its directory:
     .ckptd-trash/ID/manifest.json   what was moved, from where and by whom, the identity of every file, and the hold;
                                     written and synced first
     .ckptd-trash/ID/0, 1, 2 ...     the moved files or directories, one rename each
     .ckptd-trash/ID/moved           written last: everything is here, with the change times after the renames
     .ckptd-trash/ID.deleting/       the hold is over, and the deletion has started
 
-The caller commits its intent to the audit table before each call, with the id that it passes as `act_id`, and records
-the returned Outcome afterwards. At every start it calls `recover` on each trash, which completes or undoes interrupted
-acts and returns their Outcomes. If an intent still has no outcome, call `look_up` on both of `list_places`. HELD means
-that it was moved. None means: a move did not happen, a deletion or restoration is complete.
+Before each call, the caller records the operation in the audit table, with the id that it passes as `act_id`.
+Afterwards it records the returned Outcome. At every start it calls `recover` on each trash, which completes or undoes
+interrupted operations and returns their Outcomes. If a recorded operation still has no outcome, call `look_up` on both
+places of `list_places`. HELD means that the checkpoint is in the trash. None means that it is not: a move did not
+happen, or a deletion or restoration is complete.
 """
 
 from ckptd.checkpoints.scanning.open_files import list_open_files

@@ -7,7 +7,7 @@ from itertools import islice
 from math import inf
 from typing import NamedTuple
 
-MAX_ENTRIES = 20_000  # names of one trash that are looked at
+MAX_ENTRIES = 20_000  # names of one trash that are read
 
 
 class TurnLimits(NamedTuple):

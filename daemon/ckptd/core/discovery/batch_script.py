@@ -23,7 +23,7 @@ VARIABLES = frozenset(
 )
 MAX_CHARACTERS = 50_000
 LONGEST_LINE = 16_384  # longer ones take a time that grows with the square of their words' lengths
-MAX_DIRECTORIES = 20  # that one script may name: each is looked for
+MAX_DIRECTORIES = 20  # that one script may name: each is searched
 LONGEST_VALUE = 4096  # the longest path; what variables of variables make longer is none
 _ASSIGNMENT = re.compile(r"(?:export\s+|readonly\s+)?([A-Za-z_]\w*)=(\S.*)?")
 _REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")

@@ -14,7 +14,7 @@ from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.ownership import CLOCK_TOLERANCE
 
 PATIENCE = timedelta(minutes=10)  # for a first save that comes later than that of another job of the same script
-MAX_REASONS = 3  # of one search that are told; users' own files and names may give any number
+MAX_REASONS = 3  # reported reasons of one search; users' files and names may cause any number
 MAX_REASON = 1_000  # characters of each
 
 

@@ -41,7 +41,7 @@ class NearbyJobs:
         return nearby_candidates.find_rival(sought, found, self.neighbours, self.beside, self.now)
 
     def is_anothers(self, key: RunKey, sought: DirectorySearch, found: FoundDirectory) -> bool:
-        """Whether what a look around found is known to be another's; of a job that is over that was left out before."""
+        """Whether the directory that a search found is known to be another job's; ended jobs were omitted before."""
         return key not in self.past and nearby_candidates.is_anothers(sought, found, self.beside)
 
 

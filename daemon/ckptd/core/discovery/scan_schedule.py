@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 
 from ckptd.core.model import CheckpointState, RunKey, Scan, Unknown
 
-MIN_GAP = timedelta(seconds=2)  # between two looks at one directory, however often it changes
+MIN_GAP = timedelta(seconds=2)  # between two scans of one directory, however often it changes
 WRITING_GAP = timedelta(seconds=10)  # while a save is going on
-LAST_TRIES = 4  # of a last look that could not be made: after a long trouble a file system may take its time
+LAST_TRIES = 4  # of a last scan that failed: after long trouble, a file system may recover slowly
 MAX_TROUBLE_GAP = timedelta(minutes=30)
 
 
@@ -17,10 +17,10 @@ class WatchedRun:
 
     key: RunKey
     due_at: datetime
-    observed_at: datetime | None = None  # the last look that saw anything
+    observed_at: datetime | None = None  # the last scan with a result
     trouble_count: int = 0
     last: Scan | Unknown | None = None  # without its checkpoints: the record has them
-    is_last_look: bool = False  # its jobs have ended: one more look, then it is dropped
+    is_last_look: bool = False  # its jobs have ended: one more scan, then it is dropped
     ended_at: datetime | None = None  # when a poll no longer found its jobs
 
     @property

@@ -13,7 +13,7 @@ from typing import NamedTuple
 class FailureCause(StrEnum):
     """Why an operation on users' files failed: a word of a fixed set, beside the sentence for people."""
 
-    CHANGED = "changed"  # it is not what the plan saw
+    CHANGED = "changed"  # it differs from the plan
     GONE = "gone"
     OPEN = "open"  # in a process of its owner
     LINKED = "linked"  # it has a second name
@@ -21,7 +21,7 @@ class FailureCause(StrEnum):
     MOUNTED = "mounted"  # on another file system, or under a mount
     SPECIAL = "special"  # no regular file
     OUTSIDE = "outside"  # of what may be touched, by its path
-    TOO_DEEP = "too-deep"  # more directories in one another than are gone through
+    TOO_DEEP = "too-deep"  # nested more deeply than ckptd descends
     BUSY = "busy"  # another process acts on the same trash
     HELD = "held"  # its hold is not over, or its move is not finished
     TAKEN = "taken"  # its old name is in use
@@ -31,7 +31,7 @@ class FailureCause(StrEnum):
     PERMISSION = "permission"
     IMMUTABLE = "immutable"  # protected by its attribute (chattr +i), or by a sticky directory
     BROKEN = "broken"  # the file system failed to read or write
-    CUT_OFF = "cut-off"  # its end was found out later
+    CUT_OFF = "cut-off"  # the operation was interrupted; its result was found later
     OTHER = "other"
 
 

@@ -30,7 +30,7 @@ class Report:
     unwatched_directories: int = 0
     backfill_gap: timedelta = timedelta(0)  # time of which accounting has still to tell
     is_mail_limit_reached: bool = False  # mail to users waits for mail.max_per_hour
-    scan_delay: timedelta = timedelta(0)  # how long ago the look that is most overdue was due
+    scan_delay: timedelta = timedelta(0)  # how long the most overdue scan is overdue
     open_flags: tuple[Flag, ...] = ()
     fleet: FleetTotals = field(default_factory=FleetTotals)
     totals: EventTotals = field(default_factory=EventTotals)

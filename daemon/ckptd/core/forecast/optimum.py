@@ -5,8 +5,8 @@ from datetime import timedelta
 
 from ckptd.core.model import InterruptionTally
 
-# What is assumed while a cluster's own data are few, weighed as much as one interruption: a node that fails once in
-# five years, and for any job, however small, something outside of it once in thirty days.
+# Assumptions while a cluster has few data of its own, with the weight of one interruption: a node fails once in five
+# years, and each job, however small, is interrupted by another cause once in thirty days.
 NODE_LIFE = timedelta(days=5 * 365)
 CALM = timedelta(days=30)
 PRIOR_WEIGHT = 1.0
@@ -40,7 +40,7 @@ def mean_time_between_interruptions(tally: InterruptionTally | None, node_count:
 def longest_mean_time(tally: InterruptionTally | None, node_count: int) -> timedelta:
     """Return an upper bound of the mean time between interruptions; with few data it is far above the estimate.
 
-    The estimate's rate has a standard deviation of its share 1/sqrt(n), of the n interruptions that it is told from.
+    The estimated rate has a relative standard deviation of 1/sqrt(n), where n is the number of counted interruptions.
     """
     number = (tally.interruption_count if tally else 0) + PRIOR_WEIGHT
     return mean_time_between_interruptions(tally, node_count) * (1 + CONFIDENCE / math.sqrt(number))

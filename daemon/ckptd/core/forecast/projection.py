@@ -14,9 +14,9 @@ from ckptd.core.runs.resumable import list_resumable, may_be_results
 
 MARGIN = timedelta(seconds=60)  # that a save should be complete before the limit
 CAUTION = 1.3  # spreads that a later save may be late and still be counted on
-NEXT_CAUTION = 0.3  # the same for the next save: it is close, and if it is late that will be seen in time to say so
+NEXT_CAUTION = 0.3  # the same for the next save: it is near, and ckptd can still warn if it is late
 SIGNAL_LEAD = timedelta(minutes=10)  # assumed of a signal of which only its user tells
-SIGNAL_GRACE = timedelta(seconds=45)  # after a signal, for a step of the program and for its files to be looked at
+SIGNAL_GRACE = timedelta(seconds=45)  # after a signal, for a step of the program and for the scan of its files
 SAVE_MARGIN = 1.5  # of the time that saves took, for one that is to be complete
 SILENCE = 3  # intervals without a save, after which none is counted on
 FAR = timedelta(days=36500)  # what nobody can foretell is foretold for then
@@ -87,10 +87,10 @@ def at_limit(
 ) -> LimitForecast | None:
     """Forecast the work lost at the limit; None if no interval is known, or if the files may be results.
 
-    A checkpoint is expected only if it fits even when it is late by a multiple of its usual spread, which adds up over
-    several: NEXT_CAUTION spreads for the next one, CAUTION for later ones. If a run has stopped saving, none is
-    expected after SILENCE intervals. With `is_strict`, the next one counts like later ones, and none is expected once
-    it is late by more than that.
+    A checkpoint counts as expected only if it is complete before the limit even when it is late: by NEXT_CAUTION times
+    the usual spread of intervals for the next one, by CAUTION times for later ones; these delays add up. If a run has
+    not saved for SILENCE intervals, no checkpoint is expected. If `is_strict` is true, the next checkpoint is treated
+    like later ones, and no checkpoint is expected once it is later than that.
     """
     rhythm = measure_rhythm(history)
     next_at = next_checkpoint_at(history, attempt, now, rhythm)

@@ -10,7 +10,7 @@ from ckptd.core.runs.cadence import measure_rhythm
 
 HEEDED = 0.8  # share of the jobs that save at their limit, of those that ask for a signal or did so last time
 SILENT_SAVERS = 0.05  # share of the jobs that save when their limit is near, unknown to anybody
-MAX_SAVES = 1000  # looked at before a limit: a job may save each millisecond
+MAX_SAVES = 1000  # considered before a limit: a job may save each millisecond
 _NORMAL = NormalDist()
 
 
@@ -61,7 +61,7 @@ def losing(
     """Return the probability that no save completes within `worth_telling` before the limit.
 
     Future saves are normally distributed around their expected times, and their spreads add up. If a run has stopped
-    saving, it goes on not to save as any run goes on (`running_on`): its interval says nothing about when it saves.
+    saving, its interval does not predict the next save: it continues not to save as any run continues (`running_on`).
     """
     if expected.silent_since is not None:
         return _lasting(now - expected.silent_since, ends_at - now)

@@ -296,7 +296,7 @@ def _plan_summary(history: RunHistory, job: Job, permits: ActionPermits, now: da
     if not permits.allows(ActionKind.SUMMARY, job.partition) or not facts.was_read_whole(history):
         return
     if federation.is_federated(job.job_id):
-        return  # Slurm writes it where the job was submitted, over what stands there and is not shown here
+        return  # Slurm writes it on the cluster of submission, over a value that is not visible here
     own = [attempt for attempt in history.attempts if attempt.job.job_id == job.job_id]
     text, said = summarise(history, job), job.admin_comment
     is_foreign = bool(said) and not said.startswith(SUMMARY_PREFIX)

@@ -1,8 +1,8 @@
 """Builds the command that resubmits a job with the options of its first submission.
 
-It uses the user's own options if Slurm's accounting has them and they can be parsed without doubt, otherwise those that
-the job's attributes show. It leaves out options that took effect at the first submission (when to start, what to
-depend on) or that serve a person at a terminal. Every option is an argument of its own; no shell reads any of them.
+It uses the user's own options if Slurm's accounting has them and they can be parsed unambiguously; otherwise, the
+options that the job's attributes show. It omits options that took effect at the first submission (start time,
+dependencies) or that are only useful at a terminal. Every option is an argument of its own; no shell reads any of them.
 """
 
 import hashlib
@@ -21,10 +21,10 @@ ATTRIBUTES = (
     "tres-per-socket", "tres-per-task", "tres-alloc", "ReqNodes", "Reservation", "Licenses", "STDOUT", "STDERR",
     "STDIN", "Nice", "OverSubscribe", "WCKey", "Requeue", "Contiguous", "Cluster",
 )  # fmt: skip
-# by what name `scontrol show job` tells of them, and sbatch's
+# their names in `scontrol show job`, and those of sbatch's options
 SHOWN = {"ExcNodeList": "exclude", "MailUser": "mail-user", "MailType": "mail-type"}
 _ABSENT = frozenset({"", "(null)", "N/A", "0", "None", "Unknown"})
-_OWN = frozenset(["array", "chdir", "comment", "job-name", "wrap"])  # told by the record
+_OWN = frozenset(["array", "chdir", "comment", "job-name", "wrap"])  # known from the database
 _SERVED = frozenset(["begin", "clusters", "dependency", "gid", "hold", "propagate", "uid"])
 _FOR_PEOPLE = frozenset(["help", "parsable", "quiet", "test-only", "usage", "verbose", "version", "wait"])
 _NEVER = frozenset(["help", "test-only", "usage", "version", "wait"])  # in a script, where they cannot be left out

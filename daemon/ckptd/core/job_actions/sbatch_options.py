@@ -108,7 +108,7 @@ def _resolve(start: str) -> list[str]:
 
 
 def find_other(line: str, known: Mapping[str, str], names: AbstractSet[str]) -> str | None:
-    """Return the first word of a command line in doubt that may be another option than these, known texts aside."""
+    """Return the first word of an ambiguous command line that may be another option than these, known texts aside."""
     for name, text in known.items():
         line = _mask(line, name, text)
     for word in line.split(" ")[1:]:
@@ -152,10 +152,10 @@ def _parse_letters(letters: str, left: deque[str]) -> list[SbatchOption] | None:
 
 
 def parse_line(line: str, known: Mapping[str, str], script: str) -> GivenOptions | None:
-    """Parse a command line as Slurm keeps it; None where it is in doubt.
+    """Parse a command line as Slurm stores it; None if it is ambiguous.
 
-    `known` holds the texts of options that are told elsewhere. What `--wrap` was given is cut out, the script that
-    sbatch made of it says what it was.
+    `known` holds the values of options that other attributes of the job show. The value of `--wrap` is cut out, because
+    the script that sbatch made contains it.
     """
     for name, text in known.items():
         line = _mask(line, name, text)
@@ -229,7 +229,7 @@ def read_options(line: str | None, script: str, job: Job) -> tuple[SbatchOption,
 
 
 def known_texts(job: Job) -> dict[str, str]:
-    """Return the texts of options that a job's record tells."""
+    """Return the values of options that a job's attributes show."""
     return {"comment": job.comment, "job-name": job.name, "chdir": str(job.work_dir or "")}
 
 

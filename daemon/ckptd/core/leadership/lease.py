@@ -19,7 +19,7 @@ class LeaseTimes:
     duration: float = 15.0  # unrenewed for so long, the lease may be taken
     valid: float = 12.0  # after the start of its last renewal, its holder may act for so long
     renew_interval: float = 4.0
-    watch_interval: float = 2.0  # between two looks of a process that waits
+    watch_interval: float = 2.0  # between two reads of the lease by a standby
 
     @property
     def longest_takeover(self) -> float:
@@ -65,7 +65,7 @@ def valid_until(renewal_began: float, times: LeaseTimes) -> float:
 
 
 def watch(before: LeaseWatch | None, seen: Lease, seen_at: float) -> LeaseWatch:
-    """Return what is known after another look; `seen_at` is a time after the lease was read."""
+    """Return what is known of the lease after reading it again; `seen_at` is a time after that read."""
     is_same = before is not None and (before.lease.epoch, before.lease.renewal) == (seen.epoch, seen.renewal)
     return LeaseWatch(seen, before.since if before is not None and is_same else seen_at)
 

@@ -201,7 +201,7 @@ class RestartKind(StrEnum):
 
 
 class EndCause(StrEnum):
-    """Why an attempt ended, as the ledger of lost work records it."""
+    """Why an attempt ended, as recorded with its lost work."""
 
     COMPLETED = "completed"
     REQUEUE = "requeue"

@@ -144,7 +144,7 @@ class AuditEntry:
     target: str  # a path, a job, an address
     run: RunKey | None = None
     plan_id: str | None = None
-    once_key: str | None = None  # no second entry of the cluster may have it; a trash operation frees it at its end
+    once_key: str | None = None  # unique among a cluster's entries; a trash operation frees it at its end
     reasons: tuple[str, ...] = ()
     details: Mapping[str, Evidence] = field(default_factory=dict)
     begun_at: datetime

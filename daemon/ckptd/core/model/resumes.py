@@ -66,11 +66,11 @@ class CheckpointRead(NamedTuple):
 class Resume:
     """What one attempt resumed from.
 
-    Without a `path` it started without a checkpoint, or the checkpoint is not known (certainty `unknown`). `candidates`
-    are all checkpoints that it may have loaded, including the one at `path`; empty if it is certain which one it
-    loaded. With `may_be_fresh` it may have loaded none of them. `reads` are those of candidates, once one was read.
-    `equals` are the paths of candidates at the same progress as the one at `path`, such as `last.ckpt`: it may have
-    loaded each of them, which makes no difference to the work.
+    If `path` is None, the attempt started without a checkpoint, or the checkpoint is not known (certainty `unknown`).
+    `candidates` are all checkpoints that it may have loaded, including the one at `path`; empty if it is certain which
+    one it loaded. If `may_be_fresh` is true, it may have loaded none of them. `reads` are the observed reads of
+    candidates. `equals` are the paths of candidates at the same progress as the one at `path`, such as `last.ckpt`: it
+    may have loaded each of them, which makes no difference to the work.
     """
 
     certainty: Certainty

@@ -17,18 +17,18 @@ class NoticeState(StrEnum):
     WAITING = "waiting"
     CLAIMED = "claimed"
     SENT = "sent"
-    REFUSED = "refused"  # the other side said never
+    REFUSED = "refused"  # the relay or channel refused it permanently
     GIVEN_UP = "given-up"  # it was tried for too long
     MUTED = "muted"  # its user does not want it
-    DROPPED = "dropped"  # over before it was told
+    DROPPED = "dropped"  # resolved before it was sent
 
 
 class SendResult(StrEnum):
     """Result of sending one message."""
 
     SENT = "sent"
-    DEFERRED = "deferred"  # surely not accepted; later perhaps
-    UNREACHABLE = "unreachable"  # surely not accepted, and no other message would be
+    DEFERRED = "deferred"  # not accepted; a later try may succeed
+    UNREACHABLE = "unreachable"  # not accepted, and other messages would fail, too
     UNCERTAIN = "uncertain"  # it may have been accepted: only the very same message may be sent again
     REFUSED = "refused"
 

@@ -21,7 +21,7 @@ class EntryStatus(StrEnum):
     OPEN = "open"
     WORSE = "worse"
     STILL = "still"
-    OVER = "over"  # it came and went before anybody was told
+    OVER = "over"  # it opened and resolved before anybody was notified
     RESOLVED = "resolved"
 
 

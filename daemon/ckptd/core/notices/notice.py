@@ -10,7 +10,7 @@ from ckptd.core.model import Evidence, Flag, Job, RunKey, Severity
 
 EVERY_RULE = "*"  # among the rules that a user mutes: all of them
 NAMED_JOBS = 20  # of a folded entry; the others are only counted
-UNADDRESSED = "unaddressed"  # the channel of what waits for Slurm to say whom a job wants mailed; nothing leaves by it
+UNADDRESSED = "unaddressed"  # channel of notices that wait for the address in MailUser; it sends nothing
 
 
 class NoticeMode(StrEnum):
@@ -93,7 +93,7 @@ class Notice:
     job_count: int = 1
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
     recorded_advice: str = ""  # of a flag that an earlier version recorded
-    is_silent: bool = False  # told within the repeat gap: it only takes back a recovery that is still to be told
+    is_silent: bool = False  # notified within the repeat gap: it only cancels a notice of recovery that is not sent yet
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

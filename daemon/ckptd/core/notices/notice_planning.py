@@ -41,7 +41,7 @@ def plan(changes: FlagChanges, facts: NoticeFacts, policy: NoticePolicy, now: da
         job = facts.job_of(flag)
         topics = topics_of(flag, job)
         recipients = dict(list_recipients(flag, job, policy, facts.unanswered))
-        if kind is NoticeKind.RESOLVED:  # whoever was told of the trouble hears of its end, at the address of that time
+        if kind is NoticeKind.RESOLVED:  # notify those who were notified of the flag, at the same address
             notified_recipients = {recipient for topic in topics for recipient in notified_by_topic.get(topic, ())}
             recipients = {recipient: recipients.get(recipient) for recipient in notified_recipients}
         for recipient, meant_for in recipients.items():

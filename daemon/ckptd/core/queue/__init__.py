@@ -1,7 +1,7 @@
 """What changed between two polls: which executions of which jobs began and ended.
 
-What the queue cannot tell (how a job ended that is no longer shown, what happened between two looks) is left as a
-question; `accounting_merge` answers it from accounting, and where nobody knows it says so.
+Some facts are not in the queue: how a job ended that it no longer shows, and what happened between two polls. They are
+left open; `accounting_merge` adds them from accounting, or records that they are unknown.
 """
 
 from ckptd.core.queue.comparison import apply, compare, is_suspect

@@ -37,7 +37,7 @@ class BackfillPlan(NamedTuple):
     """The changes to record from accounting's data."""
 
     changes: JobChanges
-    corrected: tuple[tuple[Attempt, Attempt], ...]  # on record with an end that was only guessed, and as told
+    corrected: tuple[tuple[Attempt, Attempt], ...]  # as recorded, with a guessed end, and as accounting reports it
     touched: tuple[TrackedJob, ...]  # jobs that are over and have executions that were not on record
 
     @property

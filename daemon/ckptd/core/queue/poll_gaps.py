@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ckptd.core.queue import MissedRestarts
 
-MARGIN = timedelta(minutes=1)  # before the last look: clocks differ, and accounting lags
+MARGIN = timedelta(minutes=1)  # before the last poll: clocks differ, and accounting lags
 LONGEST_PIECE = timedelta(days=1)  # that accounting is asked about at once
 
 

@@ -1,7 +1,7 @@
 """Which checkpoints may be removed, and every reason against it.
 
-Everything that must not be lost to a mistake in a policy, in the record or in the clock is decided here and has
-its reason; the code that moves files trusts nothing of it and looks at every file again.
+These decisions, each with its reason, protect checkpoints from mistakes in a policy, in the database or in the clock.
+The code that moves files does not rely on them, and checks every file again.
 """
 
 from ckptd.core.retention.copied_runs import plan_as_copy

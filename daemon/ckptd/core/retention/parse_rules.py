@@ -22,7 +22,7 @@ RULE_KEYS = ("last", "best", "every", "within", *CALENDAR_PERIODS, "pinned")
 KEYS_ABOUT_KEEPING = frozenset({"keep", "retention", file_patterns.KEY, *RULE_KEYS})
 MAX_FILES = 20  # of one run that are heard
 _MANY = "/*"  # stands for all further ones
-_LONGEST = timedelta(days=36_500)  # an instant so long ago can still be told
+_LONGEST = timedelta(days=36_500)  # an instant so long ago can still be represented
 _UNITS = ("epochs", "steps")
 
 

@@ -32,7 +32,7 @@ class PolicyMode(StrEnum):
 class Guards:
     """Conditions under which a whole run is skipped. Longer times are safer."""
 
-    stale_after: timedelta = timedelta(hours=1)  # the queue and the directory must have been looked at since
+    stale_after: timedelta = timedelta(hours=1)  # maximum age of the last poll and of the last scan
     restart_grace: timedelta = timedelta(minutes=15)  # an attempt that restarts is loading for so long
     last_minutes: timedelta = timedelta(minutes=10)  # time left below which a job may be saving for its successor
     save_grace: timedelta = timedelta(hours=1)  # an unfinished save is someone's work for so long

@@ -41,10 +41,10 @@ def choose_policy(
     job: Job | None,
     user_settings: Mapping[str, Mapping[str, Any]],
 ) -> PolicyChoice:
-    """Choose the policy of a run. `job` is the latest of it: without one nobody can tell whose policy it is.
+    """Choose the policy of a run. `job` is its latest job; without a job, it is unknown which policy applies.
 
-    `user_settings` are what its owner's files say of keeping, by their directories: what any of them keeps is kept,
-    and what any of them names with `prune_files` may go.
+    `user_settings` are the retention settings of its owner's files, by directory. If any file keeps a checkpoint, it
+    is kept; `prune_files` of any file permit removals.
     """
     if job is None:
         return PolicyChoice(policy=None)

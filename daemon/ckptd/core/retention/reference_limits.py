@@ -1,12 +1,12 @@
-"""Decides which references keep checkpoints of a run, so that only the owner can keep many of them.
+"""Decides which references (paths in jobs, links and settings) keep checkpoints, so that only the owner can keep many.
 
-The owner's own jobs, links and settings keep everything that they may mean. A reference to several checkpoints at once
-(a directory above them, a name that all share, a path that only the job can complete) counts only until its job has
-started and had time to load one; otherwise it would keep the whole run while the writing job is in the queue. An
-exception is a pattern inside the run's directory, such as `ckpts/epoch_*.pt`: it counts while its job is in the queue,
-because an evaluation reads one checkpoint after another. It is no exception if that job writes the run itself.
-Another user's job keeps a checkpoint only by its exact path, and only a few checkpoints of one run. A job on another
-cluster, whose files may be others, keeps one only by its exact path, too.
+The owner's own jobs, links and settings keep every checkpoint that they may refer to. A reference to several
+checkpoints (a directory above them, a name that all share, a path with a variable of the job) counts only until its job
+has started and had time to load one. Otherwise, it would keep all checkpoints of a run as long as the job that writes
+them is in the queue. There is one exception: a pattern inside the run's directory, such as `ckpts/epoch_*.pt`, counts
+while its job is in the queue, because an evaluation reads one checkpoint after another. The exception does not apply to
+the job that writes the run. Another user's job keeps a checkpoint only by its exact path, and only a few checkpoints of
+one run. A job on another cluster also keeps one only by its exact path, because the same path may be another file there.
 """
 
 import re
@@ -197,7 +197,7 @@ def _of_mention(mention: Mention, job: JobMentions, directory: str | None) -> It
             yield ReferenceCandidate(reference, is_direct=mention.is_place)
     if mention.is_place or real:
         return
-    # nobody has looked, or nothing is there: a program may go on from another directory than the script
+    # not searched yet, or nothing found: a program may continue in another directory than its script
     tail = mention.tail or ("" if is_known else "/".join(path.rsplit("/", 2)[-2:]).strip("/~"))
     if tail:
         yield ReferenceCandidate(Reference(tail, unsure, is_exact=False))

@@ -17,7 +17,7 @@ from ckptd.core.model import Attempt, Role
 from ckptd.core.retention.checkpoint_order import CheckpointOrder, Ranks
 from ckptd.core.retention.rules import Ranked, SeriesKey
 
-INTERVALS = 2  # between what was loaded and the first own checkpoint: one of them may have been deleted since
+INTERVALS = 2  # between the loaded checkpoint and the attempt's first one: one of them may be deleted
 NOTHING_SAVED = "the running attempt may have resumed from it, and has not completed a checkpoint in this location yet"
 NEAR = "the running attempt may have resumed from it: its first own checkpoint followed"
 NOT_STATED = "the running attempt may have resumed from it, and its first own checkpoint does not state its progress"

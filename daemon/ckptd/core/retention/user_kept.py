@@ -1,9 +1,10 @@
 """Finds the checkpoints that a person keeps on purpose: renamed, moved, or put back after they were pruned.
 
-A rename keeps inode, size and modification time, so the record has the same files under another path. A checkpoint from
-an archive has an earlier modification time than others of its series that were there before. A copy from the trash
-keeps names and sizes. A job that starts over and writes pruned names looks like such a copy. It counts as a job
-only if its checkpoints count up from the start without a gap, and include one that differs from all pruned ones.
+A rename keeps inode, size and modification time, so the database has the same files under another path. A checkpoint
+from an archive has an earlier modification time than others of its series that were on disk before it. A copy from the
+trash keeps names and sizes. The checkpoints of a job that starts over and reuses pruned names look like such copies.
+They are taken for the job's own only if they count up from the start without a gap, and if one of them differs from all
+pruned ones.
 """
 
 import re

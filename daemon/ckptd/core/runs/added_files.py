@@ -37,7 +37,7 @@ def list_recognised(found: Checkpoint) -> frozenset[str]:
 def explain(found: Checkpoint, tolerance: timedelta) -> str | None:
     """Return which files were written, changed or moved in at another time than the state; None: all belong to it.
 
-    The change time (ctime) tells of a file that was moved in with an old modification time.
+    The change time (ctime) reveals a file that was moved in with an old modification time.
     """
     if len(found.files) < 2 or _is_short(found.identities, round(tolerance.total_seconds() * _NS)):
         return None

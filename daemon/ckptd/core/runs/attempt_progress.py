@@ -1,4 +1,4 @@
-"""How far each attempt of a run got, told from all of its saves: a history holds the newest of them only."""
+"""The progress of each attempt of a run, measured over all of its saves: a history holds only the newest ones."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ckptd.core.model import Attempt, AttemptProgress, RecordedCheckpoint, Role, RunRecord
 
 LATENESS = timedelta(minutes=1)  # after its attempt's end, by which a file server's clock may date a save
-GOES_ON_AFTER = 4  # attempts: the furthest, the one that began anew, and two that went on with it
+GOES_ON_AFTER = 4  # attempts: the furthest, the one that started over, and two that continued it
 CONTINUES_FROM = 2  # saves of the attempt before: beyond fewer one gets from nothing, too
 
 
@@ -56,14 +56,14 @@ def _sum_up(saved: Sequence[SavedProgress]) -> AttemptProgress:
 
 
 def reaches_of(history: RunRecord) -> tuple[AttemptProgress, ...]:
-    """Return how far each attempt of a run got; of a history that is cut the record has told it."""
+    """Return the progress of each attempt of a run; if the history is truncated, the database has measured it."""
     if history.reaches is not None and len(history.reaches) == len(history.attempts):
         return history.reaches
     return measure_reaches(history.attempts, list_saved(history.checkpoints))
 
 
 def list_saved(recorded: Iterable[RecordedCheckpoint]) -> list[SavedProgress]:
-    """Return the checkpoints that were complete once, those included that are gone or were found damaged since."""
+    """Return the checkpoints that were once complete, including those that were deleted or found damaged since."""
     return [
         SavedProgress(
             record.completed_at,
@@ -79,7 +79,7 @@ def list_saved(recorded: Iterable[RecordedCheckpoint]) -> list[SavedProgress]:
 def moved_on(earlier: Sequence[AttemptProgress], own: AttemptProgress) -> bool:
     """Whether an attempt saved a higher step or epoch than any before it; anything, where none is known.
 
-    One that goes on with a training that was begun anew in an old directory moved on as well.
+    An attempt that continues a training which was started over in an old directory counts, too.
     """
     for unit in ("steps", "epochs"):
         ranges = [
@@ -95,9 +95,9 @@ def moved_on(earlier: Sequence[AttemptProgress], own: AttemptProgress) -> bool:
 
 
 def find_gain(history: RunRecord, attempt: Attempt) -> AttemptProgress | None:
-    """Return how far an attempt got, where that is beyond what there was; None where it moved nothing on.
+    """Return the progress of an attempt if it is beyond all earlier progress, else None.
 
-    What was saved before the first attempt on record counts among what there was.
+    Checkpoints from before the first recorded attempt count as earlier progress.
     """
     names = [(each.job, each.restart_count) for each in history.attempts]
     if (attempt.job, attempt.restart_count) not in names:
@@ -115,9 +115,9 @@ class _Saves(NamedTuple):
 
 
 def _is_restarted_once(earlier: Sequence[_Saves], best: float, own: _Saves) -> bool:
-    """Whether a training was begun anew once since the furthest attempt, and was gone on with twice or more since.
+    """Whether a training started over once since the furthest attempt, and was continued at least twice since then.
 
-    One that fails to load its checkpoint now and then begins anew again and again.
+    A training that sometimes fails to load its checkpoint starts over more often.
     """
     furthest = max(place for place, each in enumerate(earlier) if each.highest == best)
     since = [*earlier[furthest:], own]

@@ -17,7 +17,7 @@ from ckptd.core.runs.resumable import list_resumable
 BURST = timedelta(seconds=10)  # copies such as `last` and `best` follow the save that they copy within this time
 RunT = TypeVar("RunT", bound=RunRecord)
 RECENT_COUNT = 24  # newest intervals that are measured, so that a change of habit is followed
-CHANGE_COUNT = 4  # newest intervals that agree and are longer or shorter than before: the run saves in another rhythm
+CHANGE_COUNT = 4  # newest intervals that agree and differ from earlier ones: the run has changed its interval
 CHANGE_FACTOR = 2  # by which they are longer or shorter
 CHANGE_SPREAD = 0.25  # by which each may differ from their median
 SPREAD_PER_MAD = 1.4826  # a normal distribution's standard deviation, in median absolute deviations
@@ -28,8 +28,8 @@ class SaveEvent(NamedTuple):
 
     completed_at: datetime
     ended_at: datetime  # of its last copy
-    began_at: datetime | None  # a look that saw it being written; None: nobody did
-    found_at: datetime  # the first look that saw it
+    began_at: datetime | None  # the scan that saw it being written; None: no scan did
+    found_at: datetime  # the first scan that saw it
     size_bytes: int
     epoch: float | None
     step: int | None
@@ -88,7 +88,7 @@ def _measure(history: RunRecord) -> SaveCadence:
         longest_recent=max(recent[-CHANGE_COUNT:], default=None),
         save_time=_upper_half(durations),
         least_save_time=median_duration(least),
-        unseen_time=None if lag is None else max(lag * 2, timedelta(0)),  # looks come at any moment between
+        unseen_time=None if lag is None else max(lag * 2, timedelta(0)),  # scans may come at any moment in between
         interval_spread=_spread(gaps, middle),
         time_to_first=median_duration(firsts),
         save_count=len(saves),
@@ -186,7 +186,7 @@ def _spread(gaps: Sequence[timedelta], middle: timedelta | None) -> timedelta | 
 
 
 def _upper_half(durations: Sequence[timedelta]) -> timedelta | None:
-    """Return the upper quartile: each is a lower bound, as a look may come late to a save that is under way."""
+    """Return the upper quartile: each duration is a lower bound, because a scan may see a save only after it began."""
     return sorted(durations)[(3 * (len(durations) - 1) + 2) // 4] if durations else None
 
 

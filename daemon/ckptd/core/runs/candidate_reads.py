@@ -33,7 +33,7 @@ def merge(known: Iterable[CheckpointRead], seen: Iterable[CheckpointRead]) -> tu
         if before.get(each.path) is None:
             merged[each.path] = each
     if {path: each.read_at for path, each in merged.items()} == before:
-        return tuple(known)  # a later look at the same is no news
+        return tuple(known)  # a later scan of the same read adds nothing
     return tuple(sorted(merged.values())) if any(each.read_at for each in merged.values()) else ()
 
 

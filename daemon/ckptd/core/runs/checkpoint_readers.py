@@ -1,8 +1,7 @@
-"""Tell jobs that only read a run's checkpoints, such as an evaluation in the directory of a training, from its writers.
+"""Find the jobs that only read a run's checkpoints, such as an evaluation in the directory of a training.
 
-A save shows who writes: the jobs of one name, if no job of another name ran when it was completed. While a writer runs,
-a save is taken for its own, whoever else runs. Jobs of one name are alike, and a run whose jobs all have one name, or
-that has saved nothing, has no readers.
+A save shows which jobs write: those of one name, if only jobs of that name ran when it was completed. Jobs of all other
+names are readers. If all jobs of a run have one name, or the run has saved nothing, it has no readers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -61,7 +61,7 @@ def decode_resume(said: object) -> DeclaredResume | None:
 def parse_lines(text: str, written_at: datetime | None = None) -> tuple[DeclaredResume, ...]:
     """Return the declarations of a file, oldest first, each once.
 
-    A last line that does not tell when it was written was written when the file was, at `written_at`.
+    A last line without a time was written when the file was last written, at `written_at`.
     """
     lines = [line for line in text.split("\n") if line.strip()]
     found = [_parse_line(line) for line in lines[-MAX_LINES:]]

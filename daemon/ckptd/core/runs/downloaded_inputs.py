@@ -1,4 +1,4 @@
-"""Tell weights that a job fetched when it started apart from those that it saved: nothing can be resumed from them."""
+"""Distinguish weights that a job downloaded when it started from those that it saved: downloads are no checkpoints."""
 
 from datetime import datetime, timedelta
 

@@ -42,7 +42,7 @@ def current_job(history: RunRecord) -> Job | None:
 
 
 def run_time(job: Job, attempt: Attempt, now: datetime) -> timedelta:
-    """How long an attempt has run; the time in which it was suspended does not count, where a limit tells it."""
+    """How long an attempt has run, without suspended time if the job's limit shows it."""
     since_start = now - attempt.started_at
     if job.time_limit is None or job.ends_at is None:
         return since_start
@@ -83,7 +83,7 @@ def is_flagged(history: RunHistory, rule: str, job: Job) -> bool:
 
 
 def idle_since(history: RunRecord, attempt: Attempt, instant: datetime) -> datetime:
-    """Return from when a silence counts: from that instant, or from the end of a suspension, also of one unseen."""
+    """Return the start of a time without saves: that instant, or the end of a suspension, even of an unobserved one."""
     ends = [each.ended_at for each in attempt.suspensions if each.ended_at is not None]
     return max([instant, history.suspended_until.get(attempt.job.job_id, instant), *ends])
 
@@ -97,7 +97,7 @@ def attempt_of(history: RunRecord, job: Job) -> Attempt | None:
 
 
 def is_restart(attempt: Attempt) -> bool:
-    """Whether an attempt is not the first of its run; Slurm's restart count tells it where ckptd came late."""
+    """Whether an attempt is not the first of its run; Slurm's restart count shows it if ckptd missed earlier ones."""
     return attempt.kind is not None or attempt.restart_count > 0
 
 
@@ -123,7 +123,7 @@ def _ran_until(attempt: Attempt, instant: datetime) -> timedelta:
 
 
 def recorded_at(record: RecordedCheckpoint, instant: datetime) -> bool:
-    """Whether a checkpoint was on disk at that instant, as far as its times and the record tell."""
+    """Whether a checkpoint was on disk at that instant, as far as its times and the database show."""
     began = min(record.first_seen_at, record.checkpoint.modified_at)
     return began <= instant and (record.deleted_at is None or record.deleted_at > instant)
 
@@ -209,7 +209,7 @@ def being_written(history: RunRecord) -> tuple[RecordedCheckpoint, ...]:
 
 
 def reaches_back(history: RunRecord, instant: datetime) -> bool:
-    """Whether the history tells how far the run was then: of long runs it holds the newest and the furthest save."""
+    """Whether the history shows the progress at that time: of long runs, it has only the newest and furthest saves."""
     return not history.is_truncated or min(record.first_seen_at for record in history.checkpoints) <= instant
 
 
@@ -230,5 +230,5 @@ def progress(checkpoint: Checkpoint) -> tuple[str, float] | None:
 
 
 def was_read_whole(history: RunRecord) -> bool:
-    """Whether the last look at the run's directory saw all of it."""
+    """Whether the last scan of the run's directory was complete."""
     return isinstance(history.scan, Scan) and history.scan.is_whole

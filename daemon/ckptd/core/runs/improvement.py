@@ -1,4 +1,4 @@
-"""Tell whether a run saves only when a measured value improves: then the time to its next save is not known."""
+"""Decide whether a run saves only when a measured value improves: the time of its next save is then unknown."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from ckptd.core.model import Checkpoint, RecordedCheckpoint
 
-RECENT_COUNT = 10  # saves that are looked at
+RECENT_COUNT = 10  # saves that are compared
 LEAST_COUNT = 4  # saves, each better than the one before: with fewer, chance does it, too
 _UNNAMED = re.compile(r"(?<!\d)\d{1,9}[-_](-?\d+\.\d+)(?![\d.]*\d)")  # Keras: `weights.{epoch}-{val_loss:.2f}.h5`
 

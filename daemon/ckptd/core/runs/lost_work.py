@@ -1,9 +1,9 @@
-"""Calculates lost work: the time of each ended attempt that no checkpoint covers. See redone_work for the other part.
+"""Calculates unsaved work, one part of lost work: run time of an ended attempt that no checkpoint covers.
 
-It is the time from the newest usable checkpoint at the end of the attempt until that end, or from the attempt's start
-if it saved nothing: earlier checkpoints cover the work of earlier attempts. Suspended time is no work, and the work of
-a completed job is not lost. Nothing here checks whether the directory was scanned after the end; the caller decides
-when a figure is final.
+The other part is in redone_work. Unsaved work is the time from the newest usable checkpoint at the end of the attempt
+until that end, or from the attempt's start if it saved nothing: earlier checkpoints cover the work of earlier attempts.
+Suspended time is no work, and the work of a completed job is not lost. Nothing here checks whether the directory was
+scanned after the end; the caller decides when a figure is final.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ LATEST_SAVE = timedelta(minutes=5)  # after its attempt's end; later it is one t
 
 
 class SavedWork(NamedTuple):
-    """One complete checkpoint, as far as the ledger asks: when it was there, and which attempt was seen writing it."""
+    """What the calculation of lost work needs of a complete checkpoint: when it existed, and which attempt wrote it."""
 
     completed_at: datetime
     deleted_at: datetime | None = None
@@ -81,14 +81,16 @@ def measure_loss(
     is_replaced: bool = False,
     read_at: datetime | None = None,
 ) -> AttemptLoss:
-    """Return what an attempt that has ended lost, given its run's saves in any order.
+    """Return the unsaved work of an ended attempt, given its run's saves in any order.
 
-    If the run saves states, data beside them save no work. A save counts if it was complete by the end and still
-    there, or if this attempt was seen writing it until LATEST_SAVE after its end, because Slurm lets the processes of
-    a requeued job finish. If no attempt was seen writing it, it counts if it was made in the second of the end.
+    If the run saves states, checkpoints with the role `data` do not count. A save counts if it was complete at the end
+    of the attempt and still on disk. It also counts if ckptd saw this attempt write it until LATEST_SAVE after the end,
+    because Slurm lets the processes of a requeued job finish. If ckptd saw no attempt write it, it counts if it was
+    written in the same second as the end.
 
-    In three cases `lost` is 0, and `most`, the time since the newest save on record, is the only bound:
-    - the run's directory is not known (`is_located` is false), and no save is on record;
+    In three cases, it is unknown whether work was lost. `lost` is then 0, and `most` is the time since the newest
+    recorded save:
+    - the run's directory is not known (`is_located` is false), and no save is recorded;
     - a later attempt, which may have deleted saves, has started (`is_followed`), and the directory had not been read
       for longer than LONGEST_UNREAD: `read_at` is the last whole scan before that attempt changed anything, or None;
     - that attempt replaced the newest save (`is_replaced`), or saved where none was on record, before a scan.

@@ -75,7 +75,7 @@ def add_up(parts: Iterable[Mapping[LossKey, LossTotal]]) -> dict[LossKey, LossTo
 
 
 def never_less(before: Mapping[LossKey, LossTotal], after: Mapping[LossKey, LossTotal]) -> dict[LossKey, LossTotal]:
-    """Return `after` with no number lower than before: a counter that falls would be taken for one begun anew."""
+    """Return `after` with no number lower than before: Prometheus takes a decreasing counter for one that was reset."""
     return {key: _greater(before.get(key, LossTotal()), after.get(key, LossTotal())) for key in {**before, **after}}
 
 

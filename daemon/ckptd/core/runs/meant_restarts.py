@@ -1,4 +1,4 @@
-"""Tell why a restart that did not go on may be meant: who started the job again, and under which names it saves now."""
+"""Find reasons why a restart may start over on purpose: who started the job again, and under which names it saves."""
 
 import re
 from collections import defaultdict
@@ -15,7 +15,7 @@ from ckptd.core.model import Attempt, Certainty, EndCause, Job, RecordedCheckpoi
 from ckptd.core.runs.saved_state import SavedState
 
 COUNTS_ANEW = frozenset({"namd"})  # formats whose programs count from 0 after a resume, unless the input says otherwise
-# a number beside one of the kept words tells trainings apart that have nothing in common but their job
+# a number beside one of the kept words distinguishes trainings that have only their job in common
 _NUMBER = re.compile(
     r"(?P<kept>(?<![a-z])(?:folds?|cv|split|seed|trial|stage|phase|lr|bs|task|client|agent)[-_=]?\d+)|\d+",
     re.IGNORECASE,
@@ -33,12 +33,12 @@ class RestartIntent(StrEnum):
     COMPLETED = "completed"  # the job before ended by itself, and a person submitted another
     RESUBMITTED = "resubmitted"  # a person submitted it again after it had failed or was cancelled, or works in it
     DECLARED = "declared"  # the job says what it loaded
-    COUNTED_ANEW = "counted-anew"  # its program counts from 0 again where it is not told how far it was
+    COUNTED_ANEW = "counted-anew"  # its program counts from 0 again if its input does not contain the last step
     OTHER_NAMES = "other-names"  # it saves under names that nothing before it had
 
 
 def find_intent(attempt: Attempt, before: Attempt | None, job: Job) -> RestartIntent | None:
-    """Return why an attempt may begin anew on purpose, by how the one before it ended and who started this one."""
+    """Return why an attempt may start over on purpose: how the previous one ended, and who started this one."""
     if attempt.resumed_from is not None and attempt.resumed_from.certainty is Certainty.DECLARED:
         return RestartIntent.DECLARED
     if before is None or not is_submitted_later(attempt, before, job):
@@ -83,10 +83,10 @@ def find_continued(before: Iterable[RecordedCheckpoint], since: Iterable[Recorde
 
 
 def is_next_part(newest: RecordedCheckpoint, ever: Iterable[RecordedCheckpoint], started_at: datetime) -> bool:
-    """Whether a run works through parts, such as folds, and has begun another: its names tell them apart.
+    """Whether a run works through parts, such as folds with a number in their names, and has started another part.
 
-    `ever` are its checkpoints, deleted ones included. It has worked through several before, or this attempt, which
-    began at `started_at`, has saved in another one.
+    `ever` are its checkpoints, including deleted ones. The run had several parts before, or this attempt, which started
+    at `started_at`, has saved in another part.
     """
     name, own = _DIGITS.sub("#", str(newest.checkpoint.path)), _series_of(newest)
     groups = _group_by_series(ever)
@@ -114,12 +114,12 @@ def _series_of(record: RecordedCheckpoint) -> tuple[str, str]:
 def doubt_fresh_start(
     fresh: Resume, own: Sequence[SavedState], there: Collection[SavedState], job_ids: Collection[int]
 ) -> Resume:
-    """Return a start from nothing that progress shows as unknown, if an attempt may have resumed all the same.
+    """Turn a start from the beginning that progress suggests into an unknown one, if the attempt may have resumed.
 
-    Its program may count from 0 again. Or it saves in a directory of other work, or its names differ in the number of a
-    part: then it may be work of its own, the next fold of a cross-validation or a fine-tuning of the model that was
-    trained before. A start may name its directory for its job, one of `job_ids`. Another name in the same directory is
-    no such sign.
+    Its program may count from 0 again. Or it saves in another directory, or its names differ in the number of a part:
+    then it may do other work, such as the next fold of a cross-validation or a fine-tuning of the earlier model.
+    Directories that are made for each start, or named after one of `job_ids`, are no other directories in this sense.
+    Another name in the same directory is no reason.
     """
     if own and own[0].format in COUNTS_ANEW and any(each.format == own[0].format for each in there):
         return _doubt(fresh, ResumeReason.COUNTED_ANEW, there)

@@ -1,10 +1,10 @@
 """Choose the newest complete checkpoint of some directories, for a restart that has no daemon to ask.
 
 The order is that of the daemon's own rules: a resumable state before parameters, parameters before data; the checkpoint
-that a framework's marker names before others of its directory; then the one that was written last. A date proves
-nothing of a copy: a checkpoint in a directory that is named for copies gives way to one that is further, and of those
-written at once, as by `cp -r`, the furthest counts. None is chosen if it is unknown whether something newer is a
-complete checkpoint: the job would silently repeat work.
+that a framework's marker names before others of its directory; then the one that was written last. The date of a copy
+proves nothing. So a checkpoint in a directory whose name suggests copies is not chosen if another one has more
+progress; and of those written within seconds, as by `cp -r`, the one with the most progress is chosen. None is chosen
+if it is unknown whether something newer is a complete checkpoint, because the job would silently repeat work.
 """
 
 import re

@@ -1,10 +1,10 @@
 """Proves which job wrote a checkpoint. Pruning removes nothing without this proof, so an uncertain writer is none.
 
-An attempt is credited with a checkpoint if ckptd saw it appear or change between two scans while the attempt ran.
-While a run is watched, the earlier scan is the one before. When a run is watched again (the next task of an array, a
-chained job, a restarted daemon), the earlier scan is the recorded one. Then it is a proof only if the queue was polled
-without a gap since that scan, so that no job was missed, and only for files written after it. A database from an old
-backup, a directory that was never scanned before, and old files that were moved in therefore prove nothing.
+A checkpoint is attributed to an attempt if it appeared or changed between two scans while the attempt ran. While a run
+is watched, the earlier scan is the previous one in memory. When a run is watched again (the next task of an array, a
+chained job, a restarted daemon), the earlier scan is the one in the database. It proves the writer only if the queue
+was polled without a gap since then, so that no job was missed, and only for files written after it. So there is no
+proof for a database from an old backup, for the first scan of a directory, or for old files that were moved in.
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from datetime import datetime, timedelta
 from ckptd.core.model import Attempt, Checkpoint, JobKey, RunKey
 
 CLOCK_TOLERANCE = timedelta(seconds=60)  # how far a file server's clock may be off
-MAX_POLL_GAP = timedelta(minutes=10)  # between two good looks at the queue: longer ones leave room for unseen jobs
+MAX_POLL_GAP = timedelta(minutes=10)  # between two successful polls: in a longer gap, jobs may have been missed
 WHOLE_SECOND = timedelta(seconds=1)  # in which Slurm states instants: up to so much later it may have been
 _ROUNDING = timedelta(seconds=1)  # an instant that went through the record
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Writers:
-    """Who may have written in a run's directory since the look before.
+    """The attempts that may have written in a run's directory since the previous scan.
 
     `attempts` are the run's own that ran at any time since then. `observed_at` is that look: without one nothing was
     seen to appear. `written_since`: what was last written before is not proven, however new it is to the record.
@@ -32,9 +32,9 @@ class Writers:
     written_since: datetime | None = None
 
     def credit(self, checkpoint: Checkpoint) -> tuple[JobKey, int] | None:
-        """Return the attempt that was running when the checkpoint was last written, None where in doubt.
+        """Return the attempt that was running when the checkpoint was last written; None if that is uncertain.
 
-        Of a set, each part must have been written by the same attempt.
+        The same attempt must have written all parts of a set.
         """
         if self.observed_at is None or checkpoint.owner_uids != {self.owner_uid}:
             return None
@@ -62,7 +62,7 @@ def _was_ending(attempt: Attempt, written_at: datetime, next_at: datetime) -> bo
 
 
 def is_last_save(written_at: datetime, ended_at: datetime, next_at: datetime) -> bool:
-    """Whether what was written after one attempt ended and the next one started is the work of the former.
+    """Whether a file that was written after one attempt ended and the next started is the work of the former.
 
     No program saves within a second of its start, but many save when they are asked to end.
     """
@@ -78,19 +78,19 @@ def last_saves_until(attempt: Attempt, previous: Attempt | None) -> datetime:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreviousScan:
-    """What is on record of the last look at a run's directory, before the next is recorded."""
+    """The recorded result of the previous scan of a run's directory."""
 
     attempts: tuple[Attempt, ...] = ()
     scanned_at: datetime | None = None  # None: never
-    is_whole: bool = False  # that look saw the whole directory
-    polled_at: datetime | None = None  # the last good look at the queue
+    is_whole: bool = False  # that scan was complete
+    polled_at: datetime | None = None  # the last successful poll
     polled_since: datetime | None = None  # without a gap until then
 
 
 def find_writers(run: RunKey, known: PreviousScan, watched_at: datetime | None, now: datetime) -> Writers:
-    """Return who may have written since the look before.
+    """Return the jobs that may have written since the previous scan.
 
-    `watched_at` is the last look of the watch that is going on, if there was one.
+    `watched_at` is the time of the previous scan in this watch; None if there was none.
     """
     observed_at = written_since = None
     if watched_at is not None and _is_recorded(known, watched_at):
@@ -106,17 +106,17 @@ def _ran_since(attempt: Attempt, observed_at: datetime) -> bool:
 
 
 def _is_recorded(known: PreviousScan, watched_at: datetime) -> bool:
-    """Whether the record knows the look that was made: if not, another database was put in its place."""
+    """Whether the database contains the previous scan; if not, another database was put in its place."""
     return known.scanned_at is not None and known.scanned_at >= watched_at - _ROUNDING
 
 
 def _is_followed(known: PreviousScan, scanned_at: datetime, now: datetime) -> bool:
-    """Whether the record's look saw everything, and no job can have come and gone unseen since."""
+    """Whether the recorded scan was complete, and polls since then can have missed no job."""
     if not known.is_whole or known.polled_since is None:
         return False
     return known.polled_since <= scanned_at <= now and is_poll_continued(known.polled_at, now)
 
 
 def is_poll_continued(polled_at: datetime | None, now: datetime) -> bool:
-    """Whether a look at the queue now goes on from the one before, with no room for a job in between."""
+    """Whether a poll now continues the previous one, so that no job can have been missed in between."""
     return polled_at is not None and abs(now - polled_at) <= MAX_POLL_GAP

@@ -1,4 +1,4 @@
-"""What one look at a directory adds to the record of its checkpoints.
+"""What one scan of a directory adds to the recorded checkpoints.
 
 A path whose content was replaced is a new checkpoint whose predecessor is gone. Absence is believed only of a look
 that read the whole directory.
@@ -21,7 +21,7 @@ LARGEST = 2**63 - 1  # what a database's whole number holds
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointChanges:
-    """What one look changed. `changed` and `gone` keep the `first_seen_at` under which they are recorded."""
+    """What one scan changed. `changed` and `gone` keep their recorded `first_seen_at`."""
 
     appeared: tuple[RecordedCheckpoint, ...] = ()
     changed: tuple[RecordedCheckpoint, ...] = ()
@@ -38,11 +38,11 @@ NO_CHANGES = CheckpointChanges()
 def merge_scan(
     recorded: Sequence[RecordedCheckpoint], scan: Scan, writers: Writers, now: datetime
 ) -> CheckpointChanges:
-    """Compare the record of one run with a look at its directory.
+    """Compare the recorded checkpoints of one run with a scan of its directory.
 
-    `recorded` holds all checkpoints that are not gone; gone ones may be among them, and come back when the same
-    files do (a file system that was not mounted). `now` is when the look was over: a file dated later than that was
-    written by a clock that is ahead, and counts as written then.
+    `recorded` holds all checkpoints that are not deleted. It may hold deleted ones, which are restored when the same
+    files reappear (after a file system was not mounted). `now` is the end of the scan: a file with a later date was
+    written with a clock that is ahead, and counts as written at that end.
     """
     there = [known for known in recorded if known.deleted_at is None]
     present = {_name(each.checkpoint): each for each in there[::-1]}
@@ -184,7 +184,7 @@ def _relative(path: PurePosixPath, directory: PurePosixPath) -> str:
 
 
 def _list_begun(present: Iterable[RecordedCheckpoint]) -> dict[int, datetime]:
-    """Return since when each file of a save that goes on is written, by its inode, which a rename at its end keeps."""
+    """Return when the writing of each file of an unfinished save began, by inode, which a final rename keeps."""
     return {
         identity.inode: known.started_writing_at
         for known in present
@@ -198,7 +198,7 @@ def _name(checkpoint: Checkpoint) -> tuple[str, str]:
 
 
 def _content(checkpoint: Checkpoint) -> frozenset[tuple[str, int, int, int]]:
-    """Return what tells one content from another. A network file system's device number changes at every mount."""
+    """Return an identity of the content, without the device number: on network file systems, each mount changes it."""
     pairs = zip(checkpoint.files, checkpoint.identities, strict=False)
     return frozenset((name, found.inode, found.size_bytes, found.modified_ns) for name, found in pairs)
 
@@ -211,7 +211,7 @@ def _is_unchanged(old: Checkpoint, new: Checkpoint) -> bool:
 def _is_untouched(old: Checkpoint, new: Checkpoint) -> bool:
     """Whether an earlier verdict still holds: nobody has written to the files, not even with their times set back.
 
-    The change time tells, which no user can set. It is 0 where an earlier version of ckptd did not record it.
+    The change time shows it, because no user can set it. It is 0 if an earlier version of ckptd did not record it.
     """
     before, after = (
         [(found.inode, found.size_bytes, found.modified_ns, found.changed_ns) for found in each.identities]
@@ -333,7 +333,7 @@ def _depth(checkpoint: Checkpoint) -> int:
 
 
 def _keep_deeper(old: Checkpoint, found: Checkpoint) -> Checkpoint:
-    """Return what an earlier, deeper look at the same bytes said, with the places and marks of today."""
+    """Return the result of an earlier, deeper verification of the same bytes, with the current paths and markers."""
     return replace(
         old,
         files=found.files,
@@ -376,7 +376,7 @@ def _bounded(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _first_told(checkpoint: Checkpoint, name: str) -> Any:
-    """Return what a checkpoint tells, or else the first of its parts."""
+    """Return a fact of a checkpoint, or else that of its first part that has it."""
     values = (getattr(each, name) for each in (checkpoint, *checkpoint.parts))
     return next((value for value in values if value is not None), None)
 

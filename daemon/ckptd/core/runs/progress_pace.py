@@ -73,7 +73,7 @@ def measure_pace(
     began_fresh: Callable[[Attempt], bool],
     unit: Unit,
 ) -> ProgressPace | None:
-    """Return how the run gets on; None where nothing tells.
+    """Return the pace of the run's progress; None if it cannot be measured.
 
     `own` is what the attempt completed, `earlier` the run's other attempts in order with what each of them completed,
     and `began_fresh` tells of an attempt whether no checkpoint was there when it started.

@@ -1,4 +1,4 @@
-"""Measure which saved work is computed again, because later attempts did not resume from it.
+"""Measure the saved work that is computed again, because later attempts did not resume from it.
 
 The saved work of an attempt is the time from its start to its newest usable checkpoint. A checkpoint that a later
 attempt loaded preserves this work up to one instant: the time of the checkpoint if the attempt itself wrote it;

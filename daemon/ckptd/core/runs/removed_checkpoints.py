@@ -1,7 +1,7 @@
-"""Tell whether everything that a run had saved was deleted before a restart could load it, perhaps on purpose.
+"""Decide whether all checkpoints of a run were deleted before a restart could load them, perhaps on purpose.
 
-Whoever starts a training over deletes what is there and submits again. A batch script or a clean-up that deletes it
-does the same by mistake, and only the owner knows which it was.
+Users who start a training over delete its checkpoints and submit again. A batch script or a clean-up job may delete
+them by mistake. Only the owner knows which it was.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
-"""Tells the checkpoints that a run can resume from apart from the other files in its directory: data, exports, samples.
+"""Distinguishes checkpoints that a run can resume from and the other files in its directory: data, exports, samples.
 
-A job may write samples more often than checkpoints, and most jobs write only results. Neither says how often the job
-saves, how far it is, or what is lost when it ends.
+A job may write samples more often than checkpoints, and most jobs write only results. Such files do not show how often
+the job saves, its progress, or the work that is lost when it ends.
 """
 
 import re
@@ -36,10 +36,10 @@ def are_only_data(history: RunRecord) -> bool:
 
 
 def may_be_results(history: RunRecord) -> bool:
-    """Whether nothing says that the files of a run are checkpoints: neither their content or names, nor its user.
+    """Whether the files of a run may be results, because neither content nor names nor the user call them checkpoints.
 
-    A search found the directory, no file is a resumable state, and neither file nor directory is named for
-    checkpoints. What a job writes that never meant to checkpoint looks like that: results, or the best model so far.
+    A search found the directory, no file is a resumable state, and no name of a file or directory suggests checkpoints.
+    Jobs without checkpoints write such files: results, or the best model so far.
     """
     if history.located_by != "discovery" or not history.checkpoints or is_meant_to_save(history.user_settings):
         return False

@@ -1,9 +1,9 @@
 """Find the checkpoint that an attempt resumed from: by the program's trace, the job's record, or its first checkpoint.
 
-A checkpoint that existed when the attempt started may not have been loaded: jobs load older ones, or none. The first
-checkpoint that the attempt completes states its progress at that time. The run's progress between two checkpoints and
-its rate limit how much of it the attempt can have made itself. The attempt loaded the checkpoint with the remaining
-progress. If several explanations fit, none is chosen.
+The newest checkpoint that existed when the attempt started need not be the one that it loaded: jobs load older ones, or
+none. The first checkpoint that the attempt completes contains its progress at that time. The usual pace of the run
+limits how much of this progress the attempt can have made itself. It must have loaded a checkpoint with the rest. If
+several explanations are possible, none is chosen.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ from ckptd.core.runs.saved_state import SavedState
 
 LATENESS = timedelta(minutes=1)  # after its attempt's end, by which a save may be dated; also between two attempts
 SHORTEST = 0.4  # of the expected time, in which nothing gets as far
-SURE_COUNT = 3  # own checkpoints after which nothing new is learned of what an attempt resumed from
+SURE_COUNT = 3  # checkpoints of an attempt, after which further ones do not show more of what it resumed from
 
 
 class _Case(NamedTuple):
@@ -54,10 +54,10 @@ def find_resume(
 ) -> Resume:
     """Return what an attempt resumed from.
 
-    `attempts` and `states` are the run's, in any order. `is_read` says that the directory was read completely:
-    else that nothing is on record does not mean that nothing was there. `declared` is the path that the job says it
-    loaded; it is believed unless the progress of the first own checkpoint contradicts it. `reads` tell which candidates
-    were read since the start, for what progress leaves open.
+    `attempts` and `states` are those of the run, in any order. `is_read` says that the directory was read completely;
+    if it was not, checkpoints may have existed that are not recorded. `declared` is the path that the job recorded with
+    `ckptd resumed`; it is used unless the progress of the attempt's first checkpoint contradicts it. `reads` says which
+    candidates were read since the start; it decides if progress does not.
     """
     found = _credit_late_saves(attempt, attempts, _choose_states(states))
     own = list_own_states(attempt, attempts, found)
@@ -202,9 +202,9 @@ def _is_gone(state: SavedState, instant: datetime) -> bool:
 
 
 def _read_trace(case: _Case) -> Resume | None:
-    """Return what the first own checkpoint proves, by the program's own count or ids; None where it proves nothing.
+    """Return what the attempt's first checkpoint proves by the program's own count or ids; None if it proves nothing.
 
-    It proves a start from nothing, or of which checkpoints one was loaded. Progress may tell which of them.
+    It proves a start without a checkpoint, or that one of several was loaded. Progress may then show which of them.
     """
     attempt, attempts, _, there, own = case
     if not own or any(_overlap(attempt, other, own[0].completed_at) for other in attempts):

@@ -1,9 +1,9 @@
-"""Tell what jobs that save into one directory at the same time do to each other, by the order of what they save.
+"""Decide whether jobs that save into one directory at the same time overwrite each other's checkpoints.
 
-One job alone counts up: it never saves less progress than before under one name, and never numbers a save as it did
-before. Where that happens while several run, one overwrites what another saved. So it does where each progress is saved
-under one name as many times more as jobs run: jobs that began together may keep step. Where each of several series of
-names goes on by itself, they write files of their own.
+The order of the saves shows it. A single job counts up: under one name its progress never decreases, and it never uses
+a number twice. If that happens while several jobs run, one overwrites the checkpoints of another. The same is true if
+each job saves each progress once under one name: jobs that started together may advance at the same pace. If several
+series of names each count up, the jobs write separate files.
 """
 
 from collections import Counter, defaultdict

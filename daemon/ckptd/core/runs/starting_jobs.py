@@ -17,7 +17,7 @@ class StartingJob(NamedTuple):
 
     job: Job
     run: RunKey | None
-    is_searched: bool  # its directory was looked for
+    is_searched: bool  # its directory was searched for
 
 
 def list_newcomers(tracked: Iterable[TrackedJob], unsearched: Container[RunKey], since: datetime) -> list[StartingJob]:
@@ -32,12 +32,12 @@ def list_newcomers(tracked: Iterable[TrackedJob], unsearched: Container[RunKey],
 def find_loader(newcomers: Iterable[StartingJob], run: RunKey, work_dir: PurePosixPath | None) -> Job | None:
     """Return a newly started job that may be loading a checkpoint of a run; `work_dir` is where the run's jobs work.
 
-    - Its directory is known: it loads from there, if that is the run's directory and it has the same owner: anybody
-      may name any directory.
-    - It has the same owner, and its directory was not searched yet: it may load from any run of the owner. After the
-      search, it may load from the runs near its working directory.
-    - It has another owner: it counts only until the search, and only if it works inside the run's directory, so that
-      nobody can keep other users' runs by starting jobs.
+    - The job's directory is known: it may load from this run if that is the run's directory, and if the job and the run
+      have the same owner (anybody may name any directory).
+    - The job has the same owner, and its directory was not searched yet: it may load from any run of the owner. After
+      the search, it may load from the runs near its working directory.
+    - The job has another owner: it counts only until the search, and only if it works inside the run's directory, so
+      that nobody can keep other users' runs by starting jobs.
     """
     directory = PurePosixPath(run.directory)
     return next((each.job for each in newcomers if _may_load(each, run, directory, work_dir)), None)

@@ -1,7 +1,7 @@
-"""When an attempt was suspended, as far as looks at the queue and accounting tell: that time is no work.
+"""When an attempt was suspended, as far as polls and accounting show: that time is no work.
 
-Slurm shows that a job is suspended and for how long it has run, never since when; accounting tells the sum. A time
-whose place nobody saw is taken for the latest possible, so that no more is called lost than certainly was.
+Slurm shows that a job is suspended and how long it has run, but not since when; accounting has the total. If the
+position of a suspension is unknown, the latest possible one is assumed, so that lost work is never overstated.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ UNSEEN_AT_LEAST = timedelta(minutes=1)  # a limit's whole minutes explain smalle
 
 
 def update(attempt: Attempt, job: Job, at: datetime) -> Attempt:
-    """Return the attempt with what one look at its job tells of its suspensions."""
+    """Return the attempt, updated with the suspensions that one poll shows."""
     known = attempt.suspensions
     is_open = bool(known) and known[-1].ended_at is None
     if job.state in SUSPENDED_STATES:

@@ -15,13 +15,13 @@ RESTORE = "restore"
 EMPTY = "empty"
 PLAN = "plan"
 RECOVER = "recover"
-SWEEP = "sweep"  # deletes entries of a user's trash that nobody has on record: one row for many of them
+SWEEP = "sweep"  # deletes entries of a user's trash that are in no database: one row for many of them
 ON_TRASH = frozenset({PRUNE, RESTORE, EMPTY})
 UNRECORDED = "entries that are not on record"
-LIMIT = 100_000  # unfinished ones that are settled at a time
+LIMIT = 100_000  # unfinished entries that are completed at a time
 PERSON = "uid "  # begins the name of an actor who is a person
 _FAILURES = (TrashResult.REFUSED.value, TrashResult.FAILED.value)
-# what users do with files of their own, and a disk that is full: no sign that something is wrong
+# causes that users or a full disk bring about: not a sign that something is wrong
 ORDINARY = frozenset(
     {
         FailureCause.LINKED,
@@ -35,9 +35,9 @@ ORDINARY = frozenset(
         FailureCause.IMMUTABLE,
     }
 )
-# trouble of the daemon or of a file system, which no user can cause in a directory of their own
+# failures of the daemon or of a file system, which no user can cause in their own directory
 OF_THE_SITE = frozenset({FailureCause.READ_ONLY, FailureCause.BROKEN, FailureCause.CUT_OFF, FailureCause.OTHER, None})
-# of these, what is about the trash and not about one checkpoint
+# those that concern the trash, not one checkpoint
 PASSING = frozenset({FailureCause.FULL, FailureCause.BUSY})
 
 

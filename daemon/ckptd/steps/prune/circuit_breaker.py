@@ -17,7 +17,7 @@ class BreakerState(NamedTuple):
     """The users whose removals are stopped, and why."""
 
     users: Mapping[int, str]  # by uid
-    common: tuple[RemovalAttempt, ...]  # what counts towards the brake that stops everybody's
+    common: tuple[RemovalAttempt, ...]  # removals that count towards the circuit breaker that stops everybody's
     everyone: str | None
     refused: Mapping[tuple[RunKey, str], str]  # by run and path: what was refused of late, and is not tried again yet
 

@@ -13,7 +13,7 @@ from ckptd.core import retention
 from ckptd.core.model import Unknown
 from ckptd.core.retention import Guards
 
-COMPARE_AGAIN = timedelta(hours=1)  # with Slurm's, while they agree: between two looks a jump shows by itself
+COMPARE_AGAIN = timedelta(hours=1)  # with Slurm's, while they agree; a jump in between is found without Slurm
 
 ReadClock = Callable[[], datetime | Unknown | None]
 
@@ -30,7 +30,7 @@ class ClockGuard:
     jump: str | None = None
     jump_until: timedelta | None = None
     deletes_from: timedelta | None = None  # after a start
-    compared_on: timedelta | None = None  # the last time that Slurm told
+    compared_on: timedelta | None = None  # when Slurm last reported its time
     difference: str | None = None
 
     def find_doubt(self, read_clock: ReadClock | None, guards: Guards, now: datetime, elapsed: timedelta) -> str | None:

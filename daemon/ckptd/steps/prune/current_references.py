@@ -20,7 +20,7 @@ MAX_SCRIPTS = 200  # of one step: each is a question of its own to Slurm
 MAX_PATHS = 2000  # of the jobs of one owner in one directory that are looked up in one step
 MAX_WORK_DIRS = 50  # of one owner that are read in one step
 MAX_LINKING = 50  # runs that are scanned in one step for their links alone
-MAX_STRANGERS = 50  # other users, of whom only paths are looked up that may mean what goes
+MAX_STRANGERS = 50  # other users; only those of their paths are looked up that may refer to checkpoints to remove
 
 
 def prepare(parts: Parts, state: State, wanted: Iterable[RunPlan], *, is_recorded: bool = True) -> None:

@@ -24,7 +24,7 @@ from ckptd.steps.site_policy import SitePolicy
 from ckptd.store.store_reader import StoreReader
 
 ANY_TIME = timedelta(days=36_500)
-AUDIT_LIMIT = 100_000  # acts that the brake looks back on
+AUDIT_LIMIT = 100_000  # operations that the circuit breaker considers
 LONGEST_ACT = timedelta(hours=1)  # from its intent to its outcome
 ACTIVE_MODES = frozenset({PolicyMode.PLAN, PolicyMode.ENFORCE})
 

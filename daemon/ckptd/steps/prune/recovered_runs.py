@@ -12,7 +12,7 @@ from ckptd.steps.prune import audit_entries, owner_turns
 from ckptd.steps.prune.recovery import PruneParts, recover_turn
 from ckptd.steps.prune.trash_retention import KnownTrash
 
-FIRST_PAUSE = timedelta(minutes=10)  # before a run in doubt is tried again; doubled each time
+FIRST_PAUSE = timedelta(minutes=10)  # before a run with an unconfirmed removal is tried again; doubled each time
 LAST_PAUSE = timedelta(hours=6)
 
 log = logging.getLogger("ckptd.steps.prune")
