@@ -6,7 +6,7 @@ has started and had time to load one. Otherwise, it would keep all checkpoints o
 them is in the queue. There is one exception: a pattern inside the run's directory, such as `ckpts/epoch_*.pt`, counts
 while its job is in the queue, because an evaluation reads one checkpoint after another. The exception does not apply to
 the job that writes the run. Another user's job keeps a checkpoint only by its exact path, and only a few checkpoints of
-one run. A job on another cluster also keeps one only by its exact path, because the same path may be another file there.
+one run. A job on another cluster also keeps one only by its exact path, because that path may be another file there.
 """
 
 import re
