@@ -149,7 +149,7 @@ LABELS_OF_RULES = {
     ("no-checkpoint-yet", "bound_seconds"): "first checkpoint counted as late after",
     ("not-requeueable", "checkpoints"): "checkpoints to resume from",
     ("restart-loop", "attempts"): "attempts without progress",
-    ("restart-loop", "window_seconds"): "recent means: started within the last",
+    ("restart-loop", "window_seconds"): "time window of recent attempts",
     ("mail-held-back", "mails_in_an_hour"): "limit of mails per hour",
     ("mail-held-back", "most_of_them"): "waiting notices by rule",
     ("mail-held-back", "notices_waiting"): "notices waiting",
