@@ -1,8 +1,7 @@
 """Carries out the actions that `core.job_actions` plans: each is recorded before and after it, and never repeated.
 
-A recorded action without an outcome was interrupted, and is not repeated. For two kinds the queue shows whether it
-happened: a job that was submitted carries the action's mark, and a held job waits. An action is retried only if it
-cannot have happened, because Slurm did not answer.
+A recorded action without an outcome was interrupted: `interrupted_actions` finds out what became of it. An action is
+retried only if it cannot have happened, because Slurm did not answer or its queue shows that it did not.
 """
 
 import time
@@ -26,6 +25,7 @@ from ckptd.core.model.records import AuditEntry
 from ckptd.slurm import commands as slurm_actions
 from ckptd.slurm.programs import Programs
 from ckptd.steps import finished_runs
+from ckptd.steps.interrupted_actions import AbsenceProof, InterruptedActions, Marked, finish_interrupted
 from ckptd.steps.job_action_log import ActResults, JobActionLog
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
@@ -43,9 +43,6 @@ QUESTION = "question"  # what an answer is about that was asked before an act
 DEADLINE_SECONDS = 90.0
 REACH_SECONDS = 5.0  # in which a command can be begun in a directory
 SLOW_SECONDS = 10.0  # that one act took, for example in a directory of a file system that hangs
-CUT_OFF_AGE = timedelta(minutes=5)  # after which a job that was submitted would long be seen
-
-Marked = Mapping[tuple[int, str], int]  # by owner and mark: the jobs in the queue that ckptd submitted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,7 +85,11 @@ def _act_if_known(parts: Parts, state: State, now: datetime) -> ActResults:
         finished = finished_runs.list_finished(parts, state, histories, now)
     if queued.slurm_trouble is not None:
         return wait_for_slurm(acting, histories, finished, now)
-    return act(acting, histories, finished, queued.marked, now)
+    proof = None
+    if parts.backfill_window is not None:  # its setting is at most the time that Slurm keeps ended jobs
+        seen_at = state.own(InterruptedActions, InterruptedActions).seen_at
+        proof = AbsenceProof(polled_at=queued.polled_at, kept_for=parts.backfill_window.after, seen_at=seen_at)
+    return act(acting, histories, finished, queued.marked, now, proof)
 
 
 def build_acting(parts: Parts) -> ActParts:
@@ -116,9 +117,10 @@ def act(
     finished: Mapping[RunKey, TimedOutRun],
     marked: Marked,
     now: datetime,
+    proof: AbsenceProof | None = None,
 ) -> ActResults:
     """Carry out the due actions; return them and the deferred ones."""
-    finished_now = tuple(_finish_interrupted(parts, histories, marked, now))
+    finished_now = tuple(finish_interrupted(parts.store, parts.cluster, histories, marked, proof, now))
     due = action_policy.plan(histories.values(), finished, parts.permits, now, loop_rule=parts.loop_rule)
     if not due:
         return ActResults(finished_now)
@@ -161,37 +163,6 @@ def _is_reachable(parts: ActParts, job: Job) -> bool:
     batch = Batch(uid=job.uid, operation="reach", items=(item,), deadline_seconds=REACH_SECONDS)
     ((answer,),) = parts.agent.run([batch])
     return answer != SILENCE
-
-
-def _finish_interrupted(
-    parts: ActParts, histories: Mapping[RunKey, RunHistory], marked: Marked, now: datetime
-) -> Iterator[tuple[JobAction, str]]:
-    """Record the outcome of interrupted actions, as far as the queue shows it; yield the holds that were done."""
-    for entry in parts.store.audit.list_newest(parts.cluster, unfinished_only=True):
-        if entry.actor != ACTOR or entry.audit_id is None:
-            continue
-        job_id = marked.get((entry.run.uid if entry.run else -1, str(entry.details.get("mark", ""))))
-        if job_id is not None:
-            parts.store.audit.finish(entry.audit_id, f"{SUBMITTED} {job_id}", now)
-        elif held := _find_held(entry, histories):
-            parts.store.audit.finish(entry.audit_id, DONE, now)
-            yield held, DONE
-        elif now - entry.begun_at > CUT_OFF_AGE:
-            parts.store.audit.finish(entry.audit_id, "cut off: it is not known to have been done", now)
-
-
-def _find_held(entry: AuditEntry, histories: Mapping[RunKey, RunHistory]) -> JobAction | None:
-    """Return an interrupted hold if its job is held; None for other actions."""
-    word, name = str(entry.details.get("word", "")), entry.plan_id or ""
-    hold = action_policy.read_hold(entry.cluster, name, word)
-    history = histories.get(entry.run) if entry.run else None
-    if hold is None or history is None:
-        return None
-    numbers = {each.job.job_id for each in history.attempts if each.job == hold[0]}
-    job = next((job for job in history.jobs if job.is_held and job.job_id in numbers), None)
-    if job is None:
-        return None
-    return JobAction(kind=ActionKind.HOLD, name=name, run=history.key, job=job, word=word, reasons=entry.reasons)
 
 
 def _carry_out(parts: ActParts, act: JobAction, marked: Marked, now: datetime) -> str:

@@ -1,15 +1,19 @@
 """A run goes on with its own script, once for each end, whatever comes between."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from ckptd.checkpoints.agent.client import SILENCE
 from ckptd.core.job_actions import sbatch_command
 from ckptd.core.model import Unknown
+from ckptd.core.model.records import AuditEntry
 from ckptd.slurm import commands
-from core.histories import RUN
-from support.job_action_facts import AWAY, SCRIPT, SHOWN, TIMED_OUT, Ended, resubmit
+from ckptd.steps import act
+from ckptd.steps.interrupted_actions import AbsenceProof
+from core.histories import RUN, at
+from support.job_action_facts import AWAY, FINISHED, SCRIPT, SHOWN, TIMED_OUT, WISHING, Ended, resubmit
 
 SHOWN_VALUES = {"ExcNodeList": "n7", "MailUser": "alice", "MailType": "END", "StdOut": "/home/alice/my out"}
 
@@ -173,6 +177,71 @@ def test_an_act_that_was_cut_off_is_told_by_the_jobs_mark_and_not_done_again(res
     assert [entry.outcome for entry in parts.store.audit.list_newest("c1")] == [None]
     assert resubmit(parts, marks_of(slurm.submitted), now=62) == []
     assert [entry.outcome for entry in parts.store.audit.list_newest("c1")] == ["submitted job 77"]
+
+
+def interrupt(parts):
+    """Let the daemon die while it resubmits, and return what its successor does from then on."""
+    with pytest.raises(KeyboardInterrupt):
+        resubmit(parts)  # at minute 61
+    seen_at = {}
+
+    def act_later(minute, marked=None, *, slurm, kept_for=timedelta(minutes=5)):
+        proof = AbsenceProof(polled_at=at(minute), kept_for=kept_for, seen_at=seen_at)
+        later = replace(parts, agent=slurm)
+        acted = act.act(later, {RUN: WISHING}, {RUN: FINISHED}, marked or {}, at(minute), proof)
+        return [outcome for _, outcome in acted.done]
+
+    return act_later
+
+
+def outcomes(parts):
+    return sorted(str(entry.outcome) for entry in parts.store.audit.list_newest("c1"))
+
+
+def test_an_interrupted_submission_is_made_up_for_once_the_queue_proves_that_slurm_never_got_it(resubmitting):
+    slurm, parts = Ended(), resubmitting(Killed())
+    act_later = interrupt(parts)
+    assert act_later(61.4, slurm=slurm) == []
+    assert act_later(63.3, slurm=slurm) == [], "what was under way may still arrive"
+    assert outcomes(parts) == ["None"]
+    assert act_later(63.5, slurm=slurm) == ["submitted job 77"]
+    assert outcomes(parts) == ["interrupted before it was submitted: no job carries its mark", "submitted job 77"]
+    assert act_later(64, slurm=slurm) == []
+    assert len(slurm.submitted) == 1
+
+
+@pytest.mark.parametrize(
+    ("minutes", "kept_for"),
+    [((65, 65.6, 67.1), 5), ((61.4, 65.6), 5), ((61.4, 63.5), 2)],
+    ids=["seen late", "polled late", "Slurm forgets early"],
+)
+def test_an_interrupted_submission_that_slurm_may_have_forgotten_is_not_made_up_for(resubmitting, minutes, kept_for):
+    slurm, parts = Ended(), resubmitting(Killed())
+    act_later = interrupt(parts)
+    for minute in (*minutes, 70):
+        assert act_later(minute, slurm=slurm, kept_for=timedelta(minutes=kept_for)) == []
+    assert outcomes(parts) == ["cut off: it is not known to have been done"]
+    assert slurm.submitted == []
+
+
+def test_an_interrupted_submission_that_slurm_got_is_not_made_up_for(resubmitting):
+    slurm, killed = Ended(), Killed()
+    parts = resubmitting(killed)
+    act_later = interrupt(parts)
+    assert act_later(61.4, slurm=slurm) == []
+    assert act_later(63.5, marks_of(killed.submitted), slurm=slurm) == []
+    assert outcomes(parts) == ["submitted job 77"]
+    assert slurm.submitted == []
+
+
+def test_an_interrupted_submission_to_a_federation_is_not_made_up_for():
+    entry = AuditEntry(
+        cluster="c1", actor="policy", action="resubmit-job", target=f"job {2**26 + 7}", begun_at=at(61), audit_id=1
+    )
+    proof = AbsenceProof(polled_at=at(64), kept_for=timedelta(minutes=5), seen_at={1: at(61.4)})
+    assert not proof.is_unsubmitted(entry, at(64))
+    assert proof.is_unsubmitted(replace(entry, target="job 7_3"), at(64))
+    assert not proof.is_unsubmitted(replace(entry, target="job 7", action="signal-job"), at(64))
 
 
 def test_an_act_that_was_cut_off_before_it_was_done_is_given_up_and_not_tried_again(resubmitting):
