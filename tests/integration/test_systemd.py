@@ -37,6 +37,7 @@ def facts(wheel, tmp_path_factory):
         HERE: "/test",
         wheel.parent: "/wheel",
         ROOT / "deploy": "/deploy",
+        ROOT / "tests": "/tests",
         Path(sysconfig.get_path("purelib")): "/dependencies",
         HERE / "ckptd-test.service": "/etc/systemd/system/ckptd-test.service",
     }
@@ -125,6 +126,64 @@ def test_it_stops_within_five_seconds(facts):
     assert facts["seconds_to_stop"] < 5
     assert facts["result_of_stop"] == "success"
     assert facts["active_after_stop"] == "inactive"
+
+
+def find_entry(facts, message):
+    """Return the fields of the journal's first entry that begins like this."""
+    return next(entry for entry in facts["entries"] if entry["MESSAGE"].startswith(message))
+
+
+def test_the_journal_has_priorities_and_fields(facts):
+    jobs = facts["jobs_of_acts"]
+    about = {"USER": "alice", "SYSLOG_IDENTIFIER": "ckptd"}
+    looping = find_entry(facts, "flag restart-loop opened")
+    assert looping.pop("MESSAGE") == f"flag restart-loop opened: job {jobs['looping']} of 'alice'"
+    run = {"RUN": "/home/alice/looping/ckpt", "JOB": jobs["looping"], "RULE": "restart-loop", "STEP": "decide"}
+    assert looping == {**about, **run, "PRIORITY": "4"}
+    signalled = find_entry(facts, "signal-job")
+    assert signalled.items() >= {**about, "JOB": jobs["signalled"], "STEP": "act"}.items()
+    assert find_entry(facts, "daemon started")["PRIORITY"] == "6"
+    assert find_entry(facts, "configuration reload failed")["PRIORITY"] == "3"
+
+
+def test_it_writes_json_lines_where_that_is_asked_for(facts):
+    lines = facts["json_lines"]
+    assert all({"time", "level", "message"} <= line.keys() for line in lines)
+    assert "daemon started" in lines[0]["message"]
+
+
+def test_a_heartbeat_leaves_its_sandbox(facts):
+    assert set(facts["heartbeats"]) == {"/heartbeat"}
+
+
+def test_an_agent_that_is_stopped_ends_the_daemon_within_the_documented_time(facts):
+    """60 s of silence (docs/runbook.md), then the end, the restart, and what a busy machine adds."""
+    assert 55 < facts["seconds_of_silence"] < 60 + allow(25)
+    assert "agent has not answered for 60 s" in str(facts["json_lines"])
+    assert not facts["is_silent_agent_left"]
+
+
+def test_a_subverted_main_process_gets_nothing_by_itself(facts):
+    found = facts["attacks"]
+    assert found["readable_as_root"] == found["readable_as_service"] == []
+    assert set(found["by_itself"].values()) == {"r"}, found["by_itself"]
+    assert facts["left_by_attacks"] == []
+
+
+def test_a_subverted_main_process_gets_nothing_from_the_agent_beyond_the_configuration(facts):
+    found = facts["attacks"]
+    assert (found["as_others"], found["other_commands"], found["outside"]) == ([], [], [])
+    assert (found["command_runs_before"], found["calls_of_slurm"]) == ("", "")
+    assert (found["quota_left_bytes"], len(found["command_runs"].split())) == (9, 1), "what is allowed, is done"
+    assert "checkpoint-3" in found["found"]
+
+
+def test_a_subverted_parser_gets_no_file_outside_no_socket_and_no_program(facts):
+    found = facts["attacks"]
+    assert found["kernel_lacks"] == []
+    hidden = {"read_the_parents_memory", "read_the_parents_environment"}  # by ProtectProc
+    assert {name: outcome for name, outcome in found["parser"].items() if outcome != "r"} == dict.fromkeys(hidden, "n")
+    assert {"read_a_file_outside", "open_a_unix_socket", "start_a_program"} <= found["parser"].keys()
 
 
 def test_the_unit_is_hardened_and_each_remaining_point_is_explained():

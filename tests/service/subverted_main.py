@@ -18,6 +18,7 @@ from ckptd.checkpoints.trash.manifest import encode_origin
 from ckptd.service.agent_start import MODULE
 from demo.patience import allow
 from support import trash_facts
+from support.unit_capabilities import limit_to_unit
 
 ALICE = 54_321  # a uid that no user has
 OVERFLOW = {65_534, 65_535}  # nobody
@@ -26,11 +27,12 @@ OVERFLOW = {65_534, 65_535}  # nobody
 class Attacker:
     """Speaks to the agent in the main process's place, and knows no rules."""
 
-    def __init__(self, config):
+    def __init__(self, config, program=("-m", MODULE), *, is_limited=True):
+        limits = limit_to_unit() if is_limited else []  # the unit limits it already
         self.config = config
         self.connection, theirs = socket.socketpair()
         self.connection.settimeout(allow(30))
-        command = [sys.executable, "-P", "-m", MODULE, str(theirs.fileno()), str(config)]
+        command = [*limits, sys.executable, "-P", *program, str(theirs.fileno()), str(config)]
         self.log_file = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
         environment = {**os.environ, "PATH": f"{Path(config).parent}/bin:{os.environ['PATH']}"}
         self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stderr=self.log_file, env=environment)
@@ -127,6 +129,8 @@ class Place:
         self.bin, self.facts, self.calls = folder / "etc/bin", folder / "facts", folder / "calls"
         self.accounts = {user.pw_name for user in pwd.getpwall()}
         self.workspaces = folder / "workspaces"
+
+    def make(self):
         for path in (self.run, self.outside, self.config.parent, self.workspaces):
             path.mkdir(parents=True)
         self.save()
@@ -137,6 +141,7 @@ class Place:
             os.chown(path, ALICE, ALICE)
         self.write()
         self.be_slurm()
+        return self
 
     def write(self, more="", **scan):
         settings = {
@@ -191,7 +196,7 @@ class Place:
 def make_place():
     folder = Path(tempfile.mkdtemp(prefix="ckptd-subverted-"))
     folder.chmod(0o755)
-    yield Place(folder)
+    yield Place(folder).make()
     shutil.rmtree(folder)
 
 
@@ -231,3 +236,53 @@ def every_operation(site):
         "list_unrecorded": {"place": place, "known": [], "directories": [directory], "release": release, "turn": turn},
         "look_up": {"places": [place], "act_id": "a1"},
     }
+
+
+def ask_outside(site, operation, named):
+    """Return what an operation could be asked about a run in the directory outside of the roots, named like this."""
+    run = site.outside / "run"
+    place, directory = f"{named}/{TRASH}", f"{named}/run"
+    path = f"{directory}/step_2.pt"
+    changes = {
+        "locate": {
+            "work_dir": directory,
+            "candidates": [["comment", directory], ["user-file", ""], ["discovery", "."]],
+            "places": [named, directory],
+            "job_names": ["run"],
+        },
+        "read_mutes": {"work_dir": directory},
+        "scan": {"directory": directory, "work_dirs": [directory]},
+        "find_workspaces": {"directory": directory},
+        "verify": {"directory": directory, "only": ["step_2.pt"]},
+        "look_up_paths": {"paths": [path, directory], "work_dirs": [directory]},
+        "move_aside": {
+            "directory": directory,
+            "path": path,
+            "files": ["step_2.pt"],
+            "identities": [list(trash_facts.identity(run / "step_2.pt"))],
+        },
+        "list_unrecorded": {"place": place, "directories": [str(run), directory]},
+        "look_up": {"places": [place, f"{directory}/{TRASH}"]},
+    }
+    return {**every_operation(site)[operation], **changes.get(operation, {"place": place})}
+
+
+def assert_empty(operation, answer):
+    """Check that an answer refuses, or says that there is nothing."""
+    if "unknown" in answer:
+        return
+    nothing = {
+        "locate": {"directory": None, "located_by": None, "user_settings": {}},
+        "read_mutes": {"mute": []},
+        "find_workspaces": {"workspace": None},
+        "list_trash": {"entries": []},
+        "list_known": {"entries": []},
+        "list_unrecorded": {"act_ids": []},
+        "look_up": {"state": None},
+        "look_up_paths": {"links": []},
+    }
+    if "outcomes" in answer:
+        assert {outcome["result"] for outcome in answer["outcomes"]} <= {"refused", "failed"}
+    else:
+        assert {name: answer[name] for name in nothing[operation]} == nothing[operation]
+        assert set(answer.get("real", ())) <= {None, False}

@@ -2,12 +2,14 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
 from ckptd.checkpoints.agent.requests import SHAPES
 from ckptd.service.agent_process import OPERATIONS
 from service.subverted_main import ALICE, Attacker, every_operation, user_of
+from support.mail_server import wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
@@ -33,6 +35,17 @@ def test_the_configured_command_has_no_privilege_and_gains_none(place):
         "NoNewPrivs": 1,
         "Seccomp": 2,  # a filter
     }
+
+
+def test_a_child_that_hangs_is_ended_though_it_has_become_another_user(place):
+    place.write(quota_command=["/bin/sh", "-c", f"echo $PPID > {place.asked}; exec sleep 10"])
+    attacker = Attacker(place.config)
+    try:
+        assert attacker.ask("scan", place.scan_item(), deadline_seconds=3)[1] == "it did not answer in time"
+        child = Path("/proc", place.asked.read_text().strip())
+        wait_until(lambda: not child.exists() or "(zombie)" in (child / "status").read_text(), 20)
+    finally:
+        attacker.close()
 
 
 @pytest.mark.parametrize(

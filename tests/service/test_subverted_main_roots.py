@@ -11,7 +11,7 @@ from ckptd.checkpoints.scanning import resumed_file
 from ckptd.checkpoints.trash import TRASH, move_aside
 from ckptd.core.model import DeclaredResume
 from ckptd.service.agent_process import OPERATIONS
-from service.subverted_main import ALICE, JOB_OPERATIONS, every_operation
+from service.subverted_main import ALICE, JOB_OPERATIONS, ask_outside, assert_empty, every_operation
 from support import trash_facts
 from support.checkpoint_bytes import safetensors
 
@@ -46,56 +46,11 @@ def test_nothing_outside_the_roots_is_read_or_changed(site, attacker, elsewhere,
     named = name.format(outside=site.outside, root=site.root)
     before = trash_facts.read_files(site.outside), sorted(map(str, site.outside.rglob("*")))
     assert "step_2.pt" in str(before)
-    place, directory = f"{named}/{TRASH}", f"{named}/run"
-    path = f"{directory}/step_2.pt"
-    changes = {
-        "locate": {
-            "work_dir": directory,
-            "candidates": [["comment", directory], ["user-file", ""], ["discovery", "."]],
-            "places": [named, directory],
-            "job_names": ["run"],
-        },
-        "read_mutes": {"work_dir": directory},
-        "scan": {"directory": directory, "work_dirs": [directory]},
-        "find_workspaces": {"directory": directory},
-        "verify": {"directory": directory, "only": ["step_2.pt"]},
-        "look_up_paths": {"paths": [path, directory], "work_dirs": [directory]},
-        "move_aside": {
-            "directory": directory,
-            "path": path,
-            "files": ["step_2.pt"],
-            "identities": [list(trash_facts.identity(elsewhere / "step_2.pt"))],
-        },
-        "list_unrecorded": {"place": place, "directories": [str(elsewhere), directory]},
-        "look_up": {"places": [place, f"{directory}/{TRASH}"]},
-    }
-    item = {**every_operation(site)[operation], **changes.get(operation, {"place": place})}
-    ((answer,), reason) = attacker.ask(operation, item)[0].values(), None
+    answers, reason = attacker.ask(operation, ask_outside(site, operation, named))
     assert reason is None
-    assert_empty(operation, answer)
+    assert_empty(operation, answers[0])
     assert (trash_facts.read_files(site.outside), sorted(map(str, site.outside.rglob("*")))) == before
     assert site.asked.read_text() == ""
-
-
-def assert_empty(operation, answer):
-    """Check that an answer refuses, or says that there is nothing."""
-    if "unknown" in answer:
-        return
-    nothing = {
-        "locate": {"directory": None, "located_by": None, "user_settings": {}},
-        "read_mutes": {"mute": []},
-        "find_workspaces": {"workspace": None},
-        "list_trash": {"entries": []},
-        "list_known": {"entries": []},
-        "list_unrecorded": {"act_ids": []},
-        "look_up": {"state": None},
-        "look_up_paths": {"links": []},
-    }
-    if "outcomes" in answer:
-        assert {outcome["result"] for outcome in answer["outcomes"]} <= {"refused", "failed"}
-    else:
-        assert {name: answer[name] for name in nothing[operation]} == nothing[operation]
-        assert set(answer.get("real", ())) <= {None, False}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 Writes /out/facts.json; the test outside judges them.
 """
 
+import http.server
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 
@@ -21,6 +23,8 @@ from demo.patience import Deadline
 OUT = pathlib.Path("/out")
 FACTS = {}
 METRICS = "http://127.0.0.1:9478/metrics"
+DROP_IN = pathlib.Path("/etc/systemd/system/ckptd.service.d/test.conf")
+ATTACK = pathlib.Path("/tests/integration/systemd/subverted_service.py")
 CONFIG = pathlib.Path("/etc/ckptd/config.toml")
 GOOD = """
 [slurm]
@@ -37,7 +41,12 @@ summary = ["main"]
 resubmit = ["main"]
 signal_margin = "25s"
 min_loss = "1s"
+[service]
+heartbeat_url = "http://127.0.0.1:9479/heartbeat"
 """
+LAUNCHER = "/opt/ckptd/bin/ckptd"
+WATCHED = "[Service]\nWatchdogSec=12\nRestartSec=1\n"
+FIELDS = ("MESSAGE", "PRIORITY", "SYSLOG_IDENTIFIER", "RUN", "JOB", "USER", "RULE", "STEP")
 SLURM = """
 ClusterName=boxed
 SlurmctldHost={host}(127.0.0.1)
@@ -64,6 +73,17 @@ SIGNALLED = f"{SAVE}trap 'save; touch said' USR1\nsave\nwhile true; do sleep 0.2
 GOES_ON = f"{SAVE}echo $SLURM_JOB_ID $(id -u) $(ls ckpt | wc -l) $* >>began\nsave\nsleep 1000\n"
 LOOPING = "#!/bin/bash\nsleep 4\nscontrol requeue $SLURM_JOB_ID\nsleep 30\n"
 JOBS = {}
+HEARTBEATS = []
+
+
+class Heartbeat(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        HEARTBEATS.append(self.path)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *arguments):
+        """Say nothing."""
 
 
 def run(*argv, check=True):
@@ -125,9 +145,8 @@ def install():
         "systemd-analyze", "verify", "--recursive-errors=yes", "/etc/systemd/system/ckptd.service", check=False
     ).stderr
     run("/opt/ckptd/bin/ckptd", "config", "check")
-    drop_in = pathlib.Path("/etc/systemd/system/ckptd.service.d/test.conf")
-    drop_in.parent.mkdir()
-    drop_in.write_text("[Service]\nWatchdogSec=12\nRestartSec=1\n")
+    DROP_IN.parent.mkdir()
+    DROP_IN.write_text(WATCHED)
     run("systemctl", "daemon-reload")
 
 
@@ -162,6 +181,7 @@ def submit(name, script, *options, arguments=()):
 
 
 def start():
+    threading.Thread(target=http.server.HTTPServer(("127.0.0.1", 9479), Heartbeat).serve_forever, daemon=True).start()
     run("systemctl", "start", "ckptd")
     FACTS["active_after_start"] = show("ActiveState")
     wait_for(lambda: "ckptd_slurm_up" in scrape(), "the first metrics")
@@ -193,7 +213,7 @@ def reload_both_ways():
     wait_for(lambda: "nonsense" in journal(), "the complaint about the wrong configuration")
     os.kill(pid, signal.SIGHUP)  # as people do who know no systemctl
     wait_for(lambda: "configuration reload failed" in journal(), "the daemon's own complaint")
-    CONFIG.write_text(GOOD + '[service]\nlog_level = "info"\n')
+    CONFIG.write_text(GOOD + 'log_level = "info"\n')
     run("systemctl", "reload", "ckptd")
     wait_for(lambda: "configuration reloaded" in journal(), "the good configuration")
     FACTS["same_after_reload"] = main_pid() == pid and show("ActiveState") == "active"
@@ -230,6 +250,11 @@ def act():
     FACTS["began"] = wait_for(lambda: (lines := began.read_text().splitlines())[1:] and lines, "the next job")
     shown = run("scontrol", "show", "job", FACTS["began"][1].split()[0]).stdout
     FACTS["next_job"] = dict(re.findall(r"(UserId|CPUs/Task|WorkDir|Comment)=(\S+)", shown))
+    wait_for(lambda: HEARTBEATS, "a heartbeat", 60)
+    FACTS["heartbeats"] = HEARTBEATS
+    shown = run("journalctl", "--unit=ckptd", "--output=json", f"--output-fields={','.join(FIELDS)}").stdout
+    entries = [json.loads(line) for line in shown.splitlines()]
+    FACTS["entries"] = [{name: entry[name] for name in FIELDS if name in entry} for entry in entries]
     run("scancel", "--user=alice")
     wait_for(lambda: not run("squeue", "-h").stdout.strip(), "the jobs' end")
 
@@ -246,11 +271,49 @@ def stop():
     FACTS["active_after_stop"] = show("ActiveState")
 
 
+def freeze_agent():
+    """The daemon writes JSON meanwhile, and beside it the same unit is attacked."""
+    DROP_IN.write_text(f"{WATCHED}ExecStart=\nExecStart={LAUNCHER} run --log-format json\n")
+    run("systemctl", "daemon-reload")
+    run("systemctl", "start", "ckptd")
+    wait_for(lambda: "ckptd_slurm_up" in scrape(), "the metrics of the daemon that writes JSON")
+    pid = main_pid()
+    [agent] = [child for child, argv in children_of(pid).items() if argv[3] == "ckptd.service.agent_process"]
+    os.kill(agent, signal.SIGSTOP)
+    began = time.monotonic()
+    be_attacked()
+    wait_for(lambda: main_pid() not in {0, pid} and show("ActiveState") == "active", "the end of the silent agent", 90)
+    FACTS["seconds_of_silence"] = time.monotonic() - began
+    FACTS["is_silent_agent_left"] = pathlib.Path(f"/proc/{agent}").exists()
+    run("systemctl", "stop", "ckptd")
+    FACTS["json_lines"] = [json.loads(line) for line in journal().splitlines() if line.startswith("{")]
+
+
+def be_attacked():
+    """The unit as shipped, but in the daemon's place a program that plays a subverted main process and parser."""
+    program = f"/opt/ckptd/bin/python3 {ATTACK}"
+    environment = {"PYTHONPATH": "/tests:/deploy", "TMPDIR": "/srv/attacked", "PYTHONDONTWRITEBYTECODE": "1"}
+    given = [f"{name}={value}" for name, value in environment.items()]
+    run("env", *given, *program.split(), "prepare")
+    run("cp", "/deploy/systemd/ckptd.service", "/etc/systemd/system/attacked.service")
+    lines = ["[Service]", "Type=oneshot", "Restart=no", "WatchdogSec=0", "ReadWritePaths=/srv/attacked", "ExecStart="]
+    lines += [f"ExecStart={program} attack", *(f"Environment={each}" for each in given)]
+    drop_in = pathlib.Path("/etc/systemd/system/attacked.service.d/attack.conf")
+    drop_in.parent.mkdir()
+    drop_in.write_text("\n".join(lines) + "\n")
+    run("systemctl", "daemon-reload")
+    if run("systemctl", "start", "attacked", check=False).returncode:
+        raise RuntimeError(run("journalctl", "--unit=attacked", "--output=cat").stdout)
+    FACTS["attacks"] = json.loads(pathlib.Path("/var/lib/ckptd/attacks.json").read_text())
+    left = ("/home/alice/attack", "/etc/systemd/system/attack.service", "/srv/attacked/scratch/run/attack")
+    FACTS["left_by_attacks"] = [path for path in left if pathlib.Path(path).exists()]
+
+
 def journal():
     return run("journalctl", "--unit", "ckptd", "--no-pager", "--output", "cat").stdout
 
 
-for step in (install, start_slurm, start, kill_and_return, reload_both_ways, hang_and_return, act, stop):
+for step in (install, start_slurm, start, kill_and_return, reload_both_ways, hang_and_return, act, stop, freeze_agent):
     print(f"{time.monotonic():.1f} {step.__name__}", flush=True)
     try:
         step()
