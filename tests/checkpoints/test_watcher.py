@@ -1,17 +1,46 @@
+import os
+import shlex
+import sys
+import tempfile
 import time
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from ckptd.checkpoints.agent.watcher_client import WatcherClient
 from demo.patience import Deadline
+from support.unit_capabilities import limit_to_unit
 
 
 @pytest.fixture
-def watcher():
+def watcher(tmp_path_factory, monkeypatch):
+    """A watcher with the shipped unit's capabilities, where the tests run as root."""
+    if os.geteuid() == 0:
+        program = tmp_path_factory.mktemp("bin") / "python"
+        program.write_text(f'#!/bin/sh\nexec {shlex.join([*limit_to_unit(), sys.executable])} "$@"\n')
+        program.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(program))
     client = WatcherClient()
     yield client
     client.close()
+
+
+OWNER = 54_321 if os.geteuid() == 0 else os.geteuid()  # a uid that no user has
+
+
+def watch(watcher, *directories, uid=OWNER):
+    watcher.watch((PurePosixPath(directory), uid) for directory in directories)
+
+
+@pytest.fixture
+def tmp_path():
+    """A directory that OWNER alone may enter, below one that all may."""
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o755)
+        directory = Path(parent) / "owned"
+        directory.mkdir(mode=0o700)
+        os.chown(directory, OWNER, -1)
+        yield directory
 
 
 def wait_for(condition, deadline_seconds=10.0):
@@ -37,13 +66,13 @@ def changes_after(watcher, directory, act):
 
 
 def test_a_new_file_is_told(watcher, tmp_path):
-    watcher.watch([PurePosixPath(tmp_path)])
+    watch(watcher, tmp_path)
     assert changes_after(watcher, tmp_path, lambda path: path.write_bytes(b"x")) == {PurePosixPath(tmp_path)}
 
 
 def test_a_directory_that_is_not_there_is_left_to_the_scans_and_others_are_watched(watcher, tmp_path):
     missing = PurePosixPath(tmp_path / "missing")
-    watcher.watch([missing, PurePosixPath(tmp_path)])
+    watch(watcher, missing, tmp_path)
     assert wait_for(lambda: watcher.unwatched)[missing] == "No such file or directory"
     assert changes_after(watcher, tmp_path, lambda path: path.mkdir())
 
@@ -52,9 +81,9 @@ def test_what_is_no_longer_wanted_is_no_longer_told(watcher, tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
-    watcher.watch([PurePosixPath(first)])
+    watch(watcher, first)
     changes_after(watcher, first, lambda path: path.write_bytes(b"x"))
-    watcher.watch([PurePosixPath(second)])
+    watch(watcher, second)
     changes_after(watcher, second, lambda path: path.write_bytes(b"x"))
     (first / "late").write_bytes(b"x")
     assert changes_after(watcher, second, lambda path: path.write_bytes(b"x")) == {PurePosixPath(second)}
@@ -66,7 +95,7 @@ def test_no_link_leads_the_watcher_elsewhere(watcher, tmp_path, name):
     (tmp_path / "link").symlink_to("real")
     named = name.format(root=tmp_path, name=tmp_path.name)
     followed = PurePosixPath(named if named == "relative" else tmp_path / named)
-    watcher.watch([followed, PurePosixPath(tmp_path)])
+    watch(watcher, followed, tmp_path)
     wait_for(lambda: watcher.unwatched)
     assert set(watcher.unwatched) == {followed}
     assert changes_after(watcher, tmp_path, lambda path: path.write_bytes(b"x")) == {PurePosixPath(tmp_path)}
@@ -76,13 +105,28 @@ def test_many_directories_are_told_apart(watcher, tmp_path):
     directories = [tmp_path / str(number) for number in range(20)]
     for directory in directories:
         directory.mkdir()
-    watcher.watch(map(PurePosixPath, directories))
+    watch(watcher, *directories)
     written = set()
     for directory in (directories[0], directories[7], directories[-1]):
         written.add(PurePosixPath(directory))
         told = changes_after(watcher, directory, lambda path: path.write_bytes(b"x"))
         assert PurePosixPath(directory) in told
         assert told <= written
-    watcher.watch([PurePosixPath(directories[3])])
+    watch(watcher, directories[3])
     assert changes_after(watcher, directories[3], lambda path: path.write_bytes(b"x"))
     assert watcher.unwatched == {}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can have another user's rights")
+def test_a_directory_is_watched_with_the_rights_of_its_runs_user_only(watcher, tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)  # root's
+    watch(watcher, closed, tmp_path)
+    assert wait_for(lambda: watcher.unwatched) == {PurePosixPath(closed): "Permission denied"}
+    assert changes_after(watcher, tmp_path, lambda path: path.write_bytes(b"x")) == {PurePosixPath(tmp_path)}
+    (tmp_path / "other").mkdir()
+    other = PurePosixPath(tmp_path / "other")
+    watch(watcher, other, uid=OWNER + 1)
+    assert wait_for(lambda: watcher.unwatched) == {other: "Permission denied"}
+    watch(watcher, other, uid=0)
+    assert wait_for(lambda: watcher.unwatched == {other: "nothing is done as root on behalf of a job"})

@@ -67,7 +67,7 @@ def check(config):
 def test_a_reload_checks_the_file_first_so_that_systemctl_fails_if_it_is_refused():
     lines = (ROOT / "deploy/systemd/ckptd.service").read_text().splitlines()
     commands = [line.removeprefix("ExecReload=") for line in lines if line.startswith("ExecReload=")]
-    assert commands == ["/opt/ckptd/bin/ckptd config check", "/bin/kill -HUP $MAINPID"]
+    assert commands == ["/opt/ckptd/bin/ckptd config check", "+/bin/kill -HUP $MAINPID"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts an agent that must trust its file")

@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -9,6 +11,7 @@ from ckptd.config import read_config
 from ckptd.errors import CkptdError
 from ckptd.service.open_database import StateError, make_state_directory, open_store
 from ckptd.store.store import Store
+from support.unit_capabilities import limit_to_unit
 
 NOBODY = 65534
 
@@ -44,3 +47,17 @@ def test_a_state_directory_that_is_a_file_is_named(tmp_path):
     (tmp_path / "state").touch()
     with pytest.raises(StateError, match=f"'{tmp_path}/state': File exists"):
         make_state_directory(tmp_path / "state")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_directory_that_the_unit_may_not_give_away_is_named(tmp_path):
+    state = tmp_path / "state"
+    state.mkdir()
+    code = "import pathlib, sys; from ckptd.service.privileges import become_service_user as become;"
+    code += " become('nobody', pathlib.Path(sys.argv[1]))"
+    argv = [*limit_to_unit(), sys.executable, "-P", "-c", code, str(state)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert f"service.user: '{state}' belongs to another user" in done.stderr
+    assert f"run `chown -R nobody: {state}`" in done.stderr
+    os.chown(state, NOBODY, -1)
+    assert "chown" not in subprocess.run(argv, capture_output=True, text=True, check=False).stderr

@@ -156,12 +156,12 @@ def test_another_interval_makes_no_trouble_be_tried_sooner():
 def test_the_watched_directories_are_the_same_object_until_a_run_comes_or_goes():
     watchlist = watching()
     known = watchlist.directories
-    assert known == {PurePosixPath(RUN.directory)}
+    assert known == {(PurePosixPath(RUN.directory), RUN.uid)}
     watchlist.record_scan(RUN, EMPTY, START)
     assert watchlist.directories is known
     moved = RUN._replace(directory="/elsewhere")
     watchlist.move(RUN, moved, START)
-    assert watchlist.directories == {PurePosixPath("/elsewhere")}
+    assert watchlist.directories == {(PurePosixPath("/elsewhere"), RUN.uid)}
     watchlist.keep([], START)
     watchlist.record_scan(moved, EMPTY, START)
     assert watchlist.directories == frozenset()

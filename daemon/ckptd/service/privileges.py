@@ -15,7 +15,7 @@ def become_service_user(name: str | None, state_directory: Path) -> None:
     """Permanently become the configured user, who becomes the owner of the state directory.
 
     Raises:
-        PrivilegeError: there is no such user, or this process may not become it.
+        PrivilegeError: there is no such user, or this process may not become it or give it the directory.
 
     """
     if name is None:
@@ -25,13 +25,25 @@ def become_service_user(name: str | None, state_directory: Path) -> None:
         return
     if os.geteuid() != 0:
         raise PrivilegeError(f"service.user: only root can become {name!r}")
-    for path in (state_directory, *state_directory.glob("ckptd.sqlite3*")):
-        os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
+    _give(state_directory, user)
     _become(user)
     if not os.access(os.__file__, os.R_OK):
         raise PrivilegeError(
             f"service.user: {name!r} cannot read the Python that runs ckptd ({os.__file__}); install it where all can"
         )
+
+
+def _give(state_directory: Path, user: pwd.struct_passwd) -> None:
+    """Make the user the owner of the directory and the database; the shipped unit has done so before."""
+    try:
+        for path in (state_directory, *state_directory.glob("ckptd.sqlite3*")):
+            if path.lstat().st_uid != user.pw_uid:
+                os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
+    except PermissionError as error:
+        raise PrivilegeError(
+            f"service.user: {str(state_directory)!r} belongs to another user, and the unit's sandbox keeps it so: run"
+            f" `chown -R {user.pw_name}: {state_directory}`, and set CKPTD_SERVICE__USER={user.pw_name} in the unit"
+        ) from error
 
 
 def drop_root(name: str) -> None:

@@ -26,7 +26,7 @@ class Watchlist:
         self._lock = threading.Lock()
         self._interval = interval
         self._watched: dict[RunKey, WatchedRun] = {}
-        self._directories: frozenset[PurePosixPath] | None = None  # None: a run was added or removed since
+        self._directories: frozenset[tuple[PurePosixPath, int]] | None = None  # None: a run was added or removed since
         self._copies: dict[RunKey, tuple[NamedLocation, ...]] = {}  # further locations of runs
 
     def __contains__(self, key: RunKey) -> bool:
@@ -61,11 +61,13 @@ class Watchlist:
             return tuple(self._watched.values())
 
     @property
-    def directories(self) -> frozenset[PurePosixPath]:
-        """The directories of the watched runs; the same object while they stay the same."""
+    def directories(self) -> frozenset[tuple[PurePosixPath, int]]:
+        """The directories of the watched runs with their owners; the same object while they stay the same."""
         with self._lock:
             if self._directories is None:
-                self._directories = frozenset(PurePosixPath(key.directory) for key in self._watched if key.is_located)
+                self._directories = frozenset(
+                    (PurePosixPath(key.directory), key.uid) for key in self._watched if key.is_located
+                )
             return self._directories
 
     def list_unsearched(self, uid: int | None = None) -> list[WatchedRun]:

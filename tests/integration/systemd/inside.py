@@ -138,6 +138,7 @@ def install():
     launcher.chmod(0o755)
     run("install", "-D", "-m", "644", "/deploy/systemd/ckptd.sysusers", "/etc/sysusers.d/ckptd.conf")
     run("systemd-sysusers")
+    run("install", "-d", "-m", "750", "-o", "ckptd", "-g", "ckptd", "/var/lib/ckptd")
     run("install", "-m", "644", "/deploy/systemd/ckptd.service", "/etc/systemd/system/")
     CONFIG.parent.mkdir(exist_ok=True)
     CONFIG.write_text(GOOD)

@@ -31,7 +31,7 @@ from ckptd.checkpoints.agent.identities import DeniedUserError
 from ckptd.checkpoints.agent.lease_memory import LEASE_OVER, NOT_BEGUN, LeaseOverError, LeaseView
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.agent.request_rate import RequestRate
-from ckptd.checkpoints.agent.user_switch import become
+from ckptd.checkpoints.agent.user_switch import become, effective_user
 from ckptd.checkpoints.scanning import user_paths
 from ckptd.errors import CkptdError
 
@@ -287,7 +287,7 @@ class Agent:
     def _end(self, child: _BatchChild, reason: str | None) -> None:
         """Remove a child from the list, and kill it if it did not end by itself."""
         if reason is not None:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError), effective_user(child.uid):
                 os.killpg(child.process_id, signal.SIGKILL)  # with the children that it has forked itself
         self._selector.unregister(child.pipe)
         os.close(child.pipe)

@@ -1,7 +1,9 @@
-"""Turns a child of the agent into the user on whose behalf it acts, for good."""
+"""Turns a process into the user on whose behalf it acts: a child of the agent for good, others for a moment."""
 
 import os
 import pwd
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ckptd.errors import CkptdError
 
@@ -21,12 +23,7 @@ def become(uid: int) -> None:
         raise AgentError("nothing is done as root on behalf of a job")
     if uid == os.geteuid():
         return
-    try:
-        user = pwd.getpwuid(uid)
-        groups = os.getgrouplist(user.pw_name, user.pw_gid)
-        primary = user.pw_gid
-    except KeyError:
-        groups, primary = [], 65534
+    primary, groups = _read_groups(uid)
     try:
         os.setgroups(groups)
         os.setresgid(primary, primary, primary)
@@ -35,6 +32,57 @@ def become(uid: int) -> None:
         raise AgentError(f"this process may not act as uid {uid}") from error
     if os.getresuid() != (uid, uid, uid) or _effective_capabilities() != 0:
         raise AgentError(f"a privilege is left after becoming uid {uid}")
+
+
+@contextmanager
+def effective_user(uid: int) -> Iterator[None]:
+    """Have the user's rights for a moment, with root's groups, where this process is root; all threads have them.
+
+    It ends the user's processes without CAP_KILL. The real and the saved user stay root: the user cannot signal this
+    process, and it can still signal root's, such as a child that has not become the user yet.
+    """
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@contextmanager
+def effective_owner(uid: int) -> Iterator[None]:
+    """Have the user's rights and groups for a moment, where this process is root; all threads have them.
+
+    Raises:
+        AgentError: the uid is root's.
+
+    """
+    if uid == 0:
+        raise AgentError("nothing is done as root on behalf of a job")
+    if os.geteuid() != 0:
+        yield
+        return
+    primary, groups = _read_groups(uid)
+    before = os.getgroups()
+    os.setgroups(groups)
+    os.setegid(primary)
+    try:
+        with effective_user(uid):
+            yield
+    finally:
+        os.setegid(0)
+        os.setgroups(before)
+
+
+def _read_groups(uid: int) -> tuple[int, list[int]]:
+    """Return the user's primary group and all groups; nobody's for a uid without an account."""
+    try:
+        user = pwd.getpwuid(uid)
+    except KeyError:
+        return 65534, []
+    return user.pw_gid, os.getgrouplist(user.pw_name, user.pw_gid)
 
 
 def _effective_capabilities() -> int:

@@ -1,10 +1,10 @@
 """Reports changes in directories with inotify, through watchdog, in a process of its own.
 
-It starts before the daemon drops its privileges, because users' directories are often closed to others. It only names
-a watched directory that has changed. It opens a directory through no link and watches what it opened, because its
-privileges would let it follow a link that the directory's owner could not. If the kernel refuses a watch (no
-permission, none left) or cannot know of changes (network file systems), only the daemon's own scans find them, and
-`unwatched` has the reason.
+It starts before the daemon drops its privileges, because users' directories are often closed to others: it opens each
+with the rights of the user whose run is in it. It only names a watched directory that has changed. It opens a directory
+through no link and watches what it opened: a link of one user must not lead into a directory of another. If the kernel
+refuses a watch (no permission, none left) or cannot know of changes (network file systems), only the daemon's own scans
+find them, and `unwatched` has the reason.
 """
 
 import json
@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import PurePosixPath
 
 from watchdog.events import (
@@ -30,6 +31,7 @@ from watchdog.events import (
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver, ObservedWatch
 
+from ckptd.checkpoints.agent.user_switch import AgentError, effective_owner
 from ckptd.checkpoints.scanning.allowed_roots import OutsideRootsError, open_without_links
 from ckptd.checkpoints.scanning.mounts import find_mount, read_mounts
 
@@ -68,7 +70,7 @@ class Watcher:
         self._observer.start()
         with self._connection.makefile("rb") as lines:
             for line in lines:
-                self._watch(json.loads(line)["watch"])
+                self._watch([(directory, uid) for directory, uid in json.loads(line)["watch"]])
 
     def send(self, message: dict[str, str]) -> None:
         """Send one message; ignore a closed connection, because this process then ends soon."""
@@ -78,13 +80,20 @@ class Watcher:
             except OSError:
                 os._exit(0)
 
-    def _watch(self, wanted: list[str]) -> None:
-        for directory in self._watched.keys() - set(wanted):
+    def _watch(self, wanted: list[tuple[str, int]]) -> None:
+        for directory in self._watched.keys() - {directory for directory, _ in wanted}:
             self._observer.unschedule(self._watched.pop(directory))
         mounts = read_mounts()
-        for directory in wanted:
-            if directory not in self._watched:
-                self._add(directory, find_mount(mounts, PurePosixPath(directory)))
+        new = [each for each in wanted if each[0] not in self._watched]
+        for uid, group in groupby(sorted(new, key=_owner), key=_owner):
+            directories = [directory for directory, _ in group if directory not in self._watched]
+            try:
+                with effective_owner(uid):
+                    for directory in directories:
+                        self._add(directory, find_mount(mounts, PurePosixPath(directory)))
+            except AgentError as error:
+                for directory in directories:
+                    self.send({"unwatched": directory, "reason": str(error)})
 
     def _add(self, directory: str, mount: object) -> None:
         if getattr(mount, "is_network", False):
@@ -95,8 +104,10 @@ class Watcher:
             return
         try:
             with open_without_links(directory) as descriptor:
+                name = self._name(descriptor)
+                os.close(os.open(name, os.O_RDONLY | os.O_DIRECTORY))  # watchdog ignores a missing permission
                 self._watched[directory] = self._observer.schedule(
-                    _ChangeHandler(self, directory), self._name(descriptor), recursive=False, event_filter=TOLD
+                    _ChangeHandler(self, directory), name, recursive=False, event_filter=TOLD
                 )
         except OSError as error:
             self.send({"unwatched": directory, "reason": error.strerror or str(error)})
@@ -116,9 +127,13 @@ class Watcher:
         return name
 
 
-def encode_wanted(directories: Iterable[PurePosixPath]) -> bytes:
-    """Return the request to watch exactly these directories."""
-    return json.dumps({"watch": sorted(str(directory) for directory in directories)}).encode() + b"\n"
+def _owner(wanted: tuple[str, int]) -> int:
+    return wanted[1]
+
+
+def encode_wanted(directories: Iterable[tuple[PurePosixPath, int]]) -> bytes:
+    """Return the request to watch exactly these directories, each with the rights of a user."""
+    return json.dumps({"watch": sorted((str(directory), uid) for directory, uid in directories)}).encode() + b"\n"
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ class WatcherClient:
         ours, theirs = socket.socketpair()
         self._connection = ours
         self._lock = threading.Lock()
-        self._wanted: frozenset[PurePosixPath] = frozenset()
+        self._wanted: frozenset[tuple[PurePosixPath, int]] = frozenset()
         self._changed: set[PurePosixPath] = set()
         self._unwatched: dict[PurePosixPath, str] = {}
         self._process = subprocess.Popen(  # noqa: S603 - this very program
@@ -33,14 +33,15 @@ class WatcherClient:
         theirs.close()
         threading.Thread(target=self._receive, name="watcher-client", daemon=True).start()
 
-    def watch(self, directories: Iterable[PurePosixPath]) -> None:
-        """Watch exactly these directories from now on."""
+    def watch(self, directories: Iterable[tuple[PurePosixPath, int]]) -> None:
+        """Watch exactly these directories from now on, each with the rights of the user whose run is in it."""
         wanted = frozenset(directories)  # the same object, if it is one already
         if wanted is self._wanted or wanted == self._wanted:
             return
         self._wanted = wanted
+        paths = {path for path, _ in wanted}
         with self._lock:
-            self._unwatched = {path: reason for path, reason in self._unwatched.items() if path in wanted}
+            self._unwatched = {path: reason for path, reason in self._unwatched.items() if path in paths}
         with contextlib.suppress(OSError):  # a watcher that has ended leaves the scans, which need none
             self._connection.sendall(encode_wanted(wanted))
 
