@@ -1,0 +1,159 @@
+"""One life after another of the daemon in the chaos run: the real steps, with a clock and a database that can fail.
+
+A life ends when the agent dies, when it is killed between or within transactions, or when the database is away at its
+start. What it knew beyond the database is lost with it.
+"""
+
+import random
+import sqlite3
+from datetime import timedelta
+
+import sqlalchemy as sa
+
+from ckptd.core.model import Severity, Unknown
+from ckptd.core.notices import NoticeMode, NoticePolicy
+from ckptd.errors import CkptdError
+from ckptd.notify.rendering import Renderer
+from ckptd.service.step_table import TABLE, make_runner
+from ckptd.steps import poll
+from ckptd.steps.parts import SendParts
+from ckptd.steps.polled_queue import PolledQueue
+from ckptd.steps.prune import step as prune
+from ckptd.steps.state import begin
+from support.migrated import open_record
+from support.parts import make_parts, make_rules
+from support.prune_facts import CLUSTER, MINUTE, make_policy, make_site
+from support.shared_agent import get_agent
+
+POLICY = NoticePolicy(
+    mode=NoticeMode.ON, user_rule="{user}@example.org", windows=dict.fromkeys(Severity, timedelta(minutes=15))
+)
+PRUNE_EVERY = 10  # minutes
+LEFT_OUT = {"expire", "collect-garbage", "release-memory", "verify", "act", "prune", "backfill"}
+
+
+class KilledError(BaseException):
+    """The daemon was killed here."""
+
+
+class ChaosDaemon:
+    """The daemon, alive or not."""
+
+    def __init__(self, root, slurm, channel, seed: random.Random):
+        self.root, self.slurm, self._channel, self._seed = root, slurm, channel, seed
+        self.now = self.elapsed = None
+        self.state = self.parts = self.store = None
+        self.is_database_away = False
+        self.kill_after = None  # transactions
+        self.lives = self.failures = 0
+        self._memory = prune.PruneSlice()
+        self._agent = None
+
+    @property
+    def is_alive(self):
+        return self.state is not None
+
+    def start(self, now, elapsed):
+        """Begin a life; it ends at once if the database is away."""
+        self.now, self.elapsed = now, elapsed
+        self.lives += 1
+        self._agent = get_agent(write_grace="60s")
+        self.store = open_record(f"sqlite:///{self.root}/ckptd.sqlite3")
+        sa.event.listen(self.store.database._engine, "begin", self._begin)
+        sa.event.listen(self.store.database._engine, "commit", self._commit)
+        post = SendParts(
+            cluster=CLUSTER,
+            store=self.store,
+            channels={"mail": self._channel},
+            renderer=Renderer(),
+            read_mutes=lambda places: [frozenset() for _ in places],
+            policy=POLICY,
+        )
+        self.parts = make_parts(
+            CLUSTER,
+            self.slurm,
+            self.store,
+            self._agent,
+            rules=make_rules(),
+            notice_policy=POLICY,
+            post=post,
+            min_job_duration=10 * MINUTE,
+            max_poll_age=10 * MINUTE,
+            read_clock=self.slurm.read_clock,
+            runner=make_runner(
+                poll=lambda parts, state: poll.poll_now(parts, state, self.now), read_time=lambda: self.now
+            ),
+        )
+        self._memory = prune.PruneSlice()
+        try:
+            self.state = begin(self.parts, now)
+        except CkptdError:
+            self.end()
+
+    def end(self):
+        """End the life: only the database and the disk remain."""
+        if self.store:
+            self.store.close()
+        self.state = self.parts = self.store = None
+        self.kill_after = None
+
+    def lose_agent(self):
+        """The agent dies, and the daemon with it."""
+        self._agent.close()
+        self.end()
+
+    def tick(self, now, elapsed, minute):
+        """Run the steps once at this time by the daemon's clock; return errors that no step may raise."""
+        self.now, self.elapsed = now, elapsed
+        errors = []
+        try:
+            for line in TABLE:
+                if line.name not in LEFT_OUT:
+                    for _ in range(line.once):
+                        self._run(line.name, line.run, errors)
+            self._run("backfill", next(each.run for each in TABLE if each.name == "backfill"), errors)
+            if minute % PRUNE_EVERY == 0:
+                self._run("prune", self._prune, errors)
+        except KilledError:
+            self.end()
+        return errors
+
+    def _prune(self, parts, state, now):
+        site = make_site(self.root, make_policy())
+        return prune.act(parts, state, site, self._memory, now, self.elapsed)
+
+    def _run(self, name, run, errors):
+        try:
+            result = run(self.parts, self.state, self.now)
+        except CkptdError:
+            self.failures += 1
+        except Exception as error:  # noqa: BLE001 - the judge reports it
+            errors.append(f"step {name} raised {type(error).__name__}: {error}")
+        else:
+            lines = getattr(result, "lines", ())
+            errors += [f"step {name}: {line.text}: {line.error!r}" for line in lines if line.error is not None]
+
+    def is_blind(self, run):
+        """Whether the last poll, or the last scan of this run, failed."""
+        queued = self.state.latest(PolledQueue)
+        watched = self.state.watchlist.get(run)
+        return bool(queued.slurm_trouble) or (watched is not None and isinstance(watched.last, Unknown))
+
+    def _begin(self, _connection):
+        self._count()
+        self._fail()
+
+    def _commit(self, _connection):
+        if self.is_database_away and self._seed.random() < 0.5:
+            self._fail()
+        self._count()
+
+    def _count(self):
+        if self.kill_after is not None:
+            self.kill_after -= 1
+            if self.kill_after <= 0:
+                raise KilledError
+
+    def _fail(self):
+        if self.is_database_away and self._seed.random() < 0.7:
+            raise sa.exc.OperationalError("", {}, sqlite3.OperationalError("disk I/O error"))
