@@ -1,8 +1,14 @@
 """A daemon that meets another cluster's slurmctld, after its configuration or its host changed, ends no job."""
 
+import os
+
+import pytest
+
 from ckptd.core.model import QueueSnapshot, Unknown
 from ckptd.service import build
+from ckptd.slurm.programs import Programs
 from ckptd.steps.polled_queue import PolledQueue
+from slurm import stand_in
 from support.queue_facts import CLUSTER, at, make_job
 
 
@@ -37,6 +43,19 @@ def test_a_name_that_only_the_records_still_have_stays_that_of_the_cluster(lives
     known = life.state.latest(PolledQueue)
     assert known.slurm_trouble is None
     assert known.tracked.keys() == {7}
+
+
+def test_a_daemon_does_not_start_for_a_cluster_of_the_database_on_a_host_of_another_one(lives, tmp_path, monkeypatch):
+    store = lives(0).parts.store
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    programs = Programs()
+    build.check_cluster("beta", programs, store)  # no program answers
+    stand_in.make_programs(tmp_path)  # of the cluster lab
+    build.check_cluster("beta", programs, store)  # a name that only the records still have
+    store.clusters.record_poll("lab", at(0))
+    build.check_cluster("lab", programs, store)
+    with pytest.raises(build.OtherClusterError, match=r'slurm\.cluster is "beta", but Slurm here is the cluster "lab"'):
+        build.check_cluster("beta", programs, store)
 
 
 class NoAnswer:

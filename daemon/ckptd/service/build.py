@@ -17,6 +17,7 @@ from ckptd.core.discovery.file_system_budgets import FileSystemBudget
 from ckptd.core.job_actions.action_policy import ActionKind, ActionPermits
 from ckptd.core.model import FileClock, PurgeRule, QueueSnapshot, Unknown
 from ckptd.core.queue.poll_gaps import BackfillWindow
+from ckptd.errors import CkptdError
 from ckptd.service.agent_start import start_agent
 from ckptd.service.build_notify import build_policy
 from ckptd.service.build_retention import build_retention
@@ -26,6 +27,7 @@ from ckptd.service.lease_term import LeasedAgent, LeasedChannel, LeaseTerm
 from ckptd.service.open_database import make_state_directory, open_store
 from ckptd.service.privileges import become_service_user
 from ckptd.slurm import open_source
+from ckptd.slurm.cluster_facts import ClusterFacts
 from ckptd.slurm.interface import JobSource
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.rest_client import RestClient
@@ -72,6 +74,10 @@ def start_helpers(config: Config, config_path: Path | None) -> Helpers:
     return helpers
 
 
+class OtherClusterError(CkptdError):
+    """The configured cluster is not the one of this host, and the database has both."""
+
+
 @dataclass(kw_only=True, slots=True)
 class OpenCluster:
     """What stays open until the daemon ends: a reload builds new parts that use it."""
@@ -107,6 +113,8 @@ def open_cluster(config: Config, helpers: Helpers, runner: Runner, now: datetime
     """
     source = build_source(config, helpers.only_user)
     store = open_store(config, is_upgraded=config.store.upgrade == "on-start")
+    if config.slurm.cluster and config.slurm.source != "replay":
+        check_cluster(config.slurm.cluster, Programs(timeout_seconds=config.slurm.timeout.total_seconds()), store)
     cluster = config.slurm.cluster or find_cluster(source, store, now)
     if isinstance(cluster, Unknown):
         store.close()
@@ -204,6 +212,21 @@ def find_cluster(source: JobSource, store: Store, now: datetime) -> str | Unknow
         return local
     recorded = store.clusters.read_status()
     return recorded[0].cluster if len(recorded) == 1 else snapshot
+
+
+def check_cluster(configured: str, programs: Programs, store: Store) -> None:
+    """Check that Slurm here is not another cluster of the database; without an answer, the polls check it.
+
+    Raises:
+        OtherClusterError: it is; the daemon would take its jobs for those of the configured one.
+
+    """
+    name = ClusterFacts(programs, configured).read_other_name()
+    if name in {status.cluster for status in store.clusters.read_status()}:
+        raise OtherClusterError(
+            f'slurm.cluster is "{configured}", but Slurm here is the cluster "{name}", which the database has, too: '
+            "remove slurm.cluster, or let SLURM_CONF name the slurm.conf of the other cluster"
+        )
 
 
 def build_source(config: Config, only_user: str | None) -> JobSource:
