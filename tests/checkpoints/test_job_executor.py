@@ -9,10 +9,11 @@ import pytest
 from checkpoints.verify_jobs_site import USER, MemoryTickets, open_site
 from ckptd.checkpoints.agent import requests
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
-from ckptd.checkpoints.executor import NO_RESULT, SkippedRequest, SkipReason, TicketState
+from ckptd.checkpoints.executor import NO_RESULT, SkippedRequest, TicketState
 from ckptd.core.model import CheckpointState, Unknown
 from ckptd.core.verification.followed_tasks import RESULT_DELAY
 from ckptd.core.verification.job_policy import VerifyJobPolicy
+from ckptd.core.verification.skip_reasons import SkipReason
 
 NAMES = ("epoch_1.npz", "epoch_2.npz")
 
@@ -119,11 +120,26 @@ def test_the_agent_counts_the_jobs_of_a_user_itself(site):
         assert isinstance(site.make_jobs(MemoryTickets()).submit(site.request(NAMES[0])), str)
     skipped = site.make_jobs(MemoryTickets()).submit(site.request(NAMES[0]))
     assert (skipped.reason, skipped.detail) == (
-        SkipReason.REFUSED,
+        SkipReason.FULL,
         f"user {USER.pw_name} has 4 verification jobs already",
     )
     site.slurm.set_states(1, t0="COMPLETED")
     assert isinstance(site.make_jobs(MemoryTickets()).submit(site.request(NAMES[0])), str)
+
+
+def test_a_lost_task_waits_until_the_user_has_fewer_jobs(site):
+    executor = site.make_jobs()
+    ticket = executor.submit(site.request(NAMES[0]))
+    site.slurm.set_states(1, t0="NODE_FAIL")
+    for _ in range(4):
+        site.make_jobs(MemoryTickets()).submit(site.request(NAMES[1]))
+    lose_tasks(site, executor, ticket)
+    assert site.tickets.read(ticket).try_count == 1
+    site.slurm.set_states(2, t0="COMPLETED")
+    executor.follow(ticket)
+    assert site.tickets.read(ticket).try_count == 2
+    site.finish(executor, ticket)
+    assert len(executor.collect(ticket)) == 1
 
 
 def test_only_the_tasks_that_left_no_result_are_submitted_again(site):

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from ckptd.core.model import CheckpointState, JobState
 from ckptd.core.verification import task_results
+from ckptd.core.verification.skip_reasons import SkipReason
 from ckptd.core.verification.task_results import PieceVerdict
 
 
@@ -29,7 +30,7 @@ class JobAgent:
         if operation == "submit_verification":
             self.submitted.append(item["ticket"])
             if self.refusal:
-                return {"refused": self.refusal, "is_without_allocation": True}
+                return {"refused": self.refusal, "reason": SkipReason.NO_ALLOCATION.value}
             return {"job_id": 7}
         if operation == "follow_verification":
             is_done = self.verdict is not None

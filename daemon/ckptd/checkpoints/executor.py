@@ -13,6 +13,7 @@ from typing import NamedTuple, NewType, Protocol
 from ckptd.checkpoints.agent import trash_client
 from ckptd.checkpoints.agent.batches import BatchRunner
 from ckptd.core.model import Checkpoint, RunKey, Unknown
+from ckptd.core.verification.skip_reasons import SkipReason
 
 Ticket = NewType("Ticket", str)
 NO_RESULT = "verification result"  # of an Unknown: no later question will get a result for this ticket
@@ -59,14 +60,6 @@ class TicketProgress(NamedTuple):
 
     state: TicketState
     done_bytes: int = 0
-
-
-class SkipReason(StrEnum):
-    """Why an executor does not accept a request that it may accept from others, or later."""
-
-    NO_ALLOCATION = "the owner has no allocation for verification jobs"
-    REFUSED = "Slurm refused the verification job"
-    FULL = "the owner has too many verification jobs"
 
 
 class SkippedRequest(NamedTuple):

@@ -14,7 +14,6 @@ from pathlib import PurePosixPath
 from ckptd.checkpoints.executor import (
     NO_RESULT,
     SkippedRequest,
-    SkipReason,
     Ticket,
     TicketState,
     VerificationRequest,
@@ -24,6 +23,7 @@ from ckptd.cli.interruption import InterruptibleExecutor, Interruption, StoppedE
 from ckptd.cli.verified_checkpoints import UNKNOWN, VerifiedCheckpoint, list_verified
 from ckptd.core.model import RunKey, Unknown
 from ckptd.core.runs.progress import CheckpointChanges
+from ckptd.core.verification.skip_reasons import SkipReason
 from ckptd.steps.follow_verifications import UNWATCHED_AFTER
 from ckptd.steps.record_verification import WantedVerification, record_result, verify_now
 from ckptd.store.store import Store

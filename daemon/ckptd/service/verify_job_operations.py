@@ -10,6 +10,7 @@ from ckptd.checkpoints.scanning.allowed_roots import open_allowed
 from ckptd.checkpoints.verify_jobs import ticket_files
 from ckptd.core.verification import task_results
 from ckptd.core.verification.job_policy import VerifyJobPolicy
+from ckptd.core.verification.skip_reasons import SkipReason
 from ckptd.core.verification.task_results import ResultError
 from ckptd.errors import CkptdError
 from ckptd.slurm import verification_commands
@@ -27,8 +28,8 @@ def submit(item: dict[str, Any]) -> dict[str, Any]:
     try:
         ticket_files.write_request(directory, request)
     except (OSError, CkptdError) as error:
-        reason = f"its request cannot be written to {directory}: {error}"
-        return {"refused": reason, "is_without_allocation": False}
+        detail = f"its request cannot be written to {directory}: {error}"
+        return verification_commands.refuse(SkipReason.REFUSED, detail)
     user = pwd.getpwuid(os.geteuid()).pw_name
     answer = verification_commands.submit(policy, item["ticket"], item["numbers"], directory, user, run_command)
     if "refused" in answer:

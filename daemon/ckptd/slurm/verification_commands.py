@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ckptd.core.model import JobState
 from ckptd.core.verification import job_policy
 from ckptd.core.verification.job_policy import VerifyJobPolicy
+from ckptd.core.verification.skip_reasons import SkipReason
 from ckptd.errors import CkptdError
 from ckptd.slurm import failure_reasons
 from ckptd.slurm.failure_reasons import FailureReason
@@ -45,23 +46,28 @@ def submit(
     try:
         missing = find_missing_allocation(policy, user, run)
     except CkptdError as error:
-        return {"refused": f"accounting did not answer: {error}", "is_without_allocation": False}
+        return refuse(SkipReason.REFUSED, f"accounting did not answer: {error}")
     if missing:
-        return {"refused": missing, "is_without_allocation": True}
+        return refuse(SkipReason.NO_ALLOCATION, missing)
     others = list_queued(user, run) - {job_policy.name_job(ticket)}
     if len(others) >= policy.max_jobs:
-        return {"refused": f"user {user} has {len(others)} verification jobs already", "is_without_allocation": False}
+        return refuse(SkipReason.FULL, f"user {user} has {len(others)} verification jobs already")
     script = job_policy.format_script(policy, directory)
     try:
         answer = run({"argv": job_policy.plan_submission(policy, ticket, numbers), "input": script})
     except CkptdError as error:
         if failure_reasons.find_reason(str(error)) in _UNCERTAIN:
             raise
-        return {"refused": str(error), "is_without_allocation": False}
+        return refuse(SkipReason.REFUSED, str(error))
     job_id = str(answer["output"]).partition(";")[0].strip()
     if not job_id.isdecimal():
         raise VerifyJobError(f"sbatch printed {job_id[:40]!r} instead of a job id")
     return {"job_id": int(job_id)}
+
+
+def refuse(reason: SkipReason, detail: str) -> dict[str, Any]:
+    """Return the answer for a job that was not submitted."""
+    return {"refused": detail, "reason": reason.value}
 
 
 def find_missing_allocation(policy: VerifyJobPolicy, user: str, run: Runner) -> str | None:

@@ -15,7 +15,6 @@ from ckptd.checkpoints.agent.batches import BatchRunner
 from ckptd.checkpoints.executor import (
     NO_RESULT,
     SkippedRequest,
-    SkipReason,
     Ticket,
     TicketProgress,
     TicketState,
@@ -28,6 +27,7 @@ from ckptd.checkpoints.verify_jobs.verify_client import RefusedSubmission, SeenT
 from ckptd.core.model import Checkpoint, Unknown
 from ckptd.core.verification import task_results
 from ckptd.core.verification.followed_tasks import FollowedTasks, judge_tasks
+from ckptd.core.verification.skip_reasons import SkipReason
 from ckptd.core.verification.split_tasks import split_tasks
 from ckptd.core.verification.task_results import ResultError
 from ckptd.core.verification.ticket import VerificationTicket
@@ -83,8 +83,7 @@ class JobExecutor:
         if refused is None:
             return Ticket(ticket.name)
         self.tickets.delete(ticket.name)
-        reason = SkipReason.NO_ALLOCATION if refused.is_without_allocation else SkipReason.REFUSED
-        return SkippedRequest(reason, refused.reason)
+        return SkippedRequest(refused.reason, refused.detail)
 
     def follow(self, ticket: Ticket) -> TicketProgress | Unknown:
         known = self.tickets.read(ticket)
@@ -154,7 +153,10 @@ class JobExecutor:
             refused = self._send(after, found.lost)
             if refused is None:
                 return after
-            after = replace(after, end_reason=refused.reason)
+            if refused.reason is SkipReason.FULL:  # to be tried again
+                self.tickets.change(known)
+                return known
+            after = replace(after, end_reason=refused.detail)
         elif found.lost:
             after = replace(after, end_reason=self._explain_end(known, found))
         elif self._is_overdue(known, now):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from ckptd.checkpoints.agent.batches import BatchRunner, decode_answer, run_items
 from ckptd.core.model import JobState, Unknown
 from ckptd.core.verification import task_results
+from ckptd.core.verification.skip_reasons import SkipReason
 from ckptd.core.verification.task_results import PieceVerdict, ResultError
 from ckptd.core.verification.ticket import VerificationTicket
 
@@ -18,8 +19,8 @@ Value = TypeVar("Value")
 class RefusedSubmission(NamedTuple):
     """Slurm, or the site's rules, do not let the owner submit this job."""
 
-    reason: str
-    is_without_allocation: bool
+    reason: SkipReason
+    detail: str
 
 
 class SeenTasks(NamedTuple):
@@ -79,7 +80,7 @@ def _ask(
 
 def _submission(data: dict[str, Any]) -> int | RefusedSubmission:
     if "refused" in data:
-        return RefusedSubmission(str(data["refused"])[:500], bool(data["is_without_allocation"]))
+        return RefusedSubmission(SkipReason(data["reason"]), str(data["refused"])[:500])
     return int(data["job_id"])
 
 
