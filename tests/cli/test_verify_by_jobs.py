@@ -2,7 +2,9 @@
 
 import json
 import os
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -11,7 +13,7 @@ from checkpoints.verify_jobs_site import flip_a_byte
 from ckptd import cli
 from ckptd.checkpoints.executor import VerificationRequest
 from ckptd.checkpoints.verify_jobs.job_executor import JobExecutor, JobLimits
-from ckptd.cli import job_verification, run_verification
+from ckptd.cli import job_verification, progress_bar, run_verification
 from ckptd.core.model import CheckpointState
 from ckptd.service.build_verification import DEADLINE
 from ckptd.steps.follow_verifications import UNWATCHED_AFTER
@@ -133,3 +135,15 @@ def test_a_run_that_another_command_verifies_is_left_to_it(shop, jobs):
     assert {reason for _, reason in found.values()} == {job_verification.ELSEWHERE}
     assert shop.store.verification_tickets.read(ticket) is not None
     assert jobs.submitted == []
+
+
+def test_a_terminal_shows_the_bytes_that_were_read_until_all_are(shop, jobs, monkeypatch):
+    moves = []
+    monkeypatch.setattr(progress_bar, "show", lambda: nullcontext(lambda done, total: moves.append((done, total))))
+    terminal = SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(run_verification, "sys", SimpleNamespace(stdout=terminal, stderr=terminal))
+    verify(shop)
+    total = sum(each.checkpoint.size_bytes for each in read_record(shop).values())
+    assert (moves[0], moves[-1]) == ((0, total), (total, total))
+    assert moves == sorted(moves)
+    assert len(set(moves)) == 1 + len(EPOCHS)
