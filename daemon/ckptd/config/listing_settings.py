@@ -19,7 +19,7 @@ from ckptd.core.text.quantities import parse_duration
 if TYPE_CHECKING:
     from ckptd.config.root import Config
 
-# what the models know (a test compares); with a setting that is missing here the whole configuration is read
+# the models' settings (a test compares them); if a file sets any other, the whole configuration is read
 SECTIONS = frozenset(
     {
         "actions", "agent", "apprise", "file_system", "health", "mail", "metrics", "purge", "retention", "scan",

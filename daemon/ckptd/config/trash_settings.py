@@ -23,7 +23,7 @@ from ckptd.config.raw_tables import read_tables
 if TYPE_CHECKING:
     from ckptd.config.root import Config
 
-# what the models know (a test compares); with a setting that is missing here the whole configuration is read
+# the models' settings (a test compares them); if a file sets any other, the whole configuration is read
 TRASH_KEYS = {
     "agent": frozenset({"deny_groups", "deny_users", "max_requests_per_minute", "uid_min"}),
     "retention": frozenset(

@@ -126,7 +126,7 @@ class Daemon:
                 web.close()
         for step in reversed(TABLE):  # `send` first
             step.stop(self._state, SECONDS_TO_STOP)
-        # a step that records may finish, because its transaction is short; one that waits for Slurm or a disk may not
+        # let a step that records finish, because its transaction is short, but none that waits for Slurm or a disk
         is_quiet = self._state.record_lock.acquire(timeout=SECONDS_TO_STOP)
         helpers.close()
         if is_quiet:

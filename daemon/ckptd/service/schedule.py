@@ -27,7 +27,7 @@ class Schedule:
             executors={"default": ThreadPoolExecutor(6), **own_threads},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
-        # the scheduler warns each time that max_instances keeps a step from overlapping itself, which is intended
+        # the scheduler warns whenever max_instances prevents a step from overlapping itself; that is intended
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
         for step in TABLE:
             self._scheduler.add_job(

@@ -14,7 +14,7 @@ from ckptd.core.model import CheckpointState, EndCause, RecordedCheckpoint, Seve
 from ckptd.core.queue import JobChanges
 from ckptd.core.runs.progress import CheckpointChanges
 
-# rules of which the first flags are an alert: counters that are absent before them would show no increase
+# rules whose first flags must raise an alert: a counter that is absent before them would show no increase
 FROM_THE_START = ("restarted-without-checkpoint", "restart-loop")
 
 

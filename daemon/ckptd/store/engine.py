@@ -41,7 +41,7 @@ def create_engine(address: str | URL) -> sa.Engine:
 
 
 def _create_postgresql(url: URL) -> sa.Engine:
-    # a server that is cut off must not keep a step, or the renewal of a lease, waiting for a quarter of an hour
+    # without these, an unreachable server would block a step or the renewal of a lease for a quarter of an hour
     alive = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
     arguments = {**CONNECT_ARGUMENTS, **alive}
     engine = sa.create_engine(url, connect_args=arguments, pool_pre_ping=True, isolation_level="REPEATABLE READ")
@@ -90,7 +90,7 @@ def begin(engine: sa.Engine, *, is_writer: bool) -> Iterator[sa.Connection]:
     """
     options: dict[str, object] = {"is_writer": is_writer}
     if is_writer and engine.dialect.name == "postgresql":
-        # two steps that write the same row wait for one another; a reader's snapshot would make the second fail
+        # two steps that write the same row wait for one another; with snapshot isolation, the second would fail
         options["isolation_level"] = "READ COMMITTED"
     try:
         with engine.execution_options(**options).begin() as connection:

@@ -105,7 +105,7 @@ def _rank(is_one: str, order: str) -> str:
 
 
 # include the furthest one, however old: rules compare a restart's progress with it.
-# data beside the states must not hide them, however often they are written
+# any number of `data` checkpoints beside them must not hide the states
 _NEWEST = f"""
 SELECT id FROM (
     SELECT c.id AS id,

@@ -315,7 +315,7 @@ _NEWEST_AT = (
     .limit(1)
 )
 _SAVED_SINCE = sa.select(sa.literal(1)).where(_IS_SAVE, CheckpointTable.completed_at > _instant("next_at")).limit(1)
-# the latest save that counts for an attempt: a run may have thousands for each of its thousand attempts
+# only the latest save that counts for each attempt: a run may have a thousand attempts with thousands of saves each
 _LATEST_SAVE = (
     sa.select(CheckpointTable.completed_at, CheckpointTable.deleted_at, AttemptTable.restart_count, *_KEY_COLUMNS)
     .outerjoin(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)

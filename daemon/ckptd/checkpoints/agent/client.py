@@ -188,7 +188,7 @@ class AgentClient:
             self._next_id += 1
             self._pending[request_id] = waiting
         line = json.dumps({"id": request_id, **request}).encode() + b"\n"
-        # an agent that waits until its answers are read takes no request: whoever reads them must not wait for this
+        # an agent that waits for its answers to be read accepts no request: the reading thread must not wait here
         with self._sending:
             self._connection.sendall(line)
 

@@ -13,7 +13,7 @@ def end(process: "subprocess.Popen[bytes]", connection: socket.socket) -> None:
     try:
         process.wait(timeout=2)
     except subprocess.TimeoutExpired:
-        # once the privileges are gone it cannot be killed; its connection is closed, so that it ends by itself
+        # without privileges, this process cannot kill it; closing the connection makes it end by itself
         with contextlib.suppress(PermissionError):
             process.kill()
             process.wait()

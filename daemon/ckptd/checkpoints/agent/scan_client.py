@@ -64,7 +64,7 @@ def locate_jobs(
     named = [place for place, (_, item) in enumerate(items) if _is_told_apart(item)]
     answers: dict[int, Answer] = {}
     if named:
-        # a search needs the directories of all other jobs of its user; a directory that is named needs none of them
+        # a search needs the directories of all other jobs of its user; the scan of a named directory does not
         asked = [(items[place][0], _without_search(items[place][1])) for place in named]
         found = run_items(agent, "locate", asked, limits.deadline)
         answers = {

@@ -29,7 +29,7 @@ class Marker:
 
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:
         for name, named in _named(directory, reader):
-            # what another format claimed is not in the directory here, and a save may have ended since it was listed
+            # files that another format claimed are not listed here, and a save may have ended after the listing
             if not reader.is_there(directory.join(named)):
                 claim = checkpoint_names.claim_file(self.name, directory.files[name], base=named)
                 yield replace(claim, is_best=None, damage=f"{name} names {named}, which is missing")

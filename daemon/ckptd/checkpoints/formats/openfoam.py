@@ -68,7 +68,7 @@ def _times(directory: Directory) -> list[Directory]:
     written = [child for child in found if child.files and _looks_written(child)][-_TIMES_COMPARED:]
     if not written:
         return found
-    # a time without the solver's own file and without its fields is what function objects wrote in between
+    # function objects write times in between, without the solver's own file and its fields
     fields = set.intersection(*map(_fields, written))
     return [child for child in found if _looks_written(child) or fields <= _fields(child)]
 

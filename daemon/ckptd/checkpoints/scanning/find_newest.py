@@ -23,7 +23,7 @@ from ckptd.core.runs.newest_complete import Elsewhere, NewestComplete, choose
 from ckptd.errors import CkptdError
 
 _TRIES = 3
-# Names of checkpoints that no reader here may know. A word that other files have, too, needs a number beside it.
+# Names of checkpoints whose format ckptd may not know. A word that other files also contain needs a number beside it.
 _LIKELY = r"(?i)ckpt|chk|checkpoint|restrt|restart|snapshot"
 _LIKELY_NUMBERED = r"(?i)model|weights|state|save|rst|(?<![a-z])(?:step|iter|epoch)"
 _ORDINARY = frozenset({"checkpoint", "latest"})  # markers, which name what is there or not

@@ -12,7 +12,7 @@ from ckptd.core.checkpoint_sets.companions import is_result, is_small_file
 from ckptd.core.checkpoint_sets.name_numbers import EPOCH_WORDS, Meaning, Name, parse_name
 from ckptd.core.checkpoint_sets.pieces import Piece, Place, render_series
 
-# A name, and whether it is the first, second ... of those that differ only in numbers that nobody can read.
+# A name, and its position (first, second ...) among those that differ only in numbers of unknown meaning.
 Signature = frozenset[tuple[str, int]]
 
 UNREAD = frozenset((Meaning.PROGRESS, Meaning.SAVE, Meaning.BARE, Meaning.OPEN))

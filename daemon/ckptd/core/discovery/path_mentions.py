@@ -23,7 +23,7 @@ MAX_MENTIONS = 300  # of one job
 NAME, COMMENT, COMMAND, SCRIPT = "name", "comment", "command line", "script"
 _LOADED_STATES = RUNNING_STATES | SUSPENDED_STATES | {JobState.COMPLETING}
 
-# Options and variables whose value a program loads; those that also say how often or where to are none of them.
+# Options and variables whose value a program loads; without those that may also contain an interval or an output path.
 _LOADING = re.compile(r"resum|restor|restart|reload|(?:^|[_-])load(?:$|[_-])|ckpt|checkpoint|init[_-]?from|warm|^cpi$")
 _OTHER = re.compile(r"save|every|interval|freq|period|keep|num|count|max|limit|async|secs|minutes|hours")
 _LOADED_NUMBER = re.compile(

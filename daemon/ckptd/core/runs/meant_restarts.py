@@ -14,7 +14,7 @@ from ckptd.core.discovery.generic_job_names import is_interactive
 from ckptd.core.model import Attempt, Certainty, EndCause, Job, RecordedCheckpoint, RestartKind, Resume, ResumeReason
 from ckptd.core.runs.saved_state import SavedState
 
-COUNTS_ANEW = frozenset({"namd"})  # formats whose programs count from 0 after a resume, unless the input says otherwise
+COUNTS_ANEW = frozenset({"namd"})  # formats whose programs count from 0 after a resume by default
 # a number beside one of the kept words distinguishes trainings that have only their job in common
 _NUMBER = re.compile(
     r"(?P<kept>(?<![a-z])(?:folds?|cv|split|seed|trial|stage|phase|lr|bs|task|client|agent)[-_=]?\d+)|\d+",

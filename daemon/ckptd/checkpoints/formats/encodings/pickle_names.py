@@ -88,7 +88,7 @@ _FRAMEWORK = re.compile(
     | (?:sklearn|scipy|pandas)\.[\w.]*\.__pyx_unpickle_\w+
     ) $"""
 )
-# torch.storage._load_from_bytes runs torch.load on bytes inside the pickle: a pickle within, which the name hides
+# torch.storage._load_from_bytes runs torch.load on bytes inside the pickle: a hidden second pickle
 NESTED_LOADER = "torch.storage._load_from_bytes"
 
 # How protocols before 4 name a member of an enumeration (Python 3.11) or a class inside a class, as an attribute of its
