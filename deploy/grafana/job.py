@@ -2,9 +2,14 @@
 
 from grafana_foundation_sdk.builders import dashboard
 
+from ckptd.core.model import CheckpointState
+from ckptd.store.word_codes import STATE_CODES
 from grafana.panels import GREEN, RED, YELLOW, Board, database_variables, rows, sql_lines, sql_number
 
 _JOB = "jobs.cluster = ${cluster:sqlstring} AND jobs.job_id = ${job_id:sqlstring}"
+_STATE = "CASE checkpoints.state {} END".format(
+    " ".join(f"WHEN {code} THEN '{state}'" for state, code in STATE_CODES.items())
+)
 _RUN = f"(SELECT jobs.run_id FROM jobs WHERE {_JOB})"
 
 JOB = Board(
@@ -34,7 +39,7 @@ JOB = Board(
             "Of complete checkpoints on disk.",
             f"""SELECT extract(epoch FROM now() - max(checkpoints.completed_at)) AS "age" FROM checkpoints
                     WHERE checkpoints.run_id IN {_RUN} AND checkpoints.deleted_at IS NULL
-                    AND checkpoints.state = 'complete'""",
+                    AND checkpoints.state = {STATE_CODES[CheckpointState.COMPLETE]}""",
             "s",
             steps=[(None, GREEN), (14400, YELLOW), (86400, RED)],
         ),
@@ -96,7 +101,7 @@ JOB = Board(
         rows(
             "Checkpoints",
             "Newest first, including deleted ones.",
-            f"""SELECT checkpoints.path AS "Path", checkpoints.format AS "Format", checkpoints.state AS "State",
+            f"""SELECT checkpoints.path AS "Path", checkpoints.format AS "Format", {_STATE} AS "State",
                     checkpoints.reason AS "Reason", checkpoints.epoch AS "Epoch", checkpoints.step AS "Step",
                     checkpoints.size_bytes AS "Size", checkpoints.completed_at AS "Complete",
                     checkpoints.deleted_at AS "Deleted", checkpoints.pruned_at AS "Pruned" FROM checkpoints

@@ -28,11 +28,11 @@ from ckptd.core.model.records import DaemonIdentity
 from ckptd.core.queue import compare
 from ckptd.core.runs import ownership, progress
 from ckptd.store import runs
-from ckptd.store.rows import checkpoint_to_row
 from ckptd.store.store import Store
+from ckptd.store.stored_checkpoints import RowContext, checkpoint_to_row
 from ckptd.store.tables import CheckpointTable
 from support.checkpoint_bytes import torch_state
-from support.queue_facts import make_checkpoint, make_scan
+from support.queue_facts import RUN, make_checkpoint, make_scan
 
 CLUSTER = "alpha"
 USER_COUNT = 10
@@ -124,7 +124,7 @@ def make_rows(count, now):
     ]
     scan = replace(make_scan(0, *found), scanned_at=now)
     changes = progress.merge_scan((), scan, ownership.Writers(owner_uid=1000), now)
-    return [checkpoint_to_row(known) for known in changes.appeared]
+    return [checkpoint_to_row(known, RowContext(RUN.directory, RUN.uid)) for known in changes.appeared]
 
 
 def make_flags(job_count, now):

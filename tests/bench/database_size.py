@@ -8,7 +8,7 @@ import itertools
 import sys
 import tempfile
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -24,6 +24,8 @@ from support import recorded
 from support.queue_facts import CLUSTER, EndedAttempt, at, make_checkpoint, make_job, make_scan
 
 COUNT = 10_000
+INODE = 6_195_174
+WRITTEN = round(at(0).timestamp() * 1000)  # the files of a checkpoint are written one after the other
 DIRECTORY = "/scratch/project-0123456789/alice/experiments/resnet-50-imagenet/run-{}/checkpoints"
 
 
@@ -64,9 +66,11 @@ def record_checkpoints(store, run, numbers, file_count):
             path=directory / f"checkpoint-{number}",
             files=tuple(f"checkpoint-{number}/shard-{each:05}-of-{file_count:05}.pt" for each in range(file_count)),
             identities=tuple(
-                FileIdentity(1, number * 100 + each, 2**30, 1_700_000_000_000_000_000 + each)
+                FileIdentity(65024, INODE + number * 100 + each, 2**30, (WRITTEN - each) * 10**6, WRITTEN * 10**6)
                 for each in range(file_count)
             ),
+            size_bytes=file_count * 2**30,
+            modified_at=datetime.fromtimestamp(WRITTEN / 1000, UTC),
             step=number,
         )
         for number in numbers

@@ -40,8 +40,8 @@ from ckptd.service.step_table import make_runner
 from ckptd.steps.prune import SitePolicy, planning, step
 from ckptd.steps.state import begin
 from ckptd.store import runs
-from ckptd.store.rows import checkpoint_to_row
 from ckptd.store.store import Store
+from ckptd.store.stored_checkpoints import RowContext, checkpoint_to_row
 from ckptd.store.tables import AttemptTable, CheckpointTable
 from support.parts import LIMITS
 
@@ -82,7 +82,9 @@ def fill(store, snapshot, per_run):
         attempts = {row[0]: row[1] for row in connection.execute(sa.select(AttemptTable.run_id, AttemptTable.id))}
         for key in keys.values():
             owned = {"run_id": found[key], "attempt_id": attempts[found[key]]}
-            rows = [checkpoint_to_row(each) | owned for each in make_saves(key, per_run)]
+            rows = [
+                checkpoint_to_row(each, RowContext(key.directory, key.uid)) | owned for each in make_saves(key, per_run)
+            ]
             connection.execute(sa.insert(CheckpointTable), rows)
     store.checkpoints.record_scans([ScanRecord(run=key, scan=make_scan(key, per_run)) for key in keys.values()])
     return keys.values()

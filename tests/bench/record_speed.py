@@ -20,10 +20,10 @@ from ckptd.core.model import FileIdentity, RunKey
 from ckptd.core.model.records import ScanRecord
 from ckptd.core.runs import ownership, progress
 from ckptd.store import runs
-from ckptd.store.rows import checkpoint_to_row
 from ckptd.store.store import Store
+from ckptd.store.stored_checkpoints import RowContext, checkpoint_to_row
 from ckptd.store.tables import CheckpointTable
-from support.queue_facts import CLUSTER, STATES, at, look, make_checkpoint, make_job, make_scan
+from support.queue_facts import CLUSTER, RUN, STATES, at, look, make_checkpoint, make_job, make_scan
 
 RUNNING_COUNT = 10_000
 QUEUE_COUNT = 100_000
@@ -67,7 +67,7 @@ def make_rows(number):
         for step in range(CHECKPOINT_COUNT)
     ]
     changes = progress.merge_scan((), make_scan(0, *found), ownership.Writers(owner_uid=1000), at(0))
-    return [checkpoint_to_row(known) for known in changes.appeared]
+    return [checkpoint_to_row(known, RowContext(RUN.directory, RUN.uid)) for known in changes.appeared]
 
 
 def main():

@@ -9,13 +9,17 @@ from datetime import datetime, timedelta
 
 import psycopg
 
-from ckptd.core.model import RunKey
+from ckptd.core.model import CheckpointState, FileIdentity, Role, RunKey
+from ckptd.store.packed_members import pack_members
 from ckptd.store.row_values import hash_path
+from ckptd.store.stored_checkpoints import key_of_path
+from ckptd.store.word_codes import ROLE_CODES, STATE_CODES
 
 NOW = datetime.fromisoformat("2026-11-20T12:00:00+00:00")
 RECORDED, KEPT = timedelta(days=380), timedelta(days=365)
 USER_COUNT = 500
 DIRECTORY = "/scratch/project/run-{}"
+SAVE_COUNT = 100  # checkpoints of a run that is active
 ASKED_COUNT = 1000  # newest runs whose directories have the hashes by which the store finds them
 
 
@@ -92,17 +96,15 @@ _STATEMENTS = (
     """,
     f"""
     INSERT INTO checkpoints (run_id, attempt_id, first_seen_at, started_writing_at, completed_at, deleted_at, pruned_at,
-        is_pinned, path, path_hash, format, files, identities, owner_uids, size_bytes, modified_at, state, level, step,
-        metrics, unsafe, role)
+        is_pinned, path, path_key, format, members, size_bytes, modified_at, state, step, role)
     SELECT {_OF_RUN}, i, at + s * interval '1 minute', at, at + s * interval '1 minute',
         CASE WHEN is_there THEN NULL ELSE at + interval '2 days' END, NULL,
-        false, '/scratch/project/run-' || {_OF_RUN} || '/step-' || s || '.pt', md5({_OF_RUN} || '/' || s), 'torch',
-        '["step-' || s || '.pt"]', '[[1, ' || i || ', 1000, 1700000000000000000]]', '[1000]', 1000,
-        at + s * interval '1 minute', 'complete', 'structure', s, '{{{{}}}}', '[]', 'state'
+        false, 'step-' || s || '.pt', ({{keys}})[s], 'torch', {{members}}, 1000, at + s * interval '1 minute',
+        {STATE_CODES[CheckpointState.COMPLETE]}, s, {ROLE_CODES[Role.STATE]}
     FROM (
         SELECT i, {_AT} AS at, s, {_IS_ACTIVE} OR {_OF_RUN} % 20 = 0 AS is_there
         FROM generate_series(3, {{jobs}}, 3) i,
-            LATERAL generate_series(1, CASE WHEN {_IS_ACTIVE} THEN 100 ELSE 3 END) s
+            LATERAL generate_series(1, CASE WHEN {_IS_ACTIVE} THEN {SAVE_COUNT} ELSE 3 END) s
     ) saved
     """,
     f"""
@@ -151,6 +153,8 @@ def record_year(address: str, job_count: int, active_count: int) -> RecordedYear
         "jobs": year.job_count,
         "runs": year.run_count,
         "active": year.active_count,
+        "keys": f"ARRAY{[key_of_path(f'step-{number}.pt') for number in range(1, SAVE_COUNT + 1)]}",
+        "members": f"'\\x{pack_members('', [''], [FileIdentity(65024, 6195174, 1000, 1)], NOW, 1000).hex()}'::bytea",
         "active_from": year.job_count - year.active_count,
     }
     with psycopg.connect(address, autocommit=True) as connection:

@@ -8,15 +8,17 @@ from typing import Any
 
 from ckptd.core.model import JobKey, RecordedCheckpoint, RunKey
 from ckptd.store.plain_reads import Select
-from ckptd.store.plain_rows import CHECKPOINT, JOB_KEY, RECORD, list_numbers
-from ckptd.store.row_values import SharedValues, checkpoint_from_row, split
+from ckptd.store.plain_rows import CONTENT, JOB_KEY, RECORD, decode_any, list_numbers
+from ckptd.store.row_values import split
 from ckptd.store.run_rows import find_runs
+from ckptd.store.stored_checkpoints import RowContext, SharedValues, checkpoint_from_row
 
 REMEMBERED_COUNT = 256  # deleted checkpoints of a run that are compared with what a scan finds
 
 _CHECKPOINTS = f"""
-SELECT c.run_id, {JOB_KEY.of("j")}, a.restart_count, {RECORD.of("c")}, {CHECKPOINT.of("c")}
-FROM checkpoints c LEFT JOIN attempts a ON c.attempt_id = a.id LEFT JOIN jobs j ON a.job_row = j.id
+SELECT c.run_id, r.directory, r.uid, {JOB_KEY.of("j")}, a.restart_count, {RECORD.of("c")}, {CONTENT.of("c")}
+FROM checkpoints c JOIN runs r ON r.id = c.run_id
+    LEFT JOIN attempts a ON c.attempt_id = a.id LEFT JOIN jobs j ON a.job_row = j.id
 WHERE {{condition}}
 """  # noqa: S608 - the columns are this package's own
 _NEWEST_GONE = """
@@ -58,10 +60,11 @@ def read_where(select: Select, *conditions: str, values: Mapping[str, object]) -
 
 def _from_row(row: Sequence[Any], shared: SharedValues) -> RecordedCheckpoint:
     attempt = None
-    if row[1] is not None:
-        attempt = shared.attempt(JobKey(*JOB_KEY.decode(row[1:4])), row[4])
-    cut = 5 + len(RECORD)
-    return checkpoint_from_row(RECORD.decode(row[5:cut]), CHECKPOINT.decode(row[cut:]), attempt, shared)
+    if row[3] is not None:
+        attempt = shared.attempt(JobKey(*JOB_KEY.decode(row[3:6])), row[6])
+    cut = 7 + len(RECORD)
+    context = RowContext(decode_any(row[1]), row[2])
+    return checkpoint_from_row(context, RECORD.decode(row[7:cut]), CONTENT.decode(row[cut:]), attempt, shared)
 
 
 def _age_order(recorded: RecordedCheckpoint) -> tuple[datetime, datetime, PurePosixPath]:

@@ -13,11 +13,8 @@ from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.store import checkpoint_rows, jobs, lost_work, restart_state, resumed_from, runs, saved_states
 from ckptd.store.attempt_rows import read_attempts
 from ckptd.store.engine import select_through
-from ckptd.store.rows import (
-    checkpoint_to_row,
-    split,
-    table_of,
-)
+from ckptd.store.rows import split, table_of
+from ckptd.store.stored_checkpoints import RowContext, checkpoint_to_row, key_of_path, shorten_path
 from ckptd.store.tables import CheckpointTable, ClusterTable, RunTable
 from ckptd.store.transactions import StorePart, reading, writing, writing_if_any
 
@@ -129,19 +126,17 @@ class CheckpointStore(StorePart):
     def set_pinned(self, connection: sa.Connection, run: RunKey, path: str, *, is_pinned: bool) -> int:
         """Pin or unpin the present checkpoints at a path; return how many there are."""
         row_id = runs.find_run(connection, run)
-        rows = connection.execute(
-            sa.select(CheckpointTable.id, CheckpointTable.path).where(
-                CheckpointTable.run_id == row_id, CheckpointTable.deleted_at.is_(None)
-            )
-        )
-        found = [checkpoint_id for checkpoint_id, known in rows if known == path]
-        for chunk in split(found):
-            connection.execute(
-                sa.update(CheckpointTable).where(CheckpointTable.id.in_(chunk)).values(is_pinned=is_pinned)
-            )
+        is_meant = is_at(row_id, shorten_path(path, run.directory)) & CheckpointTable.deleted_at.is_(None)
+        found = connection.execute(sa.update(CheckpointTable).where(is_meant).values(is_pinned=is_pinned)).rowcount
         if found:
             runs.touch_runs(connection, [row_id])
-        return len(found)
+        return found
+
+
+def is_at(row_id: int, path: str) -> sa.ColumnElement[bool]:
+    """Return the condition for the checkpoints of a run at a shortened path."""
+    is_of_run = (CheckpointTable.run_id == row_id) & (CheckpointTable.path_key == key_of_path(path))
+    return is_of_run & (CheckpointTable.path == path)
 
 
 def _record_changes(
@@ -151,11 +146,16 @@ def _record_changes(
     touched = {row_id: changes for row_id, changes in by_row.items() if not changes.is_empty}
     if not touched:
         return set()
+    contexts = _read_contexts(connection, touched)
     everything = [each for c in touched.values() for each in (*c.gone, *c.changed, *c.appeared) if each.attempt]
     attempts = jobs.find_attempt_rows(connection, [each.attempt for each in everything if each.attempt])
     updated = {row_id: (*changes.gone, *changes.changed) for row_id, changes in touched.items()}
-    _update(connection, updated, attempts, is_scan=is_scan)
-    values = [_to_row(each, row_id, attempts) for row_id, changes in touched.items() for each in changes.appeared]
+    _update(connection, updated, contexts, attempts, is_scan=is_scan)
+    values = [
+        _to_row(each, row_id, contexts[row_id], attempts)
+        for row_id, changes in touched.items()
+        for each in changes.appeared
+    ]
     new = _without_present(connection, values)
     if new:
         connection.execute(sa.insert(CheckpointTable), new)
@@ -168,6 +168,16 @@ def _record_changes(
     runs.touch_runs(connection, touched)
     resumed_from.record_resumes(connection, touched)
     return {*touched} - ({row["run_id"] for row in values} if len(new) < len(values) else set())
+
+
+def _read_contexts(connection: sa.Connection, row_ids: Collection[int]) -> dict[int, RowContext]:
+    """Return what the rows of these runs leave out, and let no other transaction add checkpoints to them meanwhile."""
+    found: dict[int, RowContext] = {}
+    for chunk in split(sorted(row_ids)):
+        statement = sa.select(RunTable.id, RunTable.directory, RunTable.uid).where(RunTable.id.in_(chunk))
+        locked = statement.order_by(RunTable.id).with_for_update(key_share=True)
+        found.update((row_id, RowContext(directory, uid)) for row_id, directory, uid in connection.execute(locked))
+    return found
 
 
 def _update_originals(connection: sa.Connection, by_row: Mapping[int, CheckpointChanges]) -> None:
@@ -188,13 +198,13 @@ def _without_present(connection: sa.Connection, values: Collection[dict[str, Any
     present rows for one path, disk and record would never agree.
     """
     present: set[tuple[int, str, str]] = set()
-    columns = (CheckpointTable.run_id, CheckpointTable.path_hash, CheckpointTable.format)
+    columns = (CheckpointTable.run_id, CheckpointTable.path, CheckpointTable.format)
     for chunk in split({row["run_id"] for row in values}):
         is_present = CheckpointTable.run_id.in_(chunk) & CheckpointTable.deleted_at.is_(None)
         present.update(
             (run_id, path, kind) for run_id, path, kind in connection.execute(sa.select(*columns).where(is_present))
         )
-    return [row for row in values if (row["run_id"], row["path_hash"], row["format"]) not in present]
+    return [row for row in values if (row["run_id"], row["path"], row["format"]) not in present]
 
 
 def _forget_gone(connection: sa.Connection, row_ids: Collection[int]) -> None:
@@ -269,6 +279,7 @@ def _record_cluster_scan(connection: sa.Connection, cluster: str, scanned_at: da
 def _update(
     connection: sa.Connection,
     changed: Mapping[int, Iterable[RecordedCheckpoint]],
+    contexts: Mapping[int, RowContext],
     attempts: dict[tuple[JobKey, int], int],
     *,
     is_scan: bool,
@@ -276,9 +287,9 @@ def _update(
     table = table_of(CheckpointTable)
     values = []
     for known, row_id in ((known, row_id) for row_id, found in changed.items() for known in found):
-        row = _to_row(known, row_id, attempts)
+        row = _to_row(known, row_id, contexts[row_id], attempts)
         del row["is_pinned"], row["pruned_at"]  # a person or an act may have changed them since it was read
-        keys = {f"key_{name}": row.pop(name) for name in ("run_id", "path_hash", "format", "first_seen_at")}
+        keys = {f"key_{name}": row.pop(name) for name in ("run_id", "path_key", "path", "format", "first_seen_at")}
         deleted_at = row.pop("deleted_at")
         values.append(row | keys | ({"found_deleted_at": deleted_at} if is_scan else {}))
     if values:
@@ -289,13 +300,16 @@ def _update(
         deleted_at = sa.case((table.c.pruned_at.is_(None), found), else_=in_trash)
         statement = sa.update(table).where(
             table.c.run_id == sa.bindparam("key_run_id"),
-            table.c.path_hash == sa.bindparam("key_path_hash"),
+            table.c.path_key == sa.bindparam("key_path_key"),
+            table.c.path == sa.bindparam("key_path"),
             table.c.format == sa.bindparam("key_format"),
             table.c.first_seen_at == sa.bindparam("key_first_seen_at"),
         )
         connection.execute(statement.values(deleted_at=deleted_at) if is_scan else statement, values)
 
 
-def _to_row(known: RecordedCheckpoint, row_id: int, attempts: dict[tuple[JobKey, int], int]) -> dict[str, Any]:
+def _to_row(
+    known: RecordedCheckpoint, row_id: int, context: RowContext, attempts: dict[tuple[JobKey, int], int]
+) -> dict[str, Any]:
     attempt_id = attempts.get(known.attempt) if known.attempt else None
-    return checkpoint_to_row(known) | {"run_id": row_id, "attempt_id": attempt_id}
+    return checkpoint_to_row(known, context) | {"run_id": row_id, "attempt_id": attempt_id}

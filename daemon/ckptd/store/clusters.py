@@ -50,7 +50,10 @@ class ClusterStore(StorePart, ClusterReader):
             if gap is not None:
                 values |= {"backfill_since": gap.since, "backfill_until": gap.until}
         else:
-            failed_at = sa.func.coalesce(ClusterTable.poll_failed_at, sa.bindparam("failed_at", at, unique=True))
+            failed_at = sa.func.coalesce(
+                ClusterTable.poll_failed_at,
+                sa.bindparam("failed_at", at, unique=True, type_=ClusterTable.poll_failed_at.type),
+            )
             values = {"poll_failed_at": failed_at, "unknown_what": unknown.what, "unknown_reason": unknown.reason}
         connection.execute(sa.update(ClusterTable).where(ClusterTable.name == cluster).values(**values))
 

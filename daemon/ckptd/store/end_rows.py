@@ -45,4 +45,4 @@ class EndReader(ReadPart):
 
 def _seconds_of(select: Select, column: str) -> str:
     """Return whole seconds since the epoch, because SQLite's other ways to subtract instants are not exact."""
-    return f"CAST(strftime('%s', {column}) AS BIGINT)" if select.is_sqlite else f"floor(extract(epoch FROM {column}))"
+    return f"({column} / 1000000)" if select.is_sqlite else f"floor(extract(epoch FROM {column}))"

@@ -12,7 +12,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from ckptd.store.database_errors import DatabaseAwayError, StoreError
-from ckptd.store.plain_reads import Select, encode_sqlite
+from ckptd.store.plain_reads import Select
+from ckptd.store.stored_instants import encode_sqlite
 from ckptd.store.transaction_limits import CONNECT_ARGUMENTS, SET_LIMITS
 
 BUSY_TIMEOUT_MS = 10_000

@@ -13,11 +13,12 @@ from ckptd.core.model import SUSPENDED_STATES, CopyLocation, Job, NamedLocation,
 from ckptd.core.runs.earlier_directories import join_earlier
 from ckptd.store.history_rows import Others, load_records, read_other_writers
 from ckptd.store.named_locations import list_keys, read_locations
-from ckptd.store.plain_reads import Select, instant
+from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import Columns, list_numbers
 from ckptd.store.read_parts import Readable, ReadPart, selecting
 from ckptd.store.row_values import hash_path, split
 from ckptd.store.run_rows import find_runs
+from ckptd.store.stored_instants import instant
 from ckptd.store.text_escapes import encode_text
 
 HELD_COUNT = 200_000  # checkpoints in memory, about 1.5 kB each

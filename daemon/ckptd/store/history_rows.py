@@ -7,17 +7,19 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ckptd.core.discovery.generic_job_names import is_generic
-from ckptd.core.model import Job, RecordedCheckpoint, Role, RunKey, RunRecord, Scan, Totals, Unknown, UserSettings
+from ckptd.core.model import Job, RecordedCheckpoint, RunKey, RunRecord, Scan, Totals, Unknown, UserSettings
 from ckptd.core.runs.attempt_progress import SavedProgress, measure_reaches
 from ckptd.core.runs.cadence import with_rhythm
 from ckptd.core.runs.user_settings import parse_user_settings
 from ckptd.store.attempt_rows import read_attempts, read_job_names
 from ckptd.store.checkpoint_rows import REMEMBERED_COUNT, read_where
-from ckptd.store.plain_reads import Select, instant
+from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import JOB, RUN_KEY, Columns, decode_any, decode_number, list_numbers
 from ckptd.store.row_values import decode_free_space, job_from_row, split
 from ckptd.store.run_rows import IS_LOCATED
+from ckptd.store.stored_instants import instant
 from ckptd.store.text_escapes import encode_text
+from ckptd.store.word_codes import COMPLETE, DAMAGED, STATE, WRITING
 
 # newest ones in a history, and newest ones that were complete once: enough for medians of intervals, and failed saves
 # hide none that a restart can load; pruning reads all of them
@@ -94,8 +96,8 @@ def _load_jobs(select: Select, runs: str) -> tuple[dict[int, list[Job]], dict[in
 
 
 _WAS_COMPLETE = "c.completed_at IS NOT NULL"
-_WAS_STATE = f"({_WAS_COMPLETE} AND c.role = 'state')"
-_IS_USABLE = "(c.deleted_at IS NULL AND c.state = 'complete')"
+_WAS_STATE = f"({_WAS_COMPLETE} AND c.role = {STATE})"
+_IS_USABLE = f"(c.deleted_at IS NULL AND c.state = {COMPLETE})"
 _BY_PROGRESS = "coalesce(c.step, -1) DESC, coalesce(c.epoch, -1.0) DESC, c.first_seen_at DESC, c.id DESC"
 
 
@@ -128,15 +130,15 @@ WHERE place <= :count
 """  # noqa: S608 - the conditions are this module's own
 # present checkpoints that can open a flag at any age: unsafe, of another owner, or unfinished. The limit per run is
 # that of its newest checkpoints; if there are more, those selected suffice for the flag
-_ODD = """
+_ODD = f"""
 SELECT id FROM (
     SELECT c.id AS id, row_number() OVER (PARTITION BY c.run_id ORDER BY c.first_seen_at DESC, c.id) AS place
-    FROM checkpoints c JOIN runs r ON r.id = c.run_id
-    WHERE c.run_id IN ({runs}) AND r.id IN ({runs}) AND c.deleted_at IS NULL AND (
-        c.unsafe <> '[]' OR c.owner_uids NOT IN ('[' || CAST(r.uid AS TEXT) || ']', '[]') OR c.state = 'writing'
+    FROM checkpoints c
+    WHERE c.run_id IN ({{runs}}) AND c.deleted_at IS NULL AND (
+        c.unsafe IS NOT NULL OR c.owner_uids <> '[]' OR c.state = {WRITING}
     )
 ) odd WHERE place <= :odd_count
-"""
+"""  # noqa: S608 - the codes are this package's own
 
 
 def _load_checkpoints(select: Select, runs: str, *, is_whole: bool) -> dict[int, list[RecordedCheckpoint]]:
@@ -180,17 +182,17 @@ def _find_savers(select: Select, runs: str) -> set[int]:
 
 
 # sparse files may claim more than a whole number holds
-_TOTALS = """
+_TOTALS = f"""
 SELECT c.run_id, count(*), sum(CAST(c.size_bytes AS FLOAT)),
-    sum(CASE WHEN c.state = 'damaged' AND (good.modified_at IS NULL OR c.modified_at > good.modified_at)
+    sum(CASE WHEN c.state = {DAMAGED} AND (good.modified_at IS NULL OR c.modified_at > good.modified_at)
         THEN 1 ELSE 0 END)
 FROM checkpoints c LEFT JOIN (
     SELECT run_id, max(modified_at) AS modified_at FROM checkpoints
-    WHERE run_id IN ({runs}) AND deleted_at IS NULL AND state = 'complete' GROUP BY run_id
+    WHERE run_id IN ({{runs}}) AND deleted_at IS NULL AND state = {COMPLETE} GROUP BY run_id
 ) good ON good.run_id = c.run_id
-WHERE c.run_id IN ({runs}) AND c.deleted_at IS NULL
+WHERE c.run_id IN ({{runs}}) AND c.deleted_at IS NULL
 GROUP BY c.run_id
-"""
+"""  # noqa: S608 - the codes are this package's own
 
 
 def _load_totals(select: Select, row_ids: list[int]) -> dict[int, Totals]:
@@ -210,7 +212,7 @@ def _load_saved(select: Select, row_ids: list[int]) -> dict[int, list[SavedProgr
     for row_id, at, step, epoch, role in select(statement, {}) if row_ids else ():
         if (completed_at := instant(at)) is not None:
             number = None if epoch is None else decode_number(epoch)
-            result[row_id].append(SavedProgress(completed_at, step, number, is_state=role == Role.STATE))
+            result[row_id].append(SavedProgress(completed_at, step, number, is_state=role == STATE))
     return result
 
 

@@ -149,6 +149,7 @@ def _update_jobs(connection: sa.Connection, changed: Collection[TrackedJob], at:
         row = job_to_row(known.job) | {"ended_at": known.ended_at, "released_restart": known.released_restart}
         keys = {"key_cluster": row.pop("cluster"), "key_job_id": row.pop("job_id")}
         values.append(row | keys | {"key_first_seen_at": known.key.first_seen_at})
+    now = sa.literal(at, table.c.suspended_until.type)
     was_suspended = sa.or_(*(table.c.state == state for state in SUSPENDED_STATES))  # as recorded before this change
     statement = (
         sa.update(table)
@@ -157,7 +158,7 @@ def _update_jobs(connection: sa.Connection, changed: Collection[TrackedJob], at:
             table.c.job_id == sa.bindparam("key_job_id"),
             table.c.first_seen_at == sa.bindparam("key_first_seen_at"),
         )
-        .values(suspended_until=sa.case((was_suspended, at), else_=table.c.suspended_until))
+        .values(suspended_until=sa.case((was_suspended, now), else_=table.c.suspended_until))
     )
     connection.execute(statement, values)
     runs.touch_runs(connection, find_rows(connection, [known.key for known in changed]).runs())

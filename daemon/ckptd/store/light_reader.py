@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 from ckptd.store import revisions
 from ckptd.store.database_errors import StoreError
-from ckptd.store.plain_reads import Select, encode_sqlite
+from ckptd.store.plain_reads import Select
+from ckptd.store.stored_instants import encode_sqlite
 from ckptd.store.transaction_limits import CONNECT_ARGUMENTS, SET_LIMITS
 
 BUSY_TIMEOUT_SECONDS = 10

@@ -24,6 +24,7 @@ from ckptd.store import saved_states
 from ckptd.store.loss_rows import LossReader
 from ckptd.store.reading_jobs import find_reading_jobs
 from ckptd.store.rows import ATTEMPT_COLUMNS, RUN_KEY_COLUMNS, attempt_from_row, run_key, split, table_of
+from ckptd.store.stored_checkpoints import complete_path
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LossTable, RunTable
 from ckptd.store.transactions import StorePart, reading
 
@@ -123,10 +124,12 @@ def _find_possible_results(connection: sa.Connection, run_ids: set[int]) -> set[
     places = sa.select(RunTable.id, RunTable.user_settings).where(found, ~has_state)
     settings = {row_id: parse_user_settings(told or {}) for row_id, told in connection.execute(places)}
     asked = [row_id for row_id, told in settings.items() if not is_meant_to_save(told)]
-    paths = sa.select(CheckpointTable.run_id, CheckpointTable.path).where(CheckpointTable.run_id.in_(asked))
+    columns = sa.select(CheckpointTable.run_id, CheckpointTable.path, RunTable.directory)
+    paths = columns.join(RunTable, CheckpointTable.run_id == RunTable.id).where(CheckpointTable.run_id.in_(asked))
     named: dict[int, bool] = {}
-    for row_id, path in connection.execute(paths) if asked else ():
-        named[row_id] = named.get(row_id, False) or is_named_as_checkpoint(PurePosixPath(path))
+    for row_id, path, directory in connection.execute(paths) if asked else ():
+        whole_path = PurePosixPath(complete_path(path, directory))
+        named[row_id] = named.get(row_id, False) or is_named_as_checkpoint(whole_path)
     return {row_id for row_id, is_named in named.items() if not is_named}
 
 

@@ -7,13 +7,15 @@ than reading the data. The daemon and the web pages run the same statements thro
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from ckptd.core.leadership.lease import RUN
 from ckptd.core.model import RUNNING_STATES, Finding, Flag, JobKey, JobState, RunKey, Severity, Unknown
 from ckptd.core.model.records import ClusterStatus, DaemonIdentity, JobRow
+from ckptd.store.stored_instants import instant
 from ckptd.store.text_escapes import decode_text, encode_text
+from ckptd.store.word_codes import COMPLETE
 
 
 class Select(NamedTuple):
@@ -42,20 +44,6 @@ class MailState(NamedTuple):
     last_sent_at: datetime | None
 
 
-def instant(value: str | datetime | None) -> datetime | None:
-    """Return an instant from a driver's value: SQLite has text in UTC without a zone."""
-    if value is None:
-        return None
-    return datetime.fromisoformat(value + "+00:00") if isinstance(value, str) else value.astimezone(UTC)
-
-
-def encode_sqlite(value: object) -> object:
-    """Return a value as SQLite stores it: days as text, and instants as text in UTC without a zone."""
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
-    return value.isoformat() if isinstance(value, date) else value
-
-
 _JOBS = """
 SELECT j.cluster, j.job_id, j.first_seen_at, j.array_job_id, j.array_task_id, j."user", j.name, j."partition", j.state,
     j.restart_count, j.time_left_seconds, j.ends_at, r.id, r.uid, r.directory, r.located_by
@@ -65,25 +53,25 @@ ORDER BY j.cluster, j.job_id
 """
 # each run's newest complete checkpoint is looked up by itself: numbering all checkpoints costs several times as much.
 # GROMACS makes `state_prev.cpt` right after `state.cpt`, of the state before: see core.runs.rotated_copies
-_SAVED = """
+_SAVED = f"""
 SELECT saved.run_id, saved.checkpoint_count, saved.size_bytes, newest.completed_at, newest.epoch, newest.step
 FROM (
     SELECT c.run_id AS run_id, count(*) AS checkpoint_count, sum(c.size_bytes) AS size_bytes,
         (
             SELECT n.id FROM checkpoints n
-            WHERE n.run_id = c.run_id AND n.deleted_at IS NULL AND n.state = 'complete' AND n.completed_at IS NOT NULL
+            WHERE n.run_id = c.run_id AND n.deleted_at IS NULL AND n.state = {COMPLETE} AND n.completed_at IS NOT NULL
                 AND NOT (replace(n.path, '_prev.', '.') <> n.path AND EXISTS (
                     SELECT 1 FROM checkpoints original
-                    WHERE original.run_id = n.run_id AND original.deleted_at IS NULL AND original.state = 'complete'
+                    WHERE original.run_id = n.run_id AND original.deleted_at IS NULL AND original.state = {COMPLETE}
                         AND original.path = replace(n.path, '_prev.', '.')
                 ))
             ORDER BY n.completed_at DESC, n.step DESC NULLS LAST, n.id DESC LIMIT 1
         ) AS newest_id
     FROM checkpoints c
-    WHERE c.deleted_at IS NULL AND c.run_id IN (SELECT j.run_id FROM jobs j WHERE {chosen})
+    WHERE c.deleted_at IS NULL AND c.run_id IN (SELECT j.run_id FROM jobs j WHERE {{chosen}})
     GROUP BY c.run_id
 ) saved LEFT JOIN checkpoints newest ON newest.id = saved.newest_id
-"""
+"""  # noqa: S608 - the codes are this package's own
 _LOCATIONS = """
 SELECT l.run_id, l.directory FROM locations l
 WHERE l.run_id IN (SELECT j.run_id FROM jobs j WHERE {chosen}) ORDER BY l.run_id, l.ordinal

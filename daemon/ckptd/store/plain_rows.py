@@ -6,36 +6,35 @@ A column's name says what it holds; a test compares this with the types of the t
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, timedelta
-from enum import StrEnum
 from typing import Any
 
-from ckptd.core.model import CheckpointState, EndCause, JobState, Level, RestartKind, Role
-from ckptd.store.plain_reads import instant
-from ckptd.store.row_values import ATTEMPT_FIELDS, CHECKPOINT_FIELDS, JOB_FIELDS, RECORD_FIELDS
+from ckptd.core.model import EndCause, JobState, RestartKind
+from ckptd.store.row_values import ATTEMPT_FIELDS, JOB_FIELDS
+from ckptd.store.stored_checkpoints import CONTENT_FIELDS, RECORD_FIELDS
+from ckptd.store.stored_instants import instant
 from ckptd.store.text_escapes import decode_text
+from ckptd.store.word_codes import ROLE_CODES, STATE_CODES
 
 _RENAMED = {"time_limit": "time_limit_seconds", "time_left": "time_left_seconds", "resumed_from": "resume"}
 _JSON = frozenset(
     {
-        "files", "free_space_samples", "grouping", "identities", "leftovers", "links", "mentions", "metrics",
-        "owner_uids", "parts", "problems", "resolved", "resume", "retention_settings", "script_mentions",
-        "settled_markers", "suspensions", "unsafe", "user_settings",
+        "free_space_samples", "leftovers", "links", "mentions", "owner_uids", "problems", "resolved", "resume",
+        "retention_settings", "script_mentions", "settled_markers", "suspensions", "unsafe", "user_settings",
     }
 )  # fmt: skip
 _INSTANTS = frozenset({"suspended_until", "recorded_since"})
-_WORDS: dict[str, type[StrEnum]] = {"cause": EndCause, "kind": RestartKind, "level": Level, "role": Role}
-
 Decoder = Callable[[Any], Any]
+_WORDS: dict[str, Decoder] = {"cause": EndCause, "kind": RestartKind}
 
 
 class Columns:
     """Some columns of one table."""
 
-    def __init__(self, names: Iterable[str], state: type[StrEnum] | None = None) -> None:
-        """Take the names of columns or fields; `state` has the words of the column of that name."""
+    def __init__(self, names: Iterable[str], words: Mapping[str, Decoder] | None = None) -> None:
+        """Take the names of columns or fields; `words` decodes those that are words in this table."""
         self.names = tuple(_RENAMED.get(name, name) for name in names)
-        words = _WORDS | ({} if state is None else {"state": state})
-        self._decoders = tuple(choose_decoder(name, words) for name in self.names)
+        decoders = {**_WORDS, **(words or {})}
+        self._decoders = tuple(choose_decoder(name, decoders) for name in self.names)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -49,7 +48,7 @@ class Columns:
         return [value if value is None else decode(value) for decode, value in zip(self._decoders, row, strict=True)]
 
 
-def choose_decoder(name: str, words: Mapping[str, type[StrEnum]]) -> Decoder:
+def choose_decoder(name: str, words: Mapping[str, Decoder]) -> Decoder:
     """Return the function that makes a core value of a column's value."""
     if name in words:
         return words[name]
@@ -64,6 +63,11 @@ def choose_decoder(name: str, words: Mapping[str, type[StrEnum]]) -> Decoder:
     if name.endswith("epoch"):
         return decode_number
     return decode_any
+
+
+def decode_code(codes: Mapping[Any, int]) -> Decoder:
+    """Return the function that makes a word of its number."""
+    return {code: word for word, code in codes.items()}.__getitem__
 
 
 def decode_seconds(value: float) -> timedelta:
@@ -90,9 +94,10 @@ def list_numbers(row_ids: Iterable[int]) -> str:
     return ", ".join(str(int(row_id)) for row_id in row_ids) or "NULL"
 
 
-JOB = Columns(JOB_FIELDS, JobState)
-ATTEMPT = Columns(ATTEMPT_FIELDS, JobState)
-CHECKPOINT = Columns(CHECKPOINT_FIELDS, CheckpointState)
+_CHECKPOINT_WORDS = {"state": decode_code(STATE_CODES), "role": decode_code(ROLE_CODES)}
+JOB = Columns(JOB_FIELDS, {"state": JobState})
+ATTEMPT = Columns(ATTEMPT_FIELDS, {"state": JobState})
+CONTENT = Columns(CONTENT_FIELDS, _CHECKPOINT_WORDS)
 RECORD = Columns(RECORD_FIELDS)
 JOB_KEY = Columns(("cluster", "job_id", "first_seen_at"))
 RUN_KEY = Columns(("cluster", "uid", "directory"))

@@ -7,8 +7,9 @@ import sqlalchemy as sa
 from ckptd.core.model import RunKey
 from ckptd.core.model.records import AuditEntry
 from ckptd.store import audit, runs
+from ckptd.store.checkpoints import is_at
 from ckptd.store.prunable_runs import PrunableRunReader
-from ckptd.store.row_values import hash_path
+from ckptd.store.stored_checkpoints import shorten_path
 from ckptd.store.tables import CheckpointTable
 from ckptd.store.transactions import StorePart, writing
 
@@ -36,7 +37,7 @@ def _mark_pruned(
     """
     row_id = runs.find_run(connection, key)
     deleted_at = None if pruned_at is None else sa.func.coalesce(CheckpointTable.deleted_at, _instant(pruned_at))
-    is_there = (CheckpointTable.run_id == row_id) & (CheckpointTable.path_hash == hash_path(path))
+    is_there = is_at(row_id, shorten_path(path, key.directory))
     is_meant = is_there & (CheckpointTable.first_seen_at == first_seen_at)
     if pruned_at is None:
         before = connection.scalar(sa.select(sa.func.max(CheckpointTable.pruned_at)).where(is_meant))

@@ -1,9 +1,7 @@
 """Makes core values of rows and names their fields once, without SQLAlchemy, so that commands read rows fast."""
 
-import functools
 import hashlib
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from itertools import islice
@@ -12,19 +10,13 @@ from typing import Any, TypeVar
 
 from ckptd.core.model import (
     Attempt,
-    Checkpoint,
     FreeSpaceSample,
-    Grouping,
     Job,
     JobKey,
-    RecordedCheckpoint,
-    Role,
     RunKey,
     Suspension,
 )
-from ckptd.core.model.checkpoint_json import decode_checkpoint
 from ckptd.core.model.resume_json import decode_resume
-from ckptd.store.compact_columns import decode_files, decode_identities, decode_row_grouping
 from ckptd.store.text_escapes import encode_text
 
 CHUNK_SIZE = 500  # values in one IN (...): far below what either database refuses
@@ -33,8 +25,6 @@ Item = TypeVar("Item")
 # a job that started is one task; of its command line only what it names is recorded
 JOB_FIELDS = tuple(field.name for field in fields(Job) if field.name not in {"task_count", "command"})
 ATTEMPT_FIELDS = tuple(field.name for field in fields(Attempt) if field.name != "job")
-CHECKPOINT_FIELDS = tuple(field.name for field in fields(Checkpoint))
-RECORD_FIELDS = tuple(field.name for field in fields(RecordedCheckpoint) if field.name not in {"checkpoint", "attempt"})
 
 
 def hash_path(path: str) -> str:
@@ -69,48 +59,6 @@ def _suspension(pair: Sequence[str | None]) -> Suspension:
     began_at, ended_at = (None if text is None else datetime.fromisoformat(text) for text in pair)
     assert began_at is not None
     return Suspension(began_at, ended_at)
-
-
-_NO_METRICS: Mapping[str, float] = {}
-_NO_GROUPING = Grouping()
-_share_uids = functools.lru_cache(maxsize=4096)(frozenset[int])
-
-
-class SharedValues:
-    """Makes equal values of many rows one object, because checkpoints take most of the daemon's memory."""
-
-    def __init__(self) -> None:
-        self._instants: dict[datetime, datetime] = {}
-        self._attempts: dict[tuple[JobKey, int], tuple[JobKey, int]] = {}
-
-    def attempt(self, key: JobKey, restart_count: int) -> tuple[JobKey, int]:
-        name = (key, restart_count)
-        return self._attempts.setdefault(name, name)
-
-    def instant(self, value: Any) -> Any:  # a field of any type
-        return self._instants.setdefault(value, value) if isinstance(value, datetime) else value
-
-
-def checkpoint_from_row(
-    record: Sequence[Any], content: Sequence[Any], attempt: tuple[JobKey, int] | None, shared: SharedValues
-) -> RecordedCheckpoint:
-    """Return the checkpoint of a row in two parts: RECORD_FIELDS and CHECKPOINT_FIELDS."""
-    values = dict(zip(CHECKPOINT_FIELDS, content, strict=True))
-    values["path"] = PurePosixPath(values["path"])
-    values["files"] = tuple(map(sys.intern, decode_files(values["path"].name, values["files"])))
-    values["format"] = sys.intern(values["format"])
-    values["identities"] = decode_identities(values["identities"], values["modified_at"], values["size_bytes"])
-    values["owner_uids"] = _share_uids(tuple(values["owner_uids"]))
-    values["unsafe"] = tuple(values["unsafe"])
-    values["metrics"] = values["metrics"] or _NO_METRICS
-    values["modified_at"] = shared.instant(values["modified_at"])
-    values["role"] = values["role"] or Role.DATA
-    values["role_evidence"] = sys.intern(values["role_evidence"] or "")
-    values["is_result"] = bool(values["is_result"])
-    values["grouping"] = decode_row_grouping(values["grouping"]) if values["grouping"] else _NO_GROUPING
-    values["parts"] = tuple(decode_checkpoint(part) for part in values["parts"] or ())
-    times = dict(zip(RECORD_FIELDS, map(shared.instant, record), strict=True))
-    return RecordedCheckpoint(checkpoint=Checkpoint(**values), attempt=attempt, **times)
 
 
 def decode_free_space(samples: Sequence[Sequence[float]] | None) -> tuple[FreeSpaceSample, ...]:

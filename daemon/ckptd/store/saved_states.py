@@ -15,6 +15,7 @@ from ckptd.core.model import CheckpointState, JobKey, Role
 from ckptd.core.runs.saved_state import SavedState
 from ckptd.store.location_tables import LocationTable
 from ckptd.store.rows import split
+from ckptd.store.stored_checkpoints import complete_path, read_continuation
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, RunTable
 
 STATE_COUNT = 1000  # latest checkpoints of one run, which tell how fast it gets on
@@ -63,21 +64,21 @@ def read_saved_states(connection: sa.Connection, run_id: int) -> list[SavedState
     """Return the latest states that were complete once in a run's primary location, in any order."""
     rows = connection.execute(
         sa.select(
+            RunTable.directory,
             CheckpointTable.path,
             CheckpointTable.completed_at,
             CheckpointTable.deleted_at,
             CheckpointTable.step,
             CheckpointTable.epoch,
             CheckpointTable.role,
-            CheckpointTable.continued_count,
-            CheckpointTable.continued_from_step,
-            CheckpointTable.computation,
+            CheckpointTable.details,
             CheckpointTable.format,
             AttemptTable.restart_count,
             JobTable.cluster,
             JobTable.job_id,
             JobTable.first_seen_at,
         )
+        .join(RunTable, CheckpointTable.run_id == RunTable.id)
         .outerjoin(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
         .outerjoin(JobTable, AttemptTable.job_row == JobTable.id)
         .where(CheckpointTable.run_id == run_id, CheckpointTable.completed_at.is_not(None))
@@ -86,19 +87,17 @@ def read_saved_states(connection: sa.Connection, run_id: int) -> list[SavedState
     )
     return [
         SavedState(
-            path=path,
+            path=complete_path(path, directory),
             completed_at=completed_at,
             deleted_at=deleted_at,
             step=step,
             epoch=epoch,
             attempt=None if restarts is None else (JobKey(*key), restarts),
             is_state=role is Role.STATE,
-            continued_count=count,
-            continued_from_step=begun,
-            computation=computation,
             format=name,
+            **read_continuation(details),
         )
-        for path, completed_at, deleted_at, step, epoch, role, count, begun, computation, name, restarts, *key in rows
+        for directory, path, completed_at, deleted_at, step, epoch, role, details, name, restarts, *key in rows
         if completed_at is not None
     ]
 
@@ -115,6 +114,7 @@ def read_copied_states(
     rows = connection.execute(
         sa.select(
             CheckpointTable.run_id,
+            RunTable.directory,
             CheckpointTable.path,
             CheckpointTable.completed_at,
             CheckpointTable.deleted_at,
@@ -127,6 +127,7 @@ def read_copied_states(
             JobTable.job_id,
             JobTable.first_seen_at,
         )
+        .join(RunTable, CheckpointTable.run_id == RunTable.id)
         .outerjoin(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
         .outerjoin(JobTable, AttemptTable.job_row == JobTable.id)
         .where(
@@ -141,10 +142,11 @@ def read_copied_states(
         originals[_name(each)].append(each)
     earlier = {each.row_id for each in copy_rows if each.is_earlier}
     found = []
-    for row_id, path, completed_at, deleted_at, step, epoch, role, first_seen_at, count, *key in rows:
+    for row_id, directory, path, completed_at, deleted_at, step, epoch, role, first_seen_at, count, *key in rows:
         assert completed_at is not None
         writer = None if count is None else (JobKey(*key), count)  # known where earlier starts of the run saved
-        copy = SavedState(path, completed_at, deleted_at, step, epoch, writer, is_state=role is Role.STATE)
+        place, is_state = complete_path(path, directory), role is Role.STATE
+        copy = SavedState(place, completed_at, deleted_at, step, epoch, writer, is_state=is_state)
         mine = [] if row_id in earlier else originals.get(_name(copy), [])
         state = _without_original(copy, first_seen_at, mine)
         found += [] if state is None else [state]

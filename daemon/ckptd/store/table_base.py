@@ -6,8 +6,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from ckptd.core.model import Certainty, CheckpointState, EndCause, JobState, Level, RestartKind, Role, Severity
-from ckptd.store.columns import EnumText, Identifier, Instant, IntOrFloat, Json, Seconds, Text, WholeNumber
+from ckptd.core.model import Certainty, CheckpointState, EndCause, JobState, RestartKind, Role, Severity
+from ckptd.store.columns import EnumCode, EnumText, Identifier, Instant, IntOrFloat, Json, Seconds, Text, WholeNumber
+from ckptd.store.word_codes import ROLE_CODES, STATE_CODES
 
 
 class Base(DeclarativeBase):
@@ -31,9 +32,8 @@ class Base(DeclarativeBase):
         EndCause: EnumText(EndCause),
         RestartKind: EnumText(RestartKind),
         Certainty: EnumText(Certainty),
-        CheckpointState: EnumText(CheckpointState),
-        Level: EnumText(Level),
-        Role: EnumText(Role),
+        CheckpointState: EnumCode(STATE_CODES),
+        Role: EnumCode(ROLE_CODES),
         Severity: EnumText(Severity),
         Any: Json(),
     }

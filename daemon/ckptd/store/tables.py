@@ -1,7 +1,7 @@
 """The tables, typed. Rows of them never leave this folder.
 
 Paths are indexed by a hash, because PostgreSQL refuses index entries as long as a path may be. Lists that are only
-read whole (a checkpoint's files, evidence) are JSON text.
+read whole (evidence, settings) are JSON text.
 """
 
 from datetime import date, datetime, timedelta
@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from ckptd.core.model import Certainty, CheckpointState, EndCause, JobState, Level, RestartKind, Role, Severity
+from ckptd.core.model import Certainty, CheckpointState, EndCause, JobState, RestartKind, Role, Severity
 from ckptd.store.table_base import Base, primary_key
 
 
@@ -239,64 +239,56 @@ class LossTable(Base):
 
 
 class CheckpointTable(Base):
-    """One observed checkpoint; its path may have contained others before and after it."""
+    """One observed checkpoint; its path may have contained others before and after it.
+
+    A large site has tens of millions of rows, so they are short: `stored_checkpoints` says what they leave out. Columns
+    are in an order in which PostgreSQL does not pad them.
+    """
 
     __tablename__ = "checkpoints"
     __table_args__ = (
-        sa.UniqueConstraint("run_id", "path_hash", "format", "first_seen_at"),
+        sa.Index(None, "run_id", "path_key"),
         sa.Index(
             "ix_checkpoints_present",
             "run_id",
             sqlite_where=sa.text("deleted_at IS NULL"),
             postgresql_where=sa.text("deleted_at IS NULL"),
         ),
+        sa.Index(
+            "ix_checkpoints_attempt_id",
+            "attempt_id",
+            sqlite_where=sa.text("attempt_id IS NOT NULL"),
+            postgresql_where=sa.text("attempt_id IS NOT NULL"),
+        ),
     )
 
     id: Mapped[int] = primary_key()
-    run_id: Mapped[int] = mapped_column(sa.ForeignKey("runs.id"))
-    attempt_id: Mapped[int | None] = mapped_column(sa.ForeignKey("attempts.id"), index=True)
     first_seen_at: Mapped[datetime]
-    started_writing_at: Mapped[datetime | None]
+    modified_at: Mapped[datetime]
     completed_at: Mapped[datetime | None]
+    started_writing_at: Mapped[datetime | None]
     deleted_at: Mapped[datetime | None]
     pruned_at: Mapped[datetime | None]
     verified_full_at: Mapped[datetime | None]
     owner_verified_at: Mapped[datetime | None]
-    owner_damage: Mapped[str | None]
     renamed_at: Mapped[datetime | None]
-    is_pinned: Mapped[bool]
-    path: Mapped[str]
-    path_hash: Mapped[str] = mapped_column(sa.String(32))
-    format: Mapped[str] = mapped_column(sa.String(64))
-    files: Mapped[Any]
-    identities: Mapped[Any]
-    owner_uids: Mapped[Any]
     size_bytes: Mapped[int]
-    modified_at: Mapped[datetime]
-    state: Mapped[CheckpointState]
-    reason: Mapped[str | None]
-    level: Mapped[Level]
-    epoch: Mapped[float | None]
     step: Mapped[int | None]
-    name_epoch: Mapped[float | None]
-    name_step: Mapped[int | None]
-    is_best: Mapped[bool | None]
-    is_newest: Mapped[bool | None]
-    is_listed: Mapped[bool | None]
-    metrics: Mapped[Any]
-    goal_epoch: Mapped[float | None]
-    goal_step: Mapped[int | None]
-    unsafe: Mapped[Any]
-    content_epoch: Mapped[float | None]
-    content_step: Mapped[int | None]
+    epoch: Mapped[float | None]
+    run_id: Mapped[int] = mapped_column(sa.Integer, sa.ForeignKey("runs.id"))
+    path_key: Mapped[int] = mapped_column(sa.Integer)  # of `path`, for the index; not unique
+    attempt_id: Mapped[int | None] = mapped_column(sa.Integer, sa.ForeignKey("attempts.id"))
+    state: Mapped[CheckpointState]
     role: Mapped[Role | None]  # null: recorded before roles were known, and to be read again
-    role_evidence: Mapped[str | None]
-    is_result: Mapped[bool | None]
-    grouping: Mapped[Any | None]
-    parts: Mapped[Any | None]
-    continued_count: Mapped[int | None]
-    continued_from_step: Mapped[int | None]
-    computation: Mapped[str | None]
+    is_pinned: Mapped[bool]
+    format: Mapped[str] = mapped_column(sa.String(64))
+    path: Mapped[str]  # relative to the directory of its run
+    members: Mapped[bytes]  # its files and their identities
+    details: Mapped[bytes | None]
+    owner_uids: Mapped[Any | None]  # null: the uid of its run alone
+    unsafe: Mapped[Any | None]
+    reason: Mapped[str | None]
+    owner_damage: Mapped[str | None]
 
 
 class FlagTable(Base):

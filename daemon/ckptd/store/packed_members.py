@@ -1,0 +1,140 @@
+"""The files of a checkpoint and their identities as few bytes, because rows of checkpoints are most of a database.
+
+A sequence of variable-length numbers, with seven bits in each byte, least significant first:
+
+    four times the number of identities, plus how the files are written: not, plainly, or compressed
+    for each: device, inode, size and mtime, each minus that of the one before; then 0, or ctime minus mtime plus 1
+    for each file: the characters that it shares with the one before, at its beginning, then at its end,
+        the bytes between these as UTF-8: their number and themselves
+
+Differences are signed: 2n for n >= 0, else -2n - 1. The first identity is compared with what the row's own columns say,
+the first file with the name of the checkpoint. If its only file has this name, no files are written.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
+
+from ckptd.core.model import FileIdentity
+from ckptd.store.usual_texts import compress, decompress
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_CONTINUES = 0x80
+_ABSENT, _PLAIN, _COMPRESSED = range(3)
+
+
+def pack_members(
+    name: str, files: Sequence[str], identities: Sequence[FileIdentity], modified_at: datetime, size_bytes: int
+) -> bytes:
+    """Return the files and identities of a checkpoint of this name."""
+    packed = bytearray()
+    written = b"" if tuple(files) == (name,) else _write_files(files, name)
+    short = compress(written) if written else b""
+    form = _ABSENT if tuple(files) == (name,) else _COMPRESSED if len(short) < len(written) else _PLAIN
+    _write(packed, 4 * len(identities) + form)
+    before = _first(len(identities), modified_at, size_bytes)
+    for each in identities:
+        for mine, other in zip(each[:4], before[:4], strict=True):
+            _write(packed, _zigzag(mine - other))
+        _write(packed, _zigzag(each.changed_ns - each.modified_ns) + 1 if each.changed_ns else 0)
+        before = each
+    return bytes(packed) + (short if form == _COMPRESSED else written)
+
+
+def unpack_members(
+    packed: bytes, name: str, modified_at: datetime, size_bytes: int
+) -> tuple[tuple[str, ...], tuple[FileIdentity, ...]]:
+    """Return the files and identities that `pack_members` wrote."""
+    numbers = _Numbers(packed)
+    count, form = divmod(next(numbers), 4)
+    before = _first(count, modified_at, size_bytes)
+    identities = []
+    for _ in range(count):
+        device, inode, size, modified = (_unzigzag(next(numbers)) for _ in range(4))
+        changed = next(numbers)
+        modified_ns = before.modified_ns + modified
+        before = FileIdentity(
+            before.device + device,
+            before.inode + inode,
+            before.size_bytes + size,
+            modified_ns,
+            modified_ns + _unzigzag(changed - 1) if changed else 0,
+        )
+        identities.append(before)
+    if form == _ABSENT:
+        return (name,), tuple(identities)
+    written = packed[numbers.place :]
+    return tuple(_read_files(decompress(written) if form == _COMPRESSED else written, name)), tuple(identities)
+
+
+def _write_files(files: Sequence[str], before: str) -> bytes:
+    packed = bytearray()
+    for file in files:
+        start = _count_common(file, before)
+        end = _count_common(file[start:][::-1], before[start:][::-1])
+        middle = file[start : len(file) - end].encode("utf-8", "surrogatepass")
+        for number in (start, end, len(middle)):
+            _write(packed, number)
+        packed += middle
+        before = file
+    return bytes(packed)
+
+
+def _read_files(packed: bytes, name: str) -> Iterator[str]:
+    numbers = _Numbers(packed)
+    while numbers.place < len(packed):
+        start, end, size = next(numbers), next(numbers), next(numbers)
+        middle = packed[numbers.place : numbers.place + size].decode("utf-8", "surrogatepass")
+        numbers.place += size
+        name = name[:start] + middle + name[len(name) - end :]
+        yield name
+
+
+def _count_common(one: str, other: str) -> int:
+    return sum(1 for _ in takewhile(bool, map(str.__eq__, one, other)))
+
+
+def _first(file_count: int, modified_at: datetime, size_bytes: int) -> FileIdentity:
+    modified_ns = (modified_at - _EPOCH) // timedelta(microseconds=1) * 1000
+    return FileIdentity(0, 0, size_bytes // max(file_count, 1), modified_ns)
+
+
+def _zigzag(number: int) -> int:
+    return 2 * number if number >= 0 else -2 * number - 1
+
+
+def _unzigzag(number: int) -> int:
+    return -(number + 1) // 2 if number & 1 else number // 2
+
+
+def _write(packed: bytearray, number: int) -> None:
+    while number >= _CONTINUES:
+        packed.append(number & 0x7F | _CONTINUES)
+        number >>= 7
+    packed.append(number)
+
+
+class _Numbers:
+    """Reads one number after the other."""
+
+    def __init__(self, packed: bytes) -> None:
+        self.packed, self.place = packed, 0
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        packed, place = self.packed, self.place
+        number = packed[place]
+        place += 1
+        if number >= _CONTINUES:
+            number &= 0x7F
+            shift = 7
+            while (byte := packed[place]) >= _CONTINUES:
+                number |= (byte & 0x7F) << shift
+                shift += 7
+                place += 1
+            number |= byte << shift
+            place += 1
+        self.place = place
+        return number

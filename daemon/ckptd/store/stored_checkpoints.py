@@ -1,0 +1,185 @@
+"""Makes rows of checkpoints and reads them, without SQLAlchemy, so that commands read rows fast.
+
+A row has the path relative to the directory of its run, and leaves out what follows from that run and from its other
+columns. `packed_members`, `packed_details` and `packed_groupings` say how the rest is written.
+"""
+
+import functools
+import hashlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from ckptd.core.model import Checkpoint, Grouping, JobKey, RecordedCheckpoint, Role
+from ckptd.core.model.checkpoint_json import decode_checkpoint, encode_checkpoint
+from ckptd.store.packed_details import pack_details, unpack_details
+from ckptd.store.packed_groupings import pack_grouping, unpack_grouping
+from ckptd.store.packed_members import pack_members, unpack_members
+from ckptd.store.text_escapes import encode_text
+from ckptd.store.word_codes import LEVEL_CODES
+
+RECORD_FIELDS = tuple(field.name for field in fields(RecordedCheckpoint) if field.name not in {"checkpoint", "attempt"})
+CONTENT_FIELDS = (
+    "path", "format", "members", "details", "owner_uids", "size_bytes", "modified_at", "state", "role", "epoch", "step",
+    "unsafe", "reason",
+)  # fmt: skip
+_LEVELS = {code: level for level, code in LEVEL_CODES.items()}
+_CONTINUATION = ("continued_count", "continued_from_step", "computation")
+_PLAIN_DETAILS = (
+    "is_best", "is_newest", "is_listed", "metrics", "goal_epoch", "goal_step", "role_evidence", "is_result",
+    *_CONTINUATION,
+)  # fmt: skip
+_SAME = "="  # as the row's own epoch or step
+_PROGRESS_DETAILS = {"name_epoch": "epoch", "content_epoch": "epoch", "name_step": "step", "content_step": "step"}
+_KEY_BYTES = 4
+_NO_METRICS: Mapping[str, float] = {}
+_NO_GROUPING = Grouping()
+_share_uids = functools.lru_cache(maxsize=4096)(frozenset[int])
+
+
+class RowContext(NamedTuple):
+    """What rows of checkpoints leave out, because all rows of a run have it alike."""
+
+    directory: str
+    uid: int
+
+
+def shorten_path(path: str, directory: str) -> str:
+    """Return a path relative to the directory of its run; one elsewhere stays absolute."""
+    if path == directory:
+        return "."
+    return path.removeprefix(f"{directory}/") if directory.startswith("/") else path
+
+
+def complete_path(path: str, directory: str) -> str:
+    """Return the path that `shorten_path` shortened."""
+    if path.startswith("/"):
+        return path
+    return directory if path == "." else f"{directory}/{path}"
+
+
+def key_of_path(path: str) -> int:
+    """Return the number that stands for a shortened path in the index; several paths may have the same."""
+    digest = hashlib.blake2b(encode_text(path).encode(), digest_size=_KEY_BYTES).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def checkpoint_to_row(recorded: RecordedCheckpoint, context: RowContext) -> dict[str, Any]:
+    """Return the columns of a checkpoint of a run, except the numbers of other rows."""
+    checkpoint = recorded.checkpoint
+    path = shorten_path(str(checkpoint.path), context.directory)
+    owner_uids = sorted(checkpoint.owner_uids)
+    return {name: getattr(recorded, name) for name in RECORD_FIELDS} | {
+        "path": path,
+        "path_key": key_of_path(path),
+        "format": checkpoint.format,
+        "members": pack_members(
+            checkpoint.path.name,
+            checkpoint.files,
+            checkpoint.identities,
+            checkpoint.modified_at,
+            checkpoint.size_bytes,
+        ),
+        "details": pack_details(_list_details(checkpoint, path)),
+        "owner_uids": None if owner_uids == [context.uid] else owner_uids,
+        "size_bytes": checkpoint.size_bytes,
+        "modified_at": checkpoint.modified_at,
+        "state": checkpoint.state,
+        "role": checkpoint.role,
+        "epoch": checkpoint.epoch,
+        "step": checkpoint.step,
+        "unsafe": list(checkpoint.unsafe) or None,
+        "reason": checkpoint.reason,
+    }
+
+
+def _list_details(checkpoint: Checkpoint, path: str) -> dict[str, Any]:
+    """Return the fields that have no column, without defaults."""
+    found = {name: getattr(checkpoint, name) for name in _PLAIN_DETAILS}
+    for name, other in _PROGRESS_DETAILS.items():
+        number = getattr(checkpoint, name)
+        found[name] = _SAME if number is not None and number == getattr(checkpoint, other) else _shorten(number)
+    found["goal_epoch"] = _shorten(checkpoint.goal_epoch)
+    found["level"] = LEVEL_CODES[checkpoint.level]
+    found["metrics"] = dict(checkpoint.metrics)
+    found["grouping"] = pack_grouping(checkpoint.grouping, path)
+    found["parts"] = [encode_checkpoint(part) for part in checkpoint.parts]
+    return {name: value for name, value in found.items() if value != _DETAIL_DEFAULTS.get(name)}
+
+
+def _shorten(number: float | None) -> float | None:
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
+_DETAIL_DEFAULTS: dict[str, Any] = {"metrics": {}, "role_evidence": "", "is_result": False, "level": 0, "parts": []}
+
+
+class SharedValues:
+    """Makes equal values of many rows one object, because checkpoints take most of the daemon's memory."""
+
+    def __init__(self) -> None:
+        self._instants: dict[datetime, datetime] = {}
+        self._attempts: dict[tuple[JobKey, int], tuple[JobKey, int]] = {}
+
+    def attempt(self, key: JobKey, restart_count: int) -> tuple[JobKey, int]:
+        name = (key, restart_count)
+        return self._attempts.setdefault(name, name)
+
+    def instant(self, value: Any) -> Any:  # a field of any type
+        return self._instants.setdefault(value, value) if isinstance(value, datetime) else value
+
+
+def checkpoint_from_row(
+    context: RowContext,
+    record: Sequence[Any],
+    content: Sequence[Any],
+    attempt: tuple[JobKey, int] | None,
+    shared: SharedValues,
+) -> RecordedCheckpoint:
+    """Return the checkpoint of a row in two parts: RECORD_FIELDS and CONTENT_FIELDS."""
+    path, kind, members, details, owners, size_bytes, modified_at, state, role, epoch, step, unsafe, reason = content
+    whole_path = PurePosixPath(complete_path(path, context.directory))
+    files, identities = unpack_members(members, whole_path.name, modified_at, size_bytes)
+    checkpoint = Checkpoint(
+        path=whole_path,
+        format=sys.intern(kind),
+        files=tuple(map(sys.intern, files)),
+        identities=identities,
+        owner_uids=_share_uids((context.uid,) if owners is None else tuple(owners)),
+        size_bytes=size_bytes,
+        modified_at=shared.instant(modified_at),
+        state=state,
+        role=role or Role.DATA,
+        epoch=epoch,
+        step=step,
+        unsafe=tuple(unsafe or ()),
+        reason=reason,
+        **_read_details({} if details is None else unpack_details(details), path, epoch, step),
+    )
+    times = dict(zip(RECORD_FIELDS, map(shared.instant, record), strict=True))
+    return RecordedCheckpoint(checkpoint=checkpoint, attempt=attempt, **times)
+
+
+def read_continuation(details: bytes | None) -> dict[str, Any]:
+    """Return what a row says about how the program that wrote the checkpoint was continued, by the fields' names."""
+    found = {} if details is None else unpack_details(details)
+    return {name: found[name] for name in _CONTINUATION if name in found}
+
+
+def _read_details(details: Mapping[str, Any], path: str, epoch: float | None, step: int | None) -> dict[str, Any]:
+    found: dict[str, Any] = {name: details[name] for name in _PLAIN_DETAILS if name in details}
+    for name, other in _PROGRESS_DETAILS.items():
+        if (number := details.get(name)) is not None:
+            same = epoch if other == "epoch" else step
+            found[name] = same if number == _SAME else number
+    grouping = details.get("grouping")
+    return found | {
+        "level": _LEVELS[details.get("level", 0)],
+        "metrics": details.get("metrics", _NO_METRICS),
+        "role_evidence": sys.intern(details.get("role_evidence", "")),
+        "grouping": unpack_grouping(grouping, path) if grouping else _NO_GROUPING,
+        "parts": tuple(decode_checkpoint(part) for part in details.get("parts", ())),
+    }
