@@ -37,7 +37,7 @@ def running(agent, monkeypatch):
     daemon._schedule = SimpleNamespace(repair=lambda *_: None)
     daemon._opened = SimpleNamespace(helpers=SimpleNamespace(agent=agent))
     yield daemon
-    daemon._lookers.shutdown()
+    daemon._scan_pool.shutdown()
 
 
 def make_term():

@@ -7,7 +7,7 @@ from ckptd.service.daemon import Daemon
 @pytest.fixture
 def daemon():
     daemon = Daemon(Config(), None, {})
-    daemon._lookers.shutdown()
+    daemon._scan_pool.shutdown()
     return daemon
 
 

@@ -25,7 +25,7 @@ def daemon(monkeypatch):
     made._opened = SimpleNamespace(helpers=SimpleNamespace(agent=agent))
     yield made
     made._stop.set()
-    made._lookers.shutdown()
+    made._scan_pool.shutdown()
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def test_a_run_that_leaves_the_queue_gets_one_last_look():
     watchlist = watching()
     watchlist.record_scan(RUN, EMPTY, START)
     watchlist.keep([], START)
-    assert [each.is_last_look for each in watchlist.due(START, 10)[RUN.uid]] == [True]
+    assert [each.is_last_scan for each in watchlist.due(START, 10)[RUN.uid]] == [True]
     watchlist.record_scan(RUN, EMPTY, START)
     assert RUN not in watchlist
 
@@ -70,7 +70,7 @@ def test_a_last_look_that_cannot_be_made_is_tried_again_but_not_for_ever():
     for _ in range(LAST_TRIES - 1):
         watchlist.record_scan(RUN, HUNG, START)
         assert watchlist.due(START, 10) == {}
-        assert watchlist.get(RUN).is_last_look
+        assert watchlist.get(RUN).is_last_scan
     watchlist.record_scan(RUN, HUNG, START)
     assert RUN not in watchlist
 
@@ -80,7 +80,7 @@ def test_a_run_whose_jobs_are_over_is_looked_at_once_under_its_old_and_its_new_n
     unlocated = RUN._replace(directory="job:1")
     watchlist.visit([unlocated], START)
     watchlist.move(unlocated, RUN, START)
-    assert [each.is_last_look for each in watchlist.due(START, 10)[RUN.uid]] == [True]
+    assert [each.is_last_scan for each in watchlist.due(START, 10)[RUN.uid]] == [True]
     watchlist.record_scan(RUN, EMPTY, START)
     assert watchlist.all == ()
 
@@ -91,7 +91,7 @@ def test_a_visit_leaves_a_run_that_is_watched_as_it_is():
     watchlist.visit([RUN], START)
     watchlist.visit([RUN._replace(directory="job:1")], START)
     watchlist.move(RUN._replace(directory="job:1"), RUN, START)
-    assert not watchlist.get(RUN).is_last_look
+    assert not watchlist.get(RUN).is_last_scan
 
 
 def test_a_run_that_comes_back_before_its_last_look_is_kept():
@@ -172,6 +172,6 @@ def test_a_scan_that_was_under_way_when_the_jobs_ended_is_not_the_last_one():
     watchlist.keep([], START + timedelta(seconds=5))  # a poll sees the end while the scan still runs
     watchlist.record_scan(RUN, EMPTY, START + timedelta(seconds=4))
     later = START + timedelta(seconds=6)
-    assert [each.is_last_look for each in watchlist.due(later, 10)[RUN.uid]] == [True]
+    assert [each.is_last_scan for each in watchlist.due(later, 10)[RUN.uid]] == [True]
     watchlist.record_scan(RUN, EMPTY, later)
     assert RUN not in watchlist

@@ -54,7 +54,7 @@ def print_plan(
 
 def limit(scope: RetentionScope[StoreReader], made: Plan, now: datetime) -> Plan:
     """Return the plan limited by the site's caps and circuit breakers."""
-    found = planning.check_brake(scope.store, scope.cluster, scope.site, now)._replace(
+    found = planning.check_circuit_breaker(scope.store, scope.cluster, scope.site, now)._replace(
         refused={}
     )  # a person may try again
     return circuit_breaker.limit(made, scope.site.caps, found, now, modes=planning.ACTIVE_MODES)

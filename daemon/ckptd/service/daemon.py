@@ -47,8 +47,8 @@ from ckptd.web.server import WebServer
 from ckptd.web.web_config import WebConfig
 
 SECONDS_TO_STOP = 3.0
-MAX_LOOKERS = 8  # owners whose directories are scanned at the same time
-MAX_SLOW_LOOKERS = 32  # more owners, whose scans take long, for example because they stopped ckptd's children
+MAX_SCANNED_OWNERS = 8  # owners whose directories are scanned at the same time
+MAX_SLOW_OWNERS = 32  # more owners, whose scans take long, for example because they stopped ckptd's children
 SECONDS_TO_RETRY = 1.0  # the first time that the database or Slurm does not answer at the start
 MAX_SECONDS_TO_RETRY = 15.0
 WAIT_SECONDS = 0.5  # between two checks of signals, clock, lease and agent
@@ -70,7 +70,7 @@ class Daemon:
         self._systemd = Systemd(environment)
         self._stop = threading.Event()
         self._reload = threading.Event()
-        self._lookers = ScanPool(MAX_LOOKERS, MAX_LOOKERS + MAX_SLOW_LOOKERS)
+        self._scan_pool = ScanPool(MAX_SCANNED_OWNERS, MAX_SCANNED_OWNERS + MAX_SLOW_OWNERS)
         self._scan_watch = scan_watch.ScanWatch()
         self._identity = DaemonIdentity(
             host=socket.gethostname(), pid=os.getpid(), version=version("ckptd"), started_at=_now()
@@ -121,7 +121,7 @@ class Daemon:
             self._stop.set()
             self._systemd.stopping()
             self._schedule.stop()
-            self._lookers.shutdown()
+            self._scan_pool.shutdown()
             if web:
                 web.close()
         for step in reversed(TABLE):  # `send` first
@@ -316,7 +316,7 @@ class Daemon:
 
         self._scan_watch.begin()
         try:
-            self._lookers.submit(partial(self._stepper.run, SCAN, scan))
+            self._scan_pool.submit(partial(self._stepper.run, SCAN, scan))
         except RuntimeError:
             self._scan_watch.end()
             if not self._stop.is_set():  # else there is nobody left to scan

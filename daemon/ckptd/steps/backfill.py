@@ -134,7 +134,7 @@ def _visit(parts: Parts, state: State, now: datetime) -> None:
 def _is_over(state: State, known: TrackedJob) -> bool:
     """Whether a job's run was scanned, or will be because another job of it is in the queue."""
     watched = state.watchlist.get(known.run) if known.run else None
-    return watched is None or (watched.key.is_located and not watched.is_last_look)
+    return watched is None or (watched.key.is_located and not watched.is_last_scan)
 
 
 def _have_timed_out(over: Iterable[TrackedJob], now: datetime) -> bool:

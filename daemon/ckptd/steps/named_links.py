@@ -73,7 +73,7 @@ def _list_silent(state: State, due: Collection[WatchedRun], now: datetime) -> li
     named = {
         each.key: (each, record)
         for each in due
-        if not each.is_last_look
+        if not each.is_last_scan
         and (record := histories.get(each.key)) is not None
         and record.located_by in declared.NAMING_PLACES
     }

@@ -45,7 +45,7 @@ from ckptd.steps.state import State
 
 MAINTENANCE_GAP = timedelta(minutes=5)
 MAX_WAIT = timedelta(minutes=1)  # that one poll waits for another
-SUSPECT_LOOKS = 3  # polls that must agree before ckptd records that most jobs have ended
+SUSPECT_POLLS = 3  # polls that must agree before ckptd records that most jobs have ended
 Ended = tuple[EndedAttempt, ...] | Unknown
 
 
@@ -364,7 +364,7 @@ def _is_doubtful(state: State, snapshot: QueueSnapshot, ended: Ended) -> bool:
         if all(known.key.job_id in shown for known in tracked.values() if known.is_open):
             return False
     memory.suspect_count += 1
-    return memory.suspect_count < SUSPECT_LOOKS
+    return memory.suspect_count < SUSPECT_POLLS
 
 
 def _runs_of(tracked: Iterable[TrackedJob], attempts: Iterable[Attempt]) -> set[RunKey]:

@@ -19,7 +19,7 @@ from ckptd.steps.parts import Parts
 from ckptd.steps.run_facts import FreeSpaceSamples
 from ckptd.steps.state import State
 
-LONGEST_LOOK = timedelta(minutes=10)
+LONGEST_SCAN = timedelta(minutes=10)
 SCANNED_AT_ONCE = 10  # directories of one owner whose checkpoints are in memory at once, because requests contain them
 
 
@@ -225,4 +225,4 @@ def _publish_looks(parts: Parts, state: State, looks: Collection[ScanRecord], no
 def _over_at(scan: Scan, now: datetime) -> datetime:
     """Return the time when a scan ended; its start if the clock was set back meanwhile."""
     over_at = scan.finished_at or now
-    return over_at if now <= over_at <= now + LONGEST_LOOK else now
+    return over_at if now <= over_at <= now + LONGEST_SCAN else now

@@ -285,7 +285,7 @@ def _find_news(absent: Collection[tuple[WatchedRun, Scan | Unknown]]) -> dict[Ru
     return {
         watched.key: nearby_candidates.summarize_doubt(nothing)
         for watched, nothing in absent
-        if not watched.is_last_look
+        if not watched.is_last_scan
         and (
             watched.last is None
             or nearby_candidates.summarize_doubt(watched.last) != nearby_candidates.summarize_doubt(nothing)

@@ -106,7 +106,7 @@ def _list_wanted(state: State, due: Iterable[WatchedRun], now: datetime) -> list
     located = [
         each
         for each in due
-        if not each.is_last_look
+        if not each.is_last_scan
         and (record := histories.get(each.key)) is not None
         and record.located_by == "discovery"
         and now - searched_at.get(each.key, now - SEARCH_GAP) >= SEARCH_GAP

@@ -47,7 +47,7 @@ class Watchlist:
             if (watched := self._watched.get(key)) is not None:
                 for copy in _list_copies(key, named):
                     if copy not in self._watched:
-                        self._add(WatchedRun(key=copy, due_at=now, is_last_look=watched.is_last_look))
+                        self._add(WatchedRun(key=copy, due_at=now, is_last_scan=watched.is_last_scan))
 
     @property
     def copies(self) -> frozenset[RunKey]:
@@ -97,18 +97,18 @@ class Watchlist:
                 self._add(WatchedRun(key=key, due_at=now))
             for key in self._watched.keys() - wanted:
                 watched = self._watched[key]
-                if not watched.is_last_look:
-                    self._watched[key] = replace(watched, is_last_look=True, ended_at=now, due_at=now)
+                if not watched.is_last_scan:
+                    self._watched[key] = replace(watched, is_last_scan=True, ended_at=now, due_at=now)
             for key in wanted:
-                if self._watched[key].is_last_look:
-                    self._watched[key] = replace(self._watched[key], is_last_look=False, due_at=now)
+                if self._watched[key].is_last_scan:
+                    self._watched[key] = replace(self._watched[key], is_last_scan=False, due_at=now)
 
     def visit(self, keys: Iterable[RunKey], now: datetime) -> None:
         """Scan runs whose jobs have ended once more, unless they are watched."""
         with self._lock:
             for key in self._with_copies(keys):
                 if key not in self._watched:
-                    self._add(WatchedRun(key=key, due_at=now, is_last_look=True))
+                    self._add(WatchedRun(key=key, due_at=now, is_last_scan=True))
 
     def _with_copies(self, keys: Iterable[RunKey]) -> set[RunKey]:
         own = set(keys)
@@ -184,12 +184,12 @@ class Watchlist:
         with self._lock:
             moved = self._remove(old)
             self._copies.pop(old, None)
-            is_last_look = moved is not None and moved.is_last_look
+            is_last_scan = moved is not None and moved.is_last_scan
             known = self._watched.get(new)
             if known is None:
-                self._add(WatchedRun(key=new, due_at=now, is_last_look=is_last_look))
-            elif not is_last_look:
-                self._watched[new] = replace(known, is_last_look=False)
+                self._add(WatchedRun(key=new, due_at=now, is_last_scan=is_last_scan))
+            elif not is_last_scan:
+                self._watched[new] = replace(known, is_last_scan=False)
             self._hasten([new], now)
 
 

@@ -282,7 +282,7 @@ def plant(user, name, moved_at, *, is_hollow):
 def explain(shop, user):
     """What the commands say of why a user's checkpoints stay."""
     facts = planning.read_facts(shop.store, CLUSTER, shop.site, [user.run])
-    found = planning.check_brake(shop.store, CLUSTER, shop.site, shop.now)
+    found = planning.check_circuit_breaker(shop.store, CLUSTER, shop.site, shop.now)
     made = planning.plan(facts, shop.now)
     limited = circuit_breaker.limit(made, shop.site.caps, found, shop.now, modes=planning.ACTIVE_MODES)
     return "; ".join(reason for each in limited.runs[0].keep for reason in each.reasons)

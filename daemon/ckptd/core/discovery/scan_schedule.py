@@ -20,7 +20,7 @@ class WatchedRun:
     observed_at: datetime | None = None  # the last scan with a result
     trouble_count: int = 0
     last: Scan | Unknown | None = None  # without its checkpoints: the record has them
-    is_last_look: bool = False  # its jobs have ended: one more scan, then it is dropped
+    is_last_scan: bool = False  # its jobs have ended: one more scan, then it is dropped
     ended_at: datetime | None = None  # when a poll no longer found its jobs
 
     @property
@@ -54,10 +54,10 @@ def after_scan(watched: WatchedRun, found: Scan | Unknown, interval: timedelta, 
     A scan that was under way when the jobs ended may have missed what they saved in the end: one more follows.
     """
     began_before = timedelta(0) if watched.ended_at is None else watched.ended_at - now
-    if watched.is_last_look and timedelta(0) < began_before <= MAX_TROUBLE_GAP:  # more: the clock was set back
+    if watched.is_last_scan and timedelta(0) < began_before <= MAX_TROUBLE_GAP:  # more: the clock was set back
         return watched
     is_in_vain = isinstance(found, Unknown) and watched.trouble_count + 1 < LAST_TRIES
-    if watched.is_last_look and not is_in_vain:
+    if watched.is_last_scan and not is_in_vain:
         return None
     if isinstance(found, Unknown):
         trouble_count = watched.trouble_count + 1

@@ -20,7 +20,7 @@ from ckptd.core.retention.policy import Bounds, Guards, Policy, PolicyMode, appl
 from ckptd.core.retention.policy_choice import PolicyChoice, PolicyMatch, choose_policy
 from ckptd.core.retention.reference_limits import References, ReferenceSources, SeenLinks, is_old
 from ckptd.core.retention.references import Reference, match
-from ckptd.core.retention.removal_limits import Caps, RemovalAttempt, check_brake, defer, defer_all, limit
+from ckptd.core.retention.removal_limits import Caps, RemovalAttempt, check_circuit_breaker, defer, defer_all, limit
 from ckptd.core.retention.rules import (
     CALENDAR_PERIODS,
     KEEP_RULES,
@@ -67,7 +67,7 @@ __all__ = [
     "RunPlan",
     "SeenLinks",
     "apply_user_rules",
-    "check_brake",
+    "check_circuit_breaker",
     "check_clock",
     "check_policy",
     "choose_policy",

@@ -31,7 +31,7 @@ class RemovalAttempt(NamedTuple):
     is_error: bool  # it failed, or what it found was not what was planned
 
 
-def check_brake(recent: Iterable[RemovalAttempt], caps: Caps, now: datetime) -> str | None:
+def check_circuit_breaker(recent: Iterable[RemovalAttempt], caps: Caps, now: datetime) -> str | None:
     """Return why nothing may be removed for now, or None."""
     since = now - caps.error_window
     tried = [removal for removal in recent if removal.at >= since]
@@ -55,7 +55,7 @@ def limit(
     `elsewhere` is the number of checkpoints of runs outside the plan, by file system (device). Runs whose mode is not
     in `modes` do not change and use no cap.
     """
-    if reason := check_brake(recent, caps, now):
+    if reason := check_circuit_breaker(recent, caps, now):
         return replace(plan, runs=tuple(defer_all(run, reason) for run in plan.runs))
     room = _CapsLeft(plan, caps, elsewhere)
     runs = (_limit_run(run, room) if run.mode in modes else run for run in plan.runs)

@@ -161,7 +161,7 @@ def _list_unread(scans: Scans) -> Iterator[str]:
 
 def limit(plan: Plan, hands: PruneParts, terms: ApplyOptions, now: datetime) -> Plan:
     """Return the plan limited by the site's caps and circuit breakers."""
-    found = planning.check_brake(hands.store, hands.cluster, hands.site, now)
+    found = planning.check_circuit_breaker(hands.store, hands.cluster, hands.site, now)
     if terms.retries_refused:
         found = found._replace(refused={})
     elsewhere = terms.count_elsewhere([run.run for run in plan.runs]) if terms.count_elsewhere else {}

@@ -34,7 +34,7 @@ def check(acts: Collection[AuditEntry], caps: Caps, now: datetime) -> BreakerSta
         if act.action == PRUNE and act.run is not None and act.finished_at is not None:
             by_user[act.run.uid].append(RemovalAttempt(act.finished_at, is_failure(act)))
             of_site[act.run.uid].append(RemovalAttempt(act.finished_at, is_site_failure(act)))
-    users = {uid: why for uid, tried in by_user.items() if (why := retention.check_brake(tried, caps, now))}
+    users = {uid: why for uid, tried in by_user.items() if (why := retention.check_circuit_breaker(tried, caps, now))}
     common = tuple(removal for tried in of_site.values() for removal in _once(tried))
     since = now - caps.error_window
     refused = {
@@ -42,7 +42,7 @@ def check(acts: Collection[AuditEntry], caps: Caps, now: datetime) -> BreakerSta
         for act in acts
         if act.action == PRUNE and act.run is not None and is_refusal(act) and (act.finished_at or since) > since
     }
-    return BreakerState(users, common, retention.check_brake(common, caps, now), refused)
+    return BreakerState(users, common, retention.check_circuit_breaker(common, caps, now), refused)
 
 
 def limit(

@@ -158,7 +158,7 @@ def _as_seen(record: RecordedCheckpoint, found: Checkpoint | None) -> RecordedCh
     return replace(record, checkpoint=found)
 
 
-def check_brake(store: StoreReader, cluster: str, site: SitePolicy, now: datetime) -> BreakerState:
+def check_circuit_breaker(store: StoreReader, cluster: str, site: SitePolicy, now: datetime) -> BreakerState:
     """Evaluate the circuit breakers over all removals that ended within the window."""
     since = now - site.caps.error_window - LONGEST_ACT
     return circuit_breaker.check(store.audit.list_newest(cluster, begun_since=since, limit=AUDIT_LIMIT), site.caps, now)

@@ -154,7 +154,7 @@ def _prune(means: ApplyParts, memory: PruneSlice, now: datetime) -> tuple[dict[s
     hopeful = planning.plan_if_fresh(facts, now)
     memory.hopes.record_plans(hopeful.runs, revisions, now)
     going = {mode.value: _count(run for run in hopeful.runs if run.mode is mode) for mode in planning.ACTIVE_MODES}
-    found = planning.check_brake(hands.store, hands.cluster, hands.site, now)
+    found = planning.check_circuit_breaker(hands.store, hands.cluster, hands.site, now)
     tried = (circuit_breaker.skip_refused(run, found.refused) for run in hopeful.runs)
     wanted = [run for run in tried if run.remove and _may_be_pruned(run, memory, found)]
     shown = [run for run in wanted if run.mode is not PolicyMode.ENFORCE]
@@ -211,7 +211,7 @@ def _sum_up(
     is_clock_unreliable: bool = False,
 ) -> None:
     memory.tally.read(hands.store, hands.cluster, now)
-    found = planning.check_brake(hands.store, hands.cluster, hands.site, now)
+    found = planning.check_circuit_breaker(hands.store, hands.cluster, hands.site, now)
     memory.pruned = PruneTotals(
         operations=dict(memory.tally.operations),
         operation_bytes=dict(memory.tally.operation_bytes),
