@@ -21,6 +21,7 @@ from support import trash_facts
 from support.unit_capabilities import limit_to_unit
 
 ALICE = 54_321  # a uid that no user has
+TICKET = "0123456789abcdef"
 OVERFLOW = {65_534, 65_535}  # nobody
 
 
@@ -221,6 +222,10 @@ def every_operation(site):
         "signal_job": {**JOB, "signal": "B:USR1"},
         "hold_job": JOB,
         "resubmit_job": {**JOB, "number": 1, "mark": "0123456789abcdef"},
+        "submit_verification": {"directory": directory, "ticket": TICKET, "tasks": [["checkpoint-3"]], "numbers": [0]},
+        "follow_verification": {"ticket": TICKET, "job_id": 7, "task_count": 1},
+        "collect_verification": {"ticket": TICKET, "task": 0},
+        "cancel_verification": {"ticket": TICKET, "job_id": 7},
         "locate": {"work_dir": directory, "candidates": [["comment", directory]], **locating},
         "read_mutes": {"work_dir": directory},
         "scan": site.scan_item(),

@@ -33,7 +33,13 @@ def test_every_step_runs_at_least_once_a_day(tmp_path):
 
 
 def test_a_single_cycle_neither_acts_on_jobs_nor_prunes():
-    assert {step.name for step in TABLE if not step.once} == {"act", "prune", "collect-garbage", "release-memory"}
+    assert {step.name for step in TABLE if not step.once} == {
+        "act",
+        "prune",
+        "verify",
+        "collect-garbage",
+        "release-memory",
+    }
 
 
 def test_a_single_cycle_runs_a_step_until_it_has_finished(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 
 from service.subverted_main import ACTIONS, JOB, NO_ACTIONS, PERSON, SCRIPT, Attacker, every_operation, make_place
 
+VERIFICATIONS = ("submit_verification", "follow_verification", "collect_verification", "cancel_verification")
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
@@ -133,3 +134,38 @@ def test_without_a_partition_in_the_configuration_no_action_is_carried_out(place
         assert place.changing_calls() == []
     finally:
         attacker.close()
+
+
+@pytest.mark.parametrize(
+    ("operation", "changes"),
+    [
+        *(
+            (operation, {"ticket": ticket})
+            for operation in VERIFICATIONS
+            for ticket in ("0" * 15 + ",", "../" * 5, "", 7)
+        ),
+        *((operation, {"jobs": {"partition": "gpu1"}}) for operation in VERIFICATIONS),
+        ("submit_verification", {"partition": "gpu1"}),
+        ("submit_verification", {"python": "/bin/sh"}),
+        ("submit_verification", {"numbers": [-1]}),
+        ("submit_verification", {"numbers": ["0%99"]}),
+        ("submit_verification", {"tasks": ["checkpoint-3"]}),
+        ("submit_verification", {}),  # the site names no partition
+        ("collect_verification", {"task": -1}),
+        ("cancel_verification", {"job_id": "7 8"}),
+    ],
+)
+def test_no_verification_job_is_but_what_the_site_allows(job_site, job_attacker, operation, changes):
+    answers, _ = job_attacker.ask(operation, {**every_operation(job_site)[operation], **changes}, uid=PERSON)
+    assert answers[0]["unknown"].startswith((f"{operation}: ", "the configuration names no partition"))
+    assert job_site.calls.read_text() == ""
+
+
+def test_a_job_that_is_no_verification_job_is_not_cancelled_as_one(job_site, job_attacker):
+    item = {"ticket": "0123456789abcdef", "job_id": 7}
+    answers, _ = job_attacker.ask("cancel_verification", item, uid=PERSON)
+    assert answers[0]
+    (call,) = [json.loads(line) for line in job_site.calls.read_text().splitlines()]
+    assert call["argv"][0] == "squeue"
+    assert "--name=ckptd-verify-0123456789abcdef" in call["argv"]
+    assert job_site.changing_calls() == []

@@ -24,6 +24,7 @@ MAX_NAME = 255  # characters of such a name
 MAX_RESUMING_JOBS = 100  # of one run
 MAX_CANDIDATES = 100  # checkpoints of one run of which it is asked whether they were read
 MAX_TEXT = 65_536
+TICKET_LENGTH = 16
 MAX_TASKS = 1000  # of one verification job
 # these change nothing, and are allowed without the lease of the cluster
 READING_OPERATIONS = frozenset(
@@ -183,6 +184,11 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value) <= MAX_NAME
 
 
+def _is_ticket(value: Any) -> bool:
+    """Whether a value names a ticket: with any other character, squeue would find other jobs, and scancel end them."""
+    return isinstance(value, str) and len(value) == TICKET_LENGTH and set(value) <= set("0123456789abcdef")
+
+
 def _is_job_id(value: Any) -> bool:
     return _is_whole(value) and 0 < value < 2**32
 
@@ -264,17 +270,17 @@ _ACTIONS: dict[str, Callable[[RequestPolicy], tuple[str, ...]]] = {  # by operat
 
 _JOB_VERIFICATIONS = frozenset({"submit_verification", "follow_verification", "cancel_verification"})
 _task_numbers = _list_of(lambda value: _is_whole(value) and 0 <= value < MAX_TASKS, MAX_TASKS)
-_ticket: dict[str, Check] = {"ticket": _is_name, "job_id": _or_none(_is_job_id)}
+_ticket: dict[str, Check] = {"ticket": _is_ticket, "job_id": _or_none(_is_job_id)}
 
 SHAPES: dict[str, dict[str, Check]] = {
     "submit_verification": {
         "directory": _is_path,
-        "ticket": _is_name,
+        "ticket": _is_ticket,
         "tasks": _list_of(_names, MAX_TASKS),
         "numbers": _task_numbers,
     },
     "follow_verification": {**_ticket, "task_count": lambda value: _is_whole(value) and 0 < value <= MAX_TASKS},
-    "collect_verification": {"ticket": _is_name, "task": lambda value: _is_whole(value) and 0 <= value < MAX_TASKS},
+    "collect_verification": {"ticket": _is_ticket, "task": lambda value: _is_whole(value) and 0 <= value < MAX_TASKS},
     "cancel_verification": _ticket,
     "reach": {"work_dir": _is_path},
     "read_submission": _job,
