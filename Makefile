@@ -14,7 +14,8 @@ AUDIT := $(VENV)/audit
 # Commands start often in tests: keep their compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv check test test-long test-programs test-packages audit demo constraints packages
+.PHONY: venv check check-types check-rest test test-long test-programs test-packages audit demo
+.PHONY: constraints packages
 
 venv: $(VENV)/.ready
 
@@ -25,15 +26,28 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[postgres]' --group dev
 	touch $@
 
+# mypy without its cache takes far longer than the others, so they run beside it. What each prints stays together.
 check: venv
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target check-types check-rest
+
+check-types: venv
+	$(BIN)/mypy
+
+check-rest: venv
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 
+# Compiles the tests of a fresh clone in one process, beside mypy, so that the workers of `test` do not each do so. What
+# cannot be collected is reported by `test`.
+$(VENV)/.compiled: $(VENV)/.ready
+	$(BIN)/pytest --collect-only --quiet tests > /dev/null 2>&1 || true
+	touch $@
+
 # Five files at once, in the order of tests/support/file_order.py: while some wait for Slurm, others compute.
-test: check
+test: venv
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target check-types check-rest $(VENV)/.compiled
 	deploy/demo/install demo test
 	$(BIN)/pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder tests
 
