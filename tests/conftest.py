@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from ckptd.store.store import Store
 from demo import ports
+from demo.patience import allow
 from support import file_order, shared_statements
 from support.migrated import get_template
 
@@ -116,7 +117,7 @@ class PostgreSQL:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # the server inherits it: a pipe would never end
             stderr=subprocess.DEVNULL,
-            timeout=90,
+            timeout=allow(90),
             check=False,
         )
         assert done.returncode == 0, f"{program} failed: {self._log()}"

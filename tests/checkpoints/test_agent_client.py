@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from ckptd.checkpoints.agent.client import AgentClient, Batch
+from demo.patience import allow
 
 BIG = "x" * 100_000
 # an agent that answers each request at once, at length, and reads the next one only when its answer is read
@@ -38,6 +39,6 @@ def test_long_requests_and_long_answers_do_not_wait_for_each_other(client):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=allow(60))
     assert len(found) == 4
     assert all(answer == {"text": BIG} for answers in found for each in answers for answer in each)

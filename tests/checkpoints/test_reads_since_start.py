@@ -15,6 +15,7 @@ from ckptd.checkpoints.agent import batches, scan_json
 from ckptd.checkpoints.scanning import reads_since_start
 from ckptd.checkpoints.scanning.mounts import Mount, find_mount, read_mounts
 from ckptd.core.model import CheckpointRead, Scan, Unknown
+from demo.patience import allow
 
 HOUR_NS = 3600 * 10**9
 DAY_NS = 24 * HOUR_NS
@@ -34,11 +35,11 @@ class mounted:  # noqa: N801 - a context
 
     def __enter__(self):
         self.folder = Path(tempfile.mkdtemp(prefix="ckptd-atime-"))
-        subprocess.run(["mount", "-t", "tmpfs", "-o", self.option, "tmpfs", self.folder], check=True, timeout=30)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", self.option, "tmpfs", self.folder], check=True, timeout=allow(30))
         return self.folder
 
     def __exit__(self, *_):
-        subprocess.run(["umount", "--lazy", self.folder], check=True, timeout=30)
+        subprocess.run(["umount", "--lazy", self.folder], check=True, timeout=allow(30))
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

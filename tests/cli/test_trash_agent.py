@@ -19,6 +19,7 @@ from ckptd.service.agent_options import PERSON
 from cli.six_checkpoints import trained_shop
 from cli.test_retention_commands import Desk
 from config.test_listing_settings import SAMPLES
+from demo.patience import allow
 
 DEADLINE = timedelta(seconds=30)
 STRICT = """
@@ -54,7 +55,7 @@ def desk():
 
 def run(desk, *words):
     command = [sys.executable, "-m", "ckptd", "--config", str(desk.config), "trash", *map(str, words)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, env=os.environ)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=allow(120), env=os.environ)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
@@ -98,7 +99,7 @@ def test_its_operations_are_those_of_the_daemons_agent():
 
 def test_it_imports_nothing_heavy():
     report = "import json, sys, ckptd.service.trash_agent_process; print(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", report], check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", report], check=True, capture_output=True, text=True, timeout=allow(60))
     imported = json.loads(done.stdout)
     heavy = ("ckptd.checkpoints.formats", "ckptd.config.root", "ckptd.store", "numpy", "pydantic", "sqlalchemy", "yaml")
     assert [name for name in imported if name.startswith(heavy)] == []

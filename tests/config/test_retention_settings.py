@@ -9,6 +9,7 @@ from ckptd.config import ConfigError, read_config
 from ckptd.config.retention_settings import list_retention_settings, read_retention_settings
 from cli.test_trash_agent import LIMITS
 from config.test_listing_settings import SAMPLES, result_of
+from demo.patience import allow
 
 PLANS = {
     "a policy": '[[retention.policy]]\nname = "a"\nlast = 3\nevery = { epochs = 10 }\nmode = "enforce"\n',
@@ -54,7 +55,9 @@ def test_only_the_models_of_retention_are_built(tmp_path):
     report = f"import sys; from pathlib import Path; {read}; print(*{names})"
     path = tmp_path / "config.toml"
     path.write_text(PLANS["a policy"])
-    done = subprocess.run([sys.executable, "-c", report, path], check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", report, path], check=True, capture_output=True, text=True, timeout=allow(60)
+    )
     assert {name.rpartition(".")[2] for name in done.stdout.split()} == {
         "base", "former_names", "listing_settings", "raw_tables", "retention", "retention_settings", "trash_settings",
     }  # fmt: skip

@@ -15,6 +15,7 @@ from ckptd.service import daemon as daemon_module
 from ckptd.service.agent_start import start_agent
 from ckptd.service.agent_watch import AgentWatch
 from ckptd.service.daemon import Daemon
+from demo.patience import allow
 from support.mail_server import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +62,7 @@ def test_a_stopped_agent_ends_the_daemon_with_a_status_that_systemd_restarts(run
 
 def check(config):
     argv = [sys.executable, "-m", "ckptd", "--config", str(config), "config", "check"]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=allow(60), check=False)
 
 
 def test_a_reload_checks_the_file_first_so_that_systemctl_fails_if_it_is_refused():

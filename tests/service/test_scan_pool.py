@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from ckptd.service.scan_pool import ScanPool
+from demo.patience import allow
 from support.mail_server import wait_until
 
 AT_WORK, MOST = 8, 40
@@ -31,7 +32,7 @@ def test_scans_that_hang_leave_their_places_to_others(pool, stuck, colluders):
         pool.submit(stuck.wait)
     done = threading.Event()
     pool.submit(done.set)
-    assert done.wait(30)
+    assert done.wait(allow(30))
     assert not stuck.is_set()
 
 
@@ -60,7 +61,7 @@ def test_a_place_is_given_up_once(pool):
     ends.set()
     seen = threading.Event()
     pool.submit(seen.set)
-    assert seen.wait(30)
+    assert seen.wait(allow(30))
     wait_until(lambda: pool._places._value == AT_WORK)
 
 
@@ -72,7 +73,7 @@ def test_a_task_that_fails_frees_its_place(pool):
         pool.submit(fail)
     done = threading.Event()
     pool.submit(done.set)
-    assert done.wait(30)
+    assert done.wait(allow(30))
 
 
 def test_after_a_shutdown_nothing_that_waits_for_a_place_is_begun(stuck):

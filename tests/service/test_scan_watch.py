@@ -12,6 +12,7 @@ from ckptd.service import scan_watch
 from ckptd.service.daemon import Daemon
 from ckptd.service.scan_watch import ScanWatch
 from ckptd.store.database_errors import StoreError
+from demo.patience import allow
 from support.mail_server import wait_until
 
 
@@ -38,7 +39,7 @@ def stuck(daemon):
         over.wait()
 
     daemon._submit_scan(work)
-    assert began.wait(20)
+    assert began.wait(allow(20))
     yield daemon
     over.set()
 

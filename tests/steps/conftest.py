@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from demo.patience import allow
 from steps.daemon_lives import Cluster, Disk, Service
 from steps.replayed_fleet import UID, Fleet
 from support.shared_agent import get_agent
@@ -32,11 +33,11 @@ class FullDisk:
 @pytest.fixture
 def full_disk():
     folder = Path(tempfile.mkdtemp(prefix="ckptd-full-"))
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", folder], check=True, timeout=30)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", folder], check=True, timeout=allow(30))
     try:
         yield FullDisk(folder)
     finally:
-        subprocess.run(["umount", "--lazy", folder], check=True, timeout=30)
+        subprocess.run(["umount", "--lazy", folder], check=True, timeout=allow(30))
         shutil.rmtree(folder, ignore_errors=True)
 
 

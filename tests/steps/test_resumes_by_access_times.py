@@ -12,6 +12,7 @@ import pytest
 
 from ckptd.core.model import Certainty, JobState, ResumeReason
 from ckptd.present.resume_texts import describe_resume
+from demo.patience import allow
 from steps.replayed_fleet import UID, minute
 
 START = 200  # in the future: no file can be changed at an instant of a test's choice
@@ -21,7 +22,7 @@ START = 200  # in the future: no file can be changed at an instant of a test's c
 def work_dir():
     """A directory on a file system that keeps access times."""
     parent = Path(tempfile.mkdtemp(prefix="ckptd-atime-"))
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "relatime,mode=755", "tmpfs", parent], check=True, timeout=30)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "relatime,mode=755", "tmpfs", parent], check=True, timeout=allow(30))
     try:
         directory = parent / "run"
         directory.mkdir()
@@ -29,7 +30,7 @@ def work_dir():
         parent.chmod(0o755)
         yield directory
     finally:
-        subprocess.run(["umount", "--lazy", parent], check=True, timeout=30)
+        subprocess.run(["umount", "--lazy", parent], check=True, timeout=allow(30))
         shutil.rmtree(parent, ignore_errors=True)
 
 

@@ -4,6 +4,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
+from demo.patience import allow
 from support.forked_daemon import ForkedDaemon, run_ckptd
 from support.mail_server import free_port
 
@@ -39,7 +40,7 @@ class RealDaemon:
 
     def read_metric(self, name):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=2) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=allow(2)) as answer:
                 lines = answer.read().decode().splitlines()
         except OSError:
             return None
