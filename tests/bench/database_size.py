@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import sqlalchemy as sa
 
 from ckptd.core.model import FileIdentity, JobState, RunKey
-from ckptd.core.model.records import ScanRecord
+from ckptd.core.model.records import LocationRecord, ScanRecord
 from ckptd.core.runs import ownership, progress
 from ckptd.service import database_copies
 from ckptd.store.store import Store
@@ -50,8 +50,17 @@ def record_jobs(store, first, run_of):
     ]
     recorded.poll(store, 0, *jobs)
     keys = store.jobs.read_tracked(CLUSTER)
-    for run, members in itertools.groupby(jobs, lambda job: run_of(job.job_id)):
-        recorded.note_run(store, run, at(1), jobs=[keys[job.job_id].key for job in members])
+    found = [
+        LocationRecord(
+            jobs=tuple(keys[job.job_id].key for job in members),
+            run=run,
+            user="alice",
+            located_by="comment",
+            settings_directory="/w",
+        )
+        for run, members in itertools.groupby(jobs, lambda job: run_of(job.job_id))
+    ]
+    store.located_runs.record(found, at(1))
     ended = [
         EndedAttempt(job.job_id, None, at(0), at(60), JobState.COMPLETED, "node[001-004]", 4, 256, 16) for job in jobs
     ]

@@ -39,12 +39,17 @@ def check(server, options):
     began = time.monotonic()
     year = recorded_year.record_year(address, options.jobs, options.active or max(99, options.jobs // 3000))
     print(f"{year.job_count} jobs, {year.active_count} running: made in {time.monotonic() - began:.0f} s")
-    print(f"{'call':<24} {'statements':>10} {'ms':>9} {'blocks':>9} {'rows read':>10} {'needed':>8}")
+    with store.database.reading() as connection:
+        size = connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one()
+    print(f"{size / 1e6:.0f} MB, {size / year.job_count:.0f} bytes a job with all that belongs to it")
+    print(f"{'call':<24} {'statements':>10} {'ms':>9} {'longest':>9} {'blocks':>9} {'rows read':>10} {'needed':>8}")
     failures = []
     for call, found, error in plan_limits.explain_calls(store, list_calls(year)):
         read = max((sum(each.rows_read.values()) for each in found), default=0)
         blocks, spent = sum(each.block_count for each in found), sum(each.milliseconds for each in found)
-        print(f"{call.name:<24} {len(found):10} {spent:9.1f} {blocks:9} {read:10} {call.needed:8}  {error or ''}")
+        longest = max((each.milliseconds for each in found), default=0)
+        times = f"{spent:9.1f} {longest:9.1f}"
+        print(f"{call.name:<24} {len(found):10} {times} {blocks:9} {read:10} {call.needed:8}  {error or ''}")
         failures += plan_limits.list_failures(call, found, plan_limits.read_sizes(store))
         if error:
             failures.append(f"{call.name}: {error}")

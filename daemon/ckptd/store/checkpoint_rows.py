@@ -16,9 +16,8 @@ from ckptd.store.stored_checkpoints import RowContext, SharedValues, checkpoint_
 REMEMBERED_COUNT = 256  # deleted checkpoints of a run that are compared with what a scan finds
 
 _CHECKPOINTS = f"""
-SELECT c.run_id, r.directory, r.uid, {JOB_KEY.of("j")}, a.restart_count, {RECORD.of("c")}, {CONTENT.of("c")}
-FROM checkpoints c JOIN runs r ON r.id = c.run_id
-    LEFT JOIN attempts a ON c.attempt_id = a.id LEFT JOIN jobs j ON a.job_row = j.id
+SELECT c.run_id, {JOB_KEY.of("j")}, a.restart_count, {RECORD.of("c")}, {CONTENT.of("c")}
+FROM checkpoints c LEFT JOIN attempts a ON c.attempt_id = a.id LEFT JOIN jobs j ON a.job_row = j.id
 WHERE {{condition}}
 """  # noqa: S608 - the columns are this package's own
 _NEWEST_GONE = """
@@ -48,23 +47,34 @@ def read_where(select: Select, *conditions: str, values: Mapping[str, object]) -
     The conditions are SQL about the table `c`, and exclude one another.
     """
     shared = SharedValues()
+    contexts: dict[int, RowContext] = {}
     found: dict[int, list[RecordedCheckpoint]] = defaultdict(list)
     for condition in conditions:
         used = {name: value for name, value in values.items() if f":{name}" in condition}
-        for row in select(_CHECKPOINTS.format(condition=condition), used):
-            found[row[0]].append(_from_row(row, shared))
+        rows = list(select(_CHECKPOINTS.format(condition=condition), used))
+        contexts |= _read_contexts(select, {row[0] for row in rows} - contexts.keys())
+        for row in rows:
+            found[row[0]].append(_from_row(row, contexts[row[0]], shared))
     for each in found.values():
         each.sort(key=_age_order)
     return found
 
 
-def _from_row(row: Sequence[Any], shared: SharedValues) -> RecordedCheckpoint:
+def _read_contexts(select: Select, row_ids: Collection[int]) -> dict[int, RowContext]:
+    """Return what the rows of these runs leave out; not by a join, for which PostgreSQL may read all runs."""
+    found: dict[int, RowContext] = {}
+    for chunk in split(row_ids):
+        rows = select(f"SELECT id, directory, uid FROM runs WHERE id IN ({list_numbers(chunk)})", {})  # noqa: S608
+        found |= {row_id: RowContext(decode_any(directory), uid) for row_id, directory, uid in rows}
+    return found
+
+
+def _from_row(row: Sequence[Any], context: RowContext, shared: SharedValues) -> RecordedCheckpoint:
     attempt = None
-    if row[3] is not None:
-        attempt = shared.attempt(JobKey(*JOB_KEY.decode(row[3:6])), row[6])
-    cut = 7 + len(RECORD)
-    context = RowContext(decode_any(row[1]), row[2])
-    return checkpoint_from_row(context, RECORD.decode(row[7:cut]), CONTENT.decode(row[cut:]), attempt, shared)
+    if row[1] is not None:
+        attempt = shared.attempt(JobKey(*JOB_KEY.decode(row[1:4])), row[4])
+    cut = 5 + len(RECORD)
+    return checkpoint_from_row(context, RECORD.decode(row[5:cut]), CONTENT.decode(row[cut:]), attempt, shared)
 
 
 def _age_order(recorded: RecordedCheckpoint) -> tuple[datetime, datetime, PurePosixPath]:

@@ -217,7 +217,7 @@ def _forget_gone(connection: sa.Connection, row_ids: Collection[int]) -> None:
         places = sa.select(CheckpointTable.id, order.label("place")).where(is_gone).subquery()
         old = sa.select(places.c.id).where(places.c.place > GONE_COUNT)
         connection.execute(
-            sa.delete(CheckpointTable).where(CheckpointTable.id.in_(old), CheckpointTable.pruned_at.is_(None))
+            sa.delete(CheckpointTable).where(is_gone, CheckpointTable.id.in_(old), CheckpointTable.pruned_at.is_(None))
         )
 
 

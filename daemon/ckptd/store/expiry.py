@@ -45,26 +45,24 @@ class ExpiryStore(StorePart):
     ) -> ExpiryCounts:
         """Delete those of the next RUN_COUNT runs that ended before an instant, in the order of their record.
 
-        A run with a checkpoint on disk or in the trash stays. The next call continues after `last_run`; the last ones
-        delete old notices and flags of runs that stay.
+        A run with a checkpoint on disk or in the trash stays, without its old flags. The next call continues after
+        `last_run`; the last ones delete old notices of runs that stay.
         """
         page = _list_runs(connection, cluster, before, after)
         run_ids = _find_expired(connection, cluster, before, [row_id for _, row_id in page])
         for chunk in split(run_ids):
             _delete_runs(connection, chunk)
+        flag_count = _delete_flags(connection, before, [row_id for _, row_id in page])
         if len(page) == RUN_COUNT:
-            return ExpiryCounts(run_count=len(run_ids), is_all=False, last_run=page[-1])
+            return ExpiryCounts(run_count=len(run_ids), flag_count=flag_count, is_all=False, last_run=page[-1])
         notices = _find_notices(connection, cluster, before)
-        flags = _find_flags(connection, cluster, before)
         for chunk in split(notices):
             connection.execute(sa.delete(NoticeTable).where(NoticeTable.id.in_(chunk)))
-        for chunk in split(flags):
-            connection.execute(sa.delete(FlagTable).where(FlagTable.id.in_(chunk)))
         return ExpiryCounts(
             run_count=len(run_ids),
             notice_count=len(notices),
-            flag_count=len(flags),
-            is_all=ROW_COUNT not in {len(notices), len(flags)},
+            flag_count=flag_count,
+            is_all=len(notices) < ROW_COUNT,
             last_run=page[-1] if page else after,
         )
 
@@ -170,10 +168,10 @@ def _find_notices(connection: sa.Connection, cluster: str, before: datetime) -> 
     return list(connection.scalars(statement.order_by(NoticeTable.created_at, NoticeTable.id).limit(ROW_COUNT)))
 
 
-def _find_flags(connection: sa.Connection, cluster: str, before: datetime) -> list[int]:
-    statement = (
-        sa.select(FlagTable.id)
-        .join(RunTable, FlagTable.run_id == RunTable.id)
-        .where(RunTable.cluster == cluster, FlagTable.resolved_at < before)
-    )
-    return list(connection.scalars(statement.order_by(FlagTable.resolved_at, FlagTable.id).limit(ROW_COUNT)))
+def _delete_flags(connection: sa.Connection, before: datetime, run_ids: Collection[int]) -> int:
+    """Delete the flags of these runs that were resolved before an instant; return how many."""
+    count = 0
+    for chunk in split(run_ids):
+        is_old = FlagTable.run_id.in_(chunk) & (FlagTable.resolved_at < before)
+        count += connection.execute(sa.delete(FlagTable).where(is_old)).rowcount
+    return count

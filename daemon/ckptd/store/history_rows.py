@@ -156,7 +156,7 @@ WHERE j.run_id IN ({runs}) AND j.ended_at IS NULL AND NOT ({is_located}) AND j.w
 """
 _SAVING_JOBS = """
 SELECT DISTINCT r.cluster, r.uid, j.name, j.work_dir FROM jobs j JOIN runs r ON r.id = j.run_id
-WHERE r.uid IN ({uids}) AND j.name IN ({names}) AND {is_located}
+WHERE r.cluster IN ({clusters}) AND r.uid IN ({uids}) AND j.name IN ({names}) AND {is_located}
     AND EXISTS (SELECT 1 FROM checkpoints c WHERE c.run_id = r.id AND c.completed_at IS NOT NULL)
 """
 
@@ -172,11 +172,13 @@ def _find_savers(select: Select, runs: str) -> set[int]:
     if not wanted:
         return set()
     uids = list_numbers({each[1] for each in wanted.values()})
+    clusters = {f":c{place}": encode_text(name) for place, name in enumerate({each[0] for each in wanted.values()})}
     saving: set[tuple[Any, ...]] = set()
     for chunk in split({each[2] for each in wanted.values()}):
         values = {f"n{place}": encode_text(name) for place, name in enumerate(chunk)}
         names = ", ".join(f":{name}" for name in values)
-        found = select(_SAVING_JOBS.format(uids=uids, names=names, is_located=IS_LOCATED), values)
+        statement = _SAVING_JOBS.format(clusters=", ".join(clusters), uids=uids, names=names, is_located=IS_LOCATED)
+        found = select(statement, values | {place.removeprefix(":"): name for place, name in clusters.items()})
         saving |= {tuple(map(decode_any, row)) for row in found}
     return {row_id for row_id, each in wanted.items() if each in saving}
 
