@@ -1,13 +1,14 @@
 """Days of a cluster in minutes, in which everything that ckptd depends on fails at random and at once.
 
-    python tests/fuzz/chaos.py [--days 3] [--seed N]
+    python tests/fuzz/chaos.py [--days 3] [--seed N] [--postgresql]
 
-The jobs, their files, the agent, the trash, SQLite and the mail relay are real; the time and the queue are played. In
-random order, and overlapping, the controller stops answering or loses its state, accounting is away, transactions fail
-at their start or their commit, the relay refuses, cuts connections after it has accepted, or is down, directories are
-unmounted or closed, the disk is full, the daemon's clock is wrong by hours, the agent dies, and the daemon is killed
-between steps and within transactions, or is down for an hour. `failover.py` kills real
-processes, and plays two daemons.
+The jobs, their files, the agent, the trash, the database and the mail relay are real; the time and the queue are
+played. In random order, and overlapping, the controller stops answering or loses its state, accounting is away,
+transactions fail at their start or their commit, SQLite finds no space or PostgreSQL is stopped, the relay refuses,
+cuts connections after it has accepted, or is down, directories are unmounted, with or without an empty one in their
+place, or closed, the disk is full, the daemon's clock is wrong by hours, the agent dies, and the daemon is killed
+between steps and within transactions, or is down for an hour. `failover.py` kills real processes, and plays two
+daemons.
 
 Throughout, the newest complete checkpoints of each run are there, and no flag opens or resolves of what could not be
 read. In the end, no notice is lost, none came twice that was not interrupted, the record of lost work is what is true,
@@ -21,13 +22,14 @@ import resource
 import shutil
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "daemon"), str(HERE.parents[1] / "deploy")]
 
+from conftest import PostgreSQL  # noqa: E402
 from fuzz.chaos_daemon import ChaosDaemon  # noqa: E402
 from fuzz.chaos_judge import Judge  # noqa: E402
 from fuzz.chaos_world import Slurm, World  # noqa: E402
@@ -46,7 +48,7 @@ GAP = 25  # minutes between two beginnings, on average
 class Chaos:
     """Everything that can fail, and what fails now."""
 
-    def __init__(self, root, seed, days):
+    def __init__(self, root, seed, days, server=None):
         begin = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(days=days + 2)
         self.random = random.Random(seed)
         self.root = root
@@ -57,7 +59,10 @@ class Chaos:
         password_file = root / "password"
         password_file.write_text(PASSWORD)
         self.channel = make_channel(self.relay.port, self.relay.certificate, password_file)
-        self.daemon = ChaosDaemon(root, self.slurm, self.channel, self.random)
+        database = server.create_database() if server else f"sqlite:///{root}/ckptd.sqlite3"
+        self._server = server
+        self.faults = (*self.FAULTS, "halted_database" if server else "full_database")
+        self.daemon = ChaosDaemon(root, database, self.slurm, self.channel, self.random)
         self.clock_error = timedelta(0)
         self.uncertain_count = 0  # messages of which nobody knows whether they arrived
         self.under_way = {}  # the end of each fault, with the minute when it ends
@@ -74,6 +79,7 @@ class Chaos:
         "cutting_relay",
         "dead_relay",
         "unmounted",
+        "replaced",
         "closed",
         "full_disk",
         "clock",
@@ -90,7 +96,7 @@ class Chaos:
             for _ in range(int(days * DAY)):
                 self._minute()
                 if self.random.random() < 1 / GAP:
-                    self._begin(self.random.choice(self.FAULTS))
+                    self._begin(self.random.choice(self.faults))
             for fault in list(self.under_way):
                 self._end(fault)
             for _ in range(CALM // CALM_STEP):
@@ -126,7 +132,7 @@ class Chaos:
         self.uncertain_count += cuts - self.relay.inbox.cuts
         if not daemon.is_alive:
             self.uncertain_count += 1  # it may have been killed between a message and its record
-        elif daemon.is_database_away:
+        elif daemon.is_without_database:
             self.uncertain_count += 1
             judge.forget_flags()
         else:
@@ -161,6 +167,19 @@ class Chaos:
     def _begin_database(self):
         return self._set(self.daemon, "is_database_away", True)
 
+    def _begin_full_database(self):
+        return self._set(self.daemon, "is_database_full", True)
+
+    def _begin_halted_database(self):
+        self._server.halt()
+        self.daemon.is_database_halted = True
+
+        def undo():
+            self._server.resume()
+            self.daemon.is_database_halted = False
+
+        return undo
+
     def _begin_refusing_relay(self):
         self.relay.inbox.answers = {self.random.choice(["MAIL", "RCPT", "DATA"]): "451 4.3.0 later"}
         return self.relay.inbox.answers.clear
@@ -173,10 +192,7 @@ class Chaos:
         return self.relay.start
 
     def _begin_unmounted(self):
-        training = self.random.choice([each for each in self.world.trainings if each.is_reachable])
-        training.is_reachable = False
-        away = training.directory.with_name(f".away-{training.number}")
-        training.directory.rename(away)
+        training, away = self._move_away()
 
         def undo():
             away.rename(training.directory)
@@ -184,9 +200,33 @@ class Chaos:
 
         return undo
 
-    def _begin_closed(self):
+    def _begin_replaced(self):
+        training, away = self._move_away()
+        training.directory.mkdir()  # by root, as a mount point
+        training.is_replaced = True
+        for each in training.executions[-1:]:
+            each.is_hidden = True
+
+        def undo():
+            training.directory.rmdir()
+            away.rename(training.directory)
+            training.is_reachable, training.is_replaced = True, False
+
+        return undo
+
+    def _move_away(self):
+        training = self._close_one()
+        away = training.directory.with_name(f".away-{training.number}")
+        training.directory.rename(away)
+        return training, away
+
+    def _close_one(self):
         training = self.random.choice([each for each in self.world.trainings if each.is_reachable])
         training.is_reachable = False
+        return training
+
+    def _begin_closed(self):
+        training = self._close_one()
         training.directory.chmod(0)
 
         def undo():
@@ -250,11 +290,14 @@ def _read_memory():
 
 
 @contextmanager
-def prepare(seed, days):
-    """Give a chaos run of so many days in a directory of its own, which is gone in the end."""
+def prepare(seed, days, server=None):
+    """Give a chaos run of so many days in a directory of its own, which is gone in the end.
+
+    `server` is a PostgreSQL; without it, the database is SQLite.
+    """
     root = Path(tempfile.mkdtemp(prefix="ckptd-chaos-"))
     root.chmod(0o755)
-    chaos = Chaos(root, seed, days)
+    chaos = Chaos(root, seed, days, server)
     try:
         yield chaos
     finally:
@@ -266,11 +309,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--days", type=float, default=3.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--postgresql", action="store_true", help="instead of SQLite")
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("this needs root: the files belong to another user")
     print(f"seed {options.seed}", flush=True)
-    with prepare(options.seed, options.days) as chaos:
+    with ExitStack() as stack:
+        server = PostgreSQL() if options.postgresql else None
+        if server:
+            stack.callback(server.stop)
+            server.start()
+        chaos = stack.enter_context(prepare(options.seed, options.days, server))
         chaos.run(options.days)
         chaos.report()
     sys.exit(bool(chaos.judge.violations))

@@ -14,7 +14,7 @@ from ckptd.core.model import Severity, Unknown
 from ckptd.core.notices import NoticeMode, NoticePolicy
 from ckptd.errors import CkptdError
 from ckptd.notify.rendering import Renderer
-from ckptd.service.step_table import TABLE, make_runner
+from ckptd.service.step_table import EXPIRE, STEPS, TABLE, make_runner
 from ckptd.steps import poll
 from ckptd.steps.parts import SendParts
 from ckptd.steps.polled_queue import PolledQueue
@@ -29,7 +29,9 @@ POLICY = NoticePolicy(
     mode=NoticeMode.ON, user_rule="{user}@example.org", windows=dict.fromkeys(Severity, timedelta(minutes=15))
 )
 PRUNE_EVERY = 10  # minutes
-LEFT_OUT = {"expire", "collect-garbage", "release-memory", "verify", "act", "prune", "backfill"}
+EXPIRE_EVERY = 24 * 60
+MAX_PAGES = 2**32 - 2  # of SQLite
+LEFT_OUT = {EXPIRE, "collect-garbage", "release-memory", "verify", "act", "prune", "backfill"}
 
 
 class KilledError(BaseException):
@@ -39,15 +41,21 @@ class KilledError(BaseException):
 class ChaosDaemon:
     """The daemon, alive or not."""
 
-    def __init__(self, root, slurm, channel, seed: random.Random):
+    def __init__(self, root, database, slurm, channel, seed: random.Random):
         self.root, self.slurm, self._channel, self._seed = root, slurm, channel, seed
+        self._database = database
         self.now = self.elapsed = None
         self.state = self.parts = self.store = None
-        self.is_database_away = False
+        self.is_database_away = self.is_database_full = self.is_database_halted = False
         self.kill_after = None  # transactions
         self.lives = self.failures = 0
         self._memory = prune.PruneSlice()
         self._agent = None
+
+    @property
+    def is_without_database(self):
+        """Whether transactions may fail."""
+        return self.is_database_away or self.is_database_full or self.is_database_halted
 
     @property
     def is_alive(self):
@@ -58,7 +66,10 @@ class ChaosDaemon:
         self.now, self.elapsed = now, elapsed
         self.lives += 1
         self._agent = get_agent(write_grace="60s")
-        self.store = open_record(f"sqlite:///{self.root}/ckptd.sqlite3")
+        try:
+            self.store = open_record(self._database)
+        except CkptdError:
+            return
         sa.event.listen(self.store.database._engine, "begin", self._begin)
         sa.event.listen(self.store.database._engine, "commit", self._commit)
         post = SendParts(
@@ -111,9 +122,11 @@ class ChaosDaemon:
                 if line.name not in LEFT_OUT:
                     for _ in range(line.once):
                         self._run(line.name, line.run, errors)
-            self._run("backfill", next(each.run for each in TABLE if each.name == "backfill"), errors)
+            self._run("backfill", STEPS["backfill"].run, errors)
             if minute % PRUNE_EVERY == 0:
                 self._run("prune", self._prune, errors)
+            if minute % EXPIRE_EVERY == 0:
+                self._run(EXPIRE, STEPS[EXPIRE].run, errors)
         except KilledError:
             self.end()
         return errors
@@ -139,9 +152,12 @@ class ChaosDaemon:
         watched = self.state.watchlist.get(run)
         return bool(queued.slurm_trouble) or (watched is not None and isinstance(watched.last, Unknown))
 
-    def _begin(self, _connection):
+    def _begin(self, connection):
         self._count()
         self._fail()
+        if connection.dialect.name == "sqlite":
+            pages = 1 if self.is_database_full else MAX_PAGES  # it keeps those that it has
+            connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
 
     def _commit(self, _connection):
         if self.is_database_away and self._seed.random() < 0.5:

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from ckptd.core.model import RunKey
 from ckptd.store.tables import NoticeTable
+from fuzz import message_check
 from support.prune_facts import CLUSTER, MINUTE, UID
 
 KEPT = 2  # complete checkpoints of a run that the policy keeps
@@ -67,7 +68,7 @@ class Judge:
             key = self.key_of(training)
             lines = {(each.attempt[0].job_id, each.attempt[1]): each for each in store.lost_work.list_lines(key)}
             for each in training.executions:
-                if each.ended_at is None or self._world.minute - each.ended_at < 60:
+                if each.ended_at is None or each.is_hidden or self._world.minute - each.ended_at < 60:
                     continue
                 line = lines.get((each.job_id, each.restart_count))
                 name = f"job {each.job_id}.{each.restart_count} of {training.directory.name}"

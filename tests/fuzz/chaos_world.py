@@ -33,6 +33,7 @@ class Execution:
     state: JobState = JobState.RUNNING
     saved_at: int | None = None  # its newest complete checkpoint
     is_seen: bool = False  # by a poll that succeeded
+    is_hidden: bool = False  # its checkpoints: for some time an empty directory was in their place
 
     @property
     def unsaved(self):
@@ -56,6 +57,7 @@ class Training:
     ends: int = 0  # when and how its execution will end
     fate: JobState = JobState.TIMEOUT
     is_reachable: bool = True  # its directory is there and open
+    is_replaced: bool = False  # by an empty directory, as where a file system is not mounted
 
     @property
     def running(self):
@@ -101,6 +103,7 @@ class World:
         job_id = last.job_id if is_requeued else self._next_job
         self._next_job += not is_requeued
         started = Execution(job_id, last.restart_count + 1 if is_requeued else 0, self.minute - 1, self.minute)
+        started.is_hidden = training.is_replaced
         training.executions.append(started)
         training.fate = self.seed.choice([JobState.TIMEOUT, JobState.TIMEOUT, JobState.NODE_FAIL, JobState.FAILED])
         length = training.limit if training.fate is JobState.TIMEOUT else self.seed.randint(20, training.limit - 5)

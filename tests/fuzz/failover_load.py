@@ -13,6 +13,7 @@ from aiosmtpd.controller import Controller
 
 from demo import ports, users
 from demo.patience import Deadline
+from fuzz import message_check
 from support import quick_retention
 from support.mail_server import Inbox
 from support.simulated_slurm import SimulatedSlurm
@@ -266,16 +267,10 @@ class _Judgement:
 
     def _judge_mail(self):
         rows = self._ask("SELECT message_id, max(try_count) FROM notices WHERE state = 'sent' GROUP BY message_id")
-        arrived = Counter(mail["Message-ID"].strip("<>").partition("@")[0] for mail in self._inbox.mails)
+        arrived = message_check.count_arrived(self._inbox.mails)
         tries = {key: count for key, count in rows if key is not None}
-        lost = tries.keys() - arrived.keys()
         doubled = [key for key, count in arrived.items() if count > 1]
-        if lost:
-            self.wrong.append(f"{len(lost)} messages are recorded as sent and did not arrive")
-        if surprising := [key for key in doubled if tries.get(key, 0) < 2]:
-            self.wrong.append(f"{len(surprising)} messages arrived twice though none was interrupted")
-        if unknown := arrived.keys() - tries.keys():
-            self.wrong.append(f"{len(unknown)} messages arrived and are not recorded as sent")
+        self.wrong += message_check.list_wrong(tries, arrived)
         told = self._ask("SELECT payload FROM notices WHERE channel = 'mail' AND state = 'sent'")
         payloads = [each if isinstance(each, dict) else json.loads(each) for (each,) in told]
         named = {number for each in payloads if each["rule"] == "restart-loop" for number in each["job_ids"]}
