@@ -92,3 +92,10 @@ def test_a_job_whose_end_nobody_knew_may_come_back_as_the_same_attempt():
     assert (changes.new, changes.begun) == ((), ())
     assert [(attempt.restart_count, attempt.ended_at) for attempt in changes.updated] == [(0, None)]
     assert tracked[1].is_open
+
+
+def test_an_end_from_accounting_is_believed_though_the_clock_of_this_host_is_behind():
+    began = make_job(1, started_at=at(30), submitted_at=at(29))
+    changes, _ = follow(look(0, began), look(5, make_job(1, STATES.PENDING, 1, submitted_at=at(45))))
+    merged = accounting_merge.merge_accounting(changes, (make_row(1, 30, 45, STATES.NODE_FAIL, 29),), at(5))
+    assert [(attempt.cause, attempt.ended_at) for attempt in merged.ended] == [(EndCause.NODE_FAILURE, at(45))]

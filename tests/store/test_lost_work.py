@@ -134,7 +134,7 @@ def test_accounting_that_answers_late_corrects_the_line(store):
     scan(store, 11)
     (guessed,) = store.jobs.list_unconfirmed_attempts(CLUSTER, at(0))
     assert guessed.cause is EndCause.REQUEUE
-    (told,) = accounting_merge.refine([guessed], (make_row(1, -1, 8, STATES.NODE_FAIL),), at(12))
+    (told,) = accounting_merge.refine([guessed], (make_row(1, -1, 8, STATES.NODE_FAIL),))
     store.jobs.correct_attempts([told])
     (line,) = store.lost_work.list_lines(RUN)
     assert (line.cause, line.ended_at, line.loss.lost) == (EndCause.NODE_FAILURE, at(8), timedelta(minutes=9))
@@ -151,7 +151,7 @@ def test_accounting_tells_later_for_how_long_a_job_was_suspended_though_the_line
     assert (minutes_lost(store), store.lost_work.list_lines(RUN)[0].is_final) == ([17], True)
     (attempt,) = store.histories.read(CLUSTER, [RUN])[0].attempts
     row = make_row(1, -1, 20, STATES.TIMEOUT)._replace(suspended=timedelta(minutes=3))
-    store.jobs.correct_attempts(accounting_merge.refine([attempt], [row], at(23)))
+    store.jobs.correct_attempts(accounting_merge.refine([attempt], [row]))
     assert (minutes_lost(store), store.lost_work.list_lines(RUN)[0].is_final) == ([18], True)
 
 

@@ -336,7 +336,7 @@ def _confirm_ends(parts: Parts, state: State, ended: Ended, now: datetime) -> No
     """Correct the attempts whose cause was unconfirmed and is now in accounting."""
     known = state.latest(PolledQueue)
     due = state.latest(UnconfirmedEnds).list_due(now)
-    confirmed = () if isinstance(ended, Unknown) else accounting_merge.refine(due, ended, now)
+    confirmed = () if isinstance(ended, Unknown) else accounting_merge.refine(due, ended)
     corrected = [attempt for attempt in confirmed if attempt not in due]
     parts.store.jobs.correct_attempts(corrected)
     names = {(attempt.job, attempt.restart_count) for attempt in corrected}

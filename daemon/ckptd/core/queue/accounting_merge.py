@@ -32,7 +32,7 @@ def merge_accounting(changes: JobChanges, ended: tuple[EndedAttempt, ...] | Unkn
     ends until a second poll confirms them, record the changes without this call.
     """
     rows = _Rows(() if isinstance(ended, Unknown) else ended)
-    better = {_name(attempt): rows.refine(attempt, now) for attempt in changes.ended}
+    better = {_name(attempt): rows.refine(attempt) for attempt in changes.ended}
     jobs = {known.key: known.job for known in (*changes.new, *changes.changed)}
     filled = {missed.key: list(rows.fill(missed, jobs.get(missed.key), now)) for missed in changes.missed}
     gone = [_merge_vanished(known, rows, now) for known in changes.vanished]
@@ -55,10 +55,10 @@ def merge_accounting(changes: JobChanges, ended: tuple[EndedAttempt, ...] | Unkn
     )
 
 
-def refine(attempts: Iterable[Attempt], ended: Iterable[EndedAttempt], now: datetime) -> tuple[Attempt, ...]:
+def refine(attempts: Iterable[Attempt], ended: Iterable[EndedAttempt]) -> tuple[Attempt, ...]:
     """Return the attempts with an unconfirmed cause that accounting now has, with accounting's data."""
     rows = _Rows(ended)
-    return tuple(refined for refined in (rows.refine_told(attempt, now) for attempt in attempts) if refined is not None)
+    return tuple(refined for refined in (rows.refine_told(attempt) for attempt in attempts) if refined is not None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,18 +83,18 @@ class _Rows:
         for rows in self.by_job.values():
             rows.sort(key=lambda entry: entry[0])
 
-    def refine(self, attempt: Attempt, now: datetime) -> Attempt:
+    def refine(self, attempt: Attempt) -> Attempt:
         """Return the attempt with its end from accounting, if the queue's end is unconfirmed and accounting has one."""
-        return self.refine_told(attempt, now) or attempt
+        return self.refine_told(attempt) or attempt
 
-    def refine_told(self, attempt: Attempt, now: datetime) -> Attempt | None:
+    def refine_told(self, attempt: Attempt) -> Attempt | None:
         """Return the attempt with its end from accounting; None if accounting has none or the end is confirmed."""
         if not is_guessed(attempt):
             return None
         for started_at, ended_at, row in self.by_job[attempt.job.job_id]:
             if abs(started_at - attempt.started_at) <= START_TOLERANCE:
                 cause = CAUSES.get(row.state, EndCause.UNKNOWN)
-                end = max(attempt.started_at, min(ended_at, now))
+                end = max(attempt.started_at, ended_at)  # even if this host's clock is behind Slurm's
                 ended = replace(attempt, state=row.state, cause=cause, ended_at=end)
                 return suspension.close(ended, row.suspended)
         return None
@@ -143,7 +143,7 @@ def _merge_vanished(known: TrackedJob, rows: _Rows, now: datetime) -> _MergedJob
     ended: Attempt | None = None
     unseen: list[Attempt] = []
     if attempt is not None and attempt.ended_at is None:
-        attempt = ended = rows.refine(end_unknown(attempt, known.last_sign_at), now)
+        attempt = ended = rows.refine(end_unknown(attempt, known.last_sign_at))
     first = attempt.restart_count + 1 if attempt is not None else 0
     for restart_count, entry in enumerate(rows.after(attempt, known.key.job_id), first):
         unseen.append(_unseen(known.key, restart_count, entry, now, like=known.job))
@@ -174,7 +174,7 @@ def _unseen(
         cause=CAUSES.get(row.state, EndCause.UNKNOWN),
         first_seen_at=now,
         started_at=started_at,
-        ended_at=min(ended_at, max(now, started_at)),
+        ended_at=ended_at,
         time_limit=like.time_limit if like else None,
         partition=like.partition or None if like else None,
         node_count=row.node_count,

@@ -100,7 +100,7 @@ class _BackfillDraft:
         rows = [_row(each) for each in chain]
         for guessed in owner.attempts:
             if guessed.ended_at is not None and is_guessed(guessed):
-                refined = accounting_merge.refine([guessed], rows, self.now)
+                refined = accounting_merge.refine([guessed], rows)
                 self.corrected += [(guessed, attempt) for attempt in refined if attempt != guessed]
         missing = [each for each in chain if not any(_is_same(each, attempt) for attempt in owner.attempts)]
         attempts = [
