@@ -7,7 +7,6 @@ import sqlalchemy as sa
 
 from ckptd.core.model import RunKey
 from ckptd.store.tables import NoticeTable
-from fuzz import message_check
 from support.prune_facts import CLUSTER, MINUTE, UID
 
 KEPT = 2  # complete checkpoints of a run that the policy keeps
