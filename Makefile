@@ -62,6 +62,7 @@ test-long: venv
 	$(BIN)/python tests/fuzz/failover.py --rounds 50
 	$(BIN)/python tests/fuzz/failover.py --rounds 50 --pgbouncer
 	for seed in 1 2 3 4 5; do $(BIN)/python tests/fuzz/chaos.py --days 3 --seed $$seed || exit 1; done
+	$(BIN)/python tests/fuzz/chaos.py --days 3 --seed 6 --postgresql
 
 # GROMACS, LAMMPS, torch, Keras and TensorFlow on a private Slurm, and whether what ckptd says of them is true: see tests/programs.
 test-programs: venv $(PROGRAMS)/.ready

@@ -2,7 +2,7 @@
 
 Rows of checkpoints are converted one after the other, about 4000 in a second of CPU. On PostgreSQL, the old table can
 be read meanwhile and is locked only while the new one takes its name. `ckptd.store.packed_*` describe the new columns;
-the forms in which earlier versions wrote the old ones are read here. docs/decisions/0024 says why this migration
+the forms in which earlier versions wrote the old ones are read here. docs/decisions/0025 says why this migration
 imports these modules and rewrites the table, and what to do before one of them changes.
 """
 
