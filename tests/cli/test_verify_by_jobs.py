@@ -15,8 +15,8 @@ from ckptd.checkpoints.executor import VerificationRequest
 from ckptd.checkpoints.verify_jobs.job_executor import JobExecutor, JobLimits
 from ckptd.cli import job_verification, progress_bar, run_verification
 from ckptd.core.model import CheckpointState
+from ckptd.core.verification.ticket import UNWATCHED_AFTER
 from ckptd.service.build_verification import DEADLINE
-from ckptd.steps.follow_verifications import UNWATCHED_AFTER
 from cli.six_checkpoints import EPOCHS, trained_shop
 from support.forked_agent import start_agent
 from support.job_agent import JobAgent

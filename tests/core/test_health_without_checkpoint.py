@@ -235,7 +235,7 @@ SIGNALLED = {
 def test_a_job_that_may_save_only_when_it_is_signalled_is_not_late_before(facts, minute, severity):
     [finding] = NoCheckpointYet().evaluate(history(now=minute, jobs=[limited(300)], **facts), at(minute))
     assert finding.severity is severity
-    assert ("is signalled before its time limit, and may save only then" in text_of(finding)) == (
+    assert ("gets a signal before its time limit, and may save only then" in text_of(finding)) == (
         severity is Severity.INFO
     )
 

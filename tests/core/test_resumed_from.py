@@ -305,8 +305,8 @@ def test_a_declared_checkpoint_may_be_nowhere_on_record():
         (
             [again(300)],
             (
-                "an unknown checkpoint: its first checkpoint was epoch 300, 2 min after the start, which fits "
-                "none of those that existed then"
+                "an unknown checkpoint: its first checkpoint was epoch 300, 2 min after the start, which no "
+                "checkpoint that existed then explains"
             ),
         ),
     ],

@@ -42,6 +42,7 @@ CALM = 4 * 60  # without faults in the end, longer than any error of the clock: 
 CALM_STEP = 2  # minutes between two ticks of it
 MAX_GROWTH = 1.25  # of memory, from a third of the time on
 LONGEST = 90  # minutes that one fault lasts
+SETTLED = 15  # minutes after a job's start or end, until which flags change because of it
 GAP = 25  # minutes between two beginnings, on average
 
 
@@ -124,8 +125,7 @@ class Chaos:
 
     def _tick(self, now, elapsed):
         daemon, judge = self.daemon, self.judge
-        keys = [judge.key_of(each) for each in self.world.trainings]
-        blind = {key for key in keys if daemon.is_blind(key)}
+        blind = {judge.key_of(each) for each in self.world.trainings if self._is_blind(each)}
         cuts = self.relay.inbox.cuts
         for text in daemon.tick(now, elapsed, self.world.minute):
             judge.note(text)
@@ -136,7 +136,15 @@ class Chaos:
             self.uncertain_count += 1
             judge.forget_flags()
         else:
-            judge.check_flags(daemon, {key for key in blind if daemon.is_blind(key)})
+            still = {judge.key_of(each) for each in self.world.trainings if self._is_blind(each)}
+            judge.check_flags(daemon, blind & still)
+
+    def _is_blind(self, training):
+        """Whether nothing is known of a run; what the queue has just said of its job may change its flags."""
+        last = training.executions[-1] if training.executions else None
+        changed_at = 0 if last is None else max(last.started_at, last.ended_at or 0)
+        is_new = self.world.minute - changed_at <= SETTLED and not self.slurm.is_down
+        return self.daemon.is_blind(self.judge.key_of(training)) and not is_new
 
     def _begin(self, fault):
         if fault in self.under_way:

@@ -79,7 +79,7 @@ class Judge:
 
     def _check_line(self, name, execution, line, *, saves):
         true = execution.unsaved
-        low, high = line.loss.lost, getattr(line.loss, "lost_high", None)
+        low, high = line.loss.lost, line.loss.most
         if not saves:
             return  # a bound: nobody knows whether it would save elsewhere
         said = None if low is None else low / MINUTE

@@ -26,6 +26,20 @@ BASE = {
     "service": {"log_level": "warning"},
 }
 CHANGED = {
+    "verify_jobs.partition": "low",
+    "verify_jobs.account": "checks",
+    "verify_jobs.qos": "preemptable",
+    "verify_jobs.time_limit": "3h",
+    "verify_jobs.nice": 7,
+    "verify_jobs.task_size": "1 GiB",
+    "verify_jobs.max_tasks": 9,
+    "verify_jobs.max_running": 2,
+    "verify_jobs.max_per_user": 2,
+    "verify_jobs.max_tries": 2,
+    "verify_jobs.max_wait": "1d",
+    "verify_jobs.fallback": True,
+    "verify_jobs.python": "/opt/ckptd/bin/python3",
+    "verify_jobs.directory": "/scratch/checks/{{uid}}",
     "slurm.source": "squeue",
     "slurm.cluster": "another",
     "slurm.poll_interval": "10m",
@@ -174,7 +188,11 @@ CHANGED = {
 }
 
 # With which other settings these have an effect.
-WITH = {name: {"slurm.source": "slurmrestd"} for name in ("slurm.rest_url", "slurm.rest_token_file")}
+WITH = {
+    "slurm.rest_url": {"slurm.source": "slurmrestd"},
+    "slurm.rest_token_file": {"slurm.source": "slurmrestd"},
+    "verify_jobs.fallback": {"verify_jobs.partition": "low"},
+}
 
 
 def list_settings(model=Config, prefix=""):

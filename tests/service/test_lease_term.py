@@ -8,7 +8,10 @@ from ckptd.core.notices.delivery import SendResult
 from ckptd.service import lease_term
 from ckptd.service.lease_term import LeasedAgent, LeasedChannel, LeaseExpiredError, LeaseTerm
 
-ACTING_OPERATIONS = {"signal_job", "hold_job", "resubmit_job", "move_aside", "restore", "empty", "recover"}
+ACTING_OPERATIONS = {
+    "signal_job", "hold_job", "resubmit_job", "move_aside", "restore", "empty", "recover", "submit_verification",
+    "cancel_verification",
+}  # fmt: skip
 
 
 class Recorder:

@@ -24,7 +24,7 @@ from ckptd.cli.verified_checkpoints import UNKNOWN, VerifiedCheckpoint, list_ver
 from ckptd.core.model import RunKey, Unknown
 from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.core.verification.skip_reasons import SkipReason
-from ckptd.steps.follow_verifications import UNWATCHED_AFTER
+from ckptd.core.verification.ticket import UNWATCHED_AFTER
 from ckptd.steps.record_verification import WantedVerification, record_result, verify_now
 from ckptd.store.store import Store
 

@@ -9,14 +9,13 @@ from datetime import datetime, timedelta
 
 from ckptd.checkpoints.executor import NO_RESULT, Ticket, TicketState
 from ckptd.core.model import Unknown
-from ckptd.core.verification.ticket import VerificationTicket
+from ckptd.core.verification.ticket import UNWATCHED_AFTER, VerificationTicket
 from ckptd.steps.parts import Parts
 from ckptd.steps.record_verification import record_result
 from ckptd.steps.results import IDLE, LogLine, StepResult, info, warning
 from ckptd.steps.state import State
 
 INTERVAL = timedelta(seconds=30)  # between two steps
-UNWATCHED_AFTER = timedelta(minutes=5)  # since a command last said that it follows a ticket
 MAX_SECONDS = 60.0  # of one step, after which no further ticket is asked about
 MAX_TICKETS = 60  # of one step: each is a request to slurmctld
 

@@ -90,8 +90,10 @@ def _check_cluster(site: Responder, cluster: str | None) -> None:
         NotFoundError: there is no such cluster.
 
     """
+    if cluster is None:
+        return
     names = [each.cluster for each in site.reader.read_fleet().clusters]
-    if cluster is not None and cluster not in names:
+    if cluster not in names:
         raise NotFoundError(f"no cluster {cluster[:40]!a} is on record; there are {', '.join(names) or 'none'}")
 
 

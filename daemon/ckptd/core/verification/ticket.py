@@ -1,9 +1,11 @@
 """A request for a full verification, as the database keeps it until its result is recorded."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ckptd.core.model import Checkpoint, RunKey
+
+UNWATCHED_AFTER = timedelta(minutes=5)  # since a command last said that it follows a ticket
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
