@@ -28,7 +28,7 @@ BASE = {
 CHANGED = {
     "verify_jobs.partition": "low",
     "verify_jobs.account": "checks",
-    "verify_jobs.qos": "preemptable",
+    "verify_jobs.qos": "scavenger",
     "verify_jobs.time_limit": "3h",
     "verify_jobs.nice": 7,
     "verify_jobs.task_size": "1 GiB",
