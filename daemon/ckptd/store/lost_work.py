@@ -359,9 +359,10 @@ def _read_saves(connection: sa.Connection, run_id: int, attempt_id: int, attempt
 def _read_copied_saves(connection: sa.Connection, run_ids: Collection[int]) -> dict[int, list[SavedState]]:
     """Return the states that only further locations of these runs have any more; only of runs that have any."""
     found: dict[int, list[SavedState]] = {}
-    for run_id, copies in saved_states.find_copy_rows(connection, run_ids).items():
-        own = saved_states.read_saved_states(connection, run_id)
-        found[run_id] = saved_states.read_copied_states(connection, copies, own)
+    copied = saved_states.find_copy_rows(connection, run_ids)
+    own = saved_states.read_saved_states(connection, copied)
+    for run_id, copies in copied.items():
+        found[run_id] = saved_states.read_copied_states(connection, copies, own[run_id])
     return found
 
 

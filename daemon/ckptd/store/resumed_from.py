@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from ckptd.core.model import Attempt, CheckpointRead, DeclaredResume, JobKey, ResumeReason
+from ckptd.core.model import Attempt, CheckpointRead, DeclaredResume, JobKey, Resume, ResumeReason
 from ckptd.core.runs import candidate_reads
 from ckptd.core.runs.declared_resume import find_of_attempt
 from ckptd.core.runs.resumed_from import SURE_COUNT, find_resume, list_own_states
@@ -23,7 +23,8 @@ from ckptd.store.saved_states import FurtherRow
 from ckptd.store.tables import AttemptTable, JobTable, RunTable
 
 PENDING_COUNT = 20  # latest attempts of one run that are asked about at once
-ATTEMPT_COUNT = 100  # latest ones of a run, and
+ATTEMPT_COUNT = 100  # latest ones of a run
+RUNS_AT_ONCE = 20  # each with up to a thousand states in memory
 
 
 class _RecordedAttempt(NamedTuple):
@@ -48,15 +49,8 @@ def record_resumes(connection: sa.Connection, run_ids: Collection[int]) -> list[
     for chunk in split(run_ids):
         pending = AttemptTable.run_id.in_(chunk) & AttemptTable.is_resume_final.is_not(True)
         wanted = connection.scalars(sa.select(AttemptTable.run_id).where(pending).distinct()).all()
-        is_whole = RunTable.unknown_what.is_(None) & RunTable.problems.is_(None)
-        rows = connection.execute(
-            sa.select(RunTable.id, RunTable.scanned_at, is_whole).where(
-                RunTable.id.in_(wanted), RunTable.directory.like("/%")
-            )
-        )
-        for run_id, scanned_at, whole in rows.all():
-            if _record_run(connection, run_id, _DirectoryScan(scanned_at, bool(whole))):
-                changed.append(run_id)
+        for start in range(0, len(wanted), RUNS_AT_ONCE):
+            changed += _record_runs(connection, _read_scans(connection, wanted[start : start + RUNS_AT_ONCE]))
     if changed:
         runs.touch_runs(connection, changed)
         lost_work.write_redone(connection, changed)
@@ -80,10 +74,10 @@ def record_declared(connection: sa.Connection, by_run: Mapping[int, Sequence[Dec
     declaring = {run_id: declared for run_id, declared in by_run.items() if declared}
     for chunk in split(declaring):
         places = sa.select(RunTable.id, RunTable.directory).where(RunTable.id.in_(chunk))
+        known = _read_attempts(connection, chunk)
         for run_id, directory in connection.execute(places).all():
-            known = _read_attempts(connection, run_id)
-            attempts = [each.attempt for each in known]
-            pending = [each for each in known if not each.is_final][:PENDING_COUNT]
+            attempts = [each.attempt for each in known[run_id]]
+            pending = [each for each in known[run_id] if not each.is_final][:PENDING_COUNT]
             for each in pending:
                 said = find_of_attempt(declaring[run_id], each.attempt, attempts, directory)
                 path = None if said is None else said.real_path or said.path
@@ -100,8 +94,9 @@ def record_reads(connection: sa.Connection, by_run: Mapping[int, Sequence[Checkp
     """Record which candidates the newest attempt of each run has read; return the runs where one was, as news."""
     changed: list[int] = []
     values: list[dict[str, Any]] = []
+    attempts = _read_attempts(connection, by_run)
     for run_id, seen in by_run.items():
-        known = next((each for each in _read_attempts(connection, run_id) if not each.is_final), None)
+        known = next((each for each in attempts[run_id] if not each.is_final), None)
         resume = None if known is None else known.attempt.resumed_from
         asked = () if resume is None else candidate_reads.list_asked(resume)
         if known is None or resume is None or not asked:
@@ -116,30 +111,55 @@ def record_reads(connection: sa.Connection, by_run: Mapping[int, Sequence[Checkp
     return changed
 
 
-def _record_run(connection: sa.Connection, run_id: int, directory: _DirectoryScan) -> bool:
-    known = _read_attempts(connection, run_id)
-    attempts = [each.attempt for each in known]
-    saved = saved_states.read_saved_states(connection, run_id)
-    copies = saved_states.find_copy_rows(connection, [run_id]).get(run_id, [])
-    states = date_by_original([*saved, *saved_states.read_copied_states(connection, copies, saved)])
-    directory = _with_copies(connection, directory, copies)
+def _read_scans(connection: sa.Connection, run_ids: Collection[int]) -> dict[int, _DirectoryScan]:
+    """Return the last scan of each of these runs that has a directory."""
+    is_whole = RunTable.unknown_what.is_(None) & RunTable.problems.is_(None)
+    has_directory = RunTable.id.in_(run_ids) & RunTable.directory.like("/%")
+    rows = connection.execute(sa.select(RunTable.id, RunTable.scanned_at, is_whole).where(has_directory))
+    return {run_id: _DirectoryScan(scanned_at, bool(whole)) for run_id, scanned_at, whole in rows}
+
+
+def _record_runs(connection: sa.Connection, scans: Mapping[int, _DirectoryScan]) -> list[int]:
+    known = _read_attempts(connection, scans)
+    saved = saved_states.read_saved_states(connection, scans)
+    copies = saved_states.find_copy_rows(connection, scans)
     values: list[dict[str, Any]] = []
-    is_changed = False
-    for row_id, attempt, _, declared in [each for each in known if not each.is_final][:PENDING_COUNT]:
+    changed: list[int] = []
+    for run_id, directory in scans.items():
+        further = copies.get(run_id, [])
+        copied = saved_states.read_copied_states(connection, further, saved[run_id])
+        states = date_by_original([*saved[run_id], *copied])
+        found = _infer(known[run_id], states, _with_copies(connection, directory, further))
+        values += [
+            {"key_id": each.row_id, "is_resume_final": is_final, **resume_to_row(resume)}
+            for each, resume, is_final in found
+        ]
+        if any(resume != each.attempt.resumed_from for each, resume, _ in found):
+            changed.append(run_id)
+    if values:
+        table = table_of(AttemptTable)
+        connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), values)
+    return changed
+
+
+def _infer(
+    known: Sequence[_RecordedAttempt], states: Sequence[SavedState], directory: _DirectoryScan
+) -> list[tuple[_RecordedAttempt, Resume, bool]]:
+    """Return what attempts of one run resumed from, where this is news, and whether it is final."""
+    attempts = [each.attempt for each in known]
+    found: list[tuple[_RecordedAttempt, Resume, bool]] = []
+    for each in [each for each in known if not each.is_final][:PENDING_COUNT]:
+        attempt = each.attempt
         is_read = directory.is_whole and directory.scanned_at is not None and directory.scanned_at >= attempt.started_at
         reads = attempt.resumed_from.reads if attempt.resumed_from else ()
-        resume = find_resume(attempt, attempts, states, is_read=is_read, declared=declared, reads=reads)
+        resume = find_resume(attempt, attempts, states, is_read=is_read, declared=each.declared, reads=reads)
         is_final = _is_final(attempt, attempts, states, directory)
         if resume == attempt.resumed_from and not is_final:
             continue
         if resume.reason is ResumeReason.NOT_READ and attempt.resumed_from is None:
             continue  # left unasked, so that the next scan asks, also one that finds nothing new
-        is_changed = is_changed or resume != attempt.resumed_from
-        values.append({"key_id": row_id, "is_resume_final": is_final, **resume_to_row(resume)})
-    if values:
-        table = table_of(AttemptTable)
-        connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), values)
-    return is_changed
+        found.append((each, resume, is_final))
+    return found
 
 
 def _with_copies(
@@ -175,24 +195,30 @@ def _is_final(
     return attempt.ended_at is not None and scanned_at is not None and scanned_at >= attempt.ended_at
 
 
-def _read_attempts(connection: sa.Connection, run_id: int) -> list[_RecordedAttempt]:
-    """Return a run's latest attempts, newest first."""
-    rows = connection.execute(
-        sa.select(
-            AttemptTable.id,
-            AttemptTable.is_resume_final,
-            AttemptTable.declared_resume,
-            JobTable.cluster,
-            JobTable.job_id,
-            JobTable.first_seen_at,
-            *ATTEMPT_COLUMNS,
+def _read_attempts(connection: sa.Connection, run_ids: Collection[int]) -> dict[int, list[_RecordedAttempt]]:
+    """Return the latest attempts of each run, newest first."""
+    found: dict[int, list[_RecordedAttempt]] = {run_id: [] for run_id in run_ids}
+    newest_first: list[sa.ColumnElement[Any]] = [AttemptTable.started_at.desc(), AttemptTable.id.desc()]
+    place = sa.func.row_number().over(partition_by=AttemptTable.run_id, order_by=newest_first).label("place")
+    for chunk in split(found):
+        ranked = sa.select(AttemptTable.id, place).where(AttemptTable.run_id.in_(chunk)).subquery()
+        rows = connection.execute(
+            sa.select(
+                AttemptTable.run_id,
+                AttemptTable.id,
+                AttemptTable.is_resume_final,
+                AttemptTable.declared_resume,
+                JobTable.cluster,
+                JobTable.job_id,
+                JobTable.first_seen_at,
+                *ATTEMPT_COLUMNS,
+            )
+            .join(ranked, ranked.c.id == AttemptTable.id)
+            .join(JobTable, AttemptTable.job_row == JobTable.id)
+            .where(ranked.c.place <= ATTEMPT_COUNT)
+            .order_by(*newest_first)
         )
-        .join(JobTable, AttemptTable.job_row == JobTable.id)
-        .where(AttemptTable.run_id == run_id)
-        .order_by(AttemptTable.started_at.desc(), AttemptTable.id.desc())
-        .limit(ATTEMPT_COUNT)
-    )
-    return [
-        _RecordedAttempt(row_id, attempt_from_row(JobKey(*rest[:3]), rest[3:]), bool(is_final), declared)
-        for row_id, is_final, declared, *rest in rows
-    ]
+        for run_id, row_id, is_final, declared, *rest in rows:
+            attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
+            found[run_id].append(_RecordedAttempt(row_id, attempt, bool(is_final), declared))
+    return found

@@ -4,7 +4,7 @@ A copy whose original is still there is the same state, and says nothing new.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -60,10 +60,23 @@ def find_copy_rows(connection: sa.Connection, row_ids: Collection[int]) -> dict[
     return found
 
 
-def read_saved_states(connection: sa.Connection, run_id: int) -> list[SavedState]:
-    """Return the latest states that were complete once in a run's primary location, in any order."""
+def read_saved_states(connection: sa.Connection, run_ids: Collection[int]) -> dict[int, list[SavedState]]:
+    """Return the latest states that were complete once in the primary location of each run, in any order."""
+    found: dict[int, list[SavedState]] = {run_id: [] for run_id in run_ids}
+    for chunk in split(found):
+        for run_id, state in _read_states(connection, chunk):
+            found[run_id].append(state)
+    return found
+
+
+def _read_states(connection: sa.Connection, run_ids: Collection[int]) -> Iterator[tuple[int, SavedState]]:
+    newest_first = [CheckpointTable.completed_at.desc(), CheckpointTable.id]
+    place = sa.func.row_number().over(partition_by=CheckpointTable.run_id, order_by=newest_first).label("place")
+    is_save = CheckpointTable.run_id.in_(run_ids) & CheckpointTable.completed_at.is_not(None)
+    ranked = sa.select(CheckpointTable.id, place).where(is_save).subquery()
     rows = connection.execute(
         sa.select(
+            CheckpointTable.run_id,
             RunTable.directory,
             CheckpointTable.path,
             CheckpointTable.completed_at,
@@ -78,28 +91,28 @@ def read_saved_states(connection: sa.Connection, run_id: int) -> list[SavedState
             JobTable.job_id,
             JobTable.first_seen_at,
         )
+        .join(ranked, ranked.c.id == CheckpointTable.id)
         .join(RunTable, CheckpointTable.run_id == RunTable.id)
         .outerjoin(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
         .outerjoin(JobTable, AttemptTable.job_row == JobTable.id)
-        .where(CheckpointTable.run_id == run_id, CheckpointTable.completed_at.is_not(None))
-        .order_by(CheckpointTable.completed_at.desc(), CheckpointTable.id)
-        .limit(STATE_COUNT)
+        .where(ranked.c.place <= STATE_COUNT)
     )
-    return [
-        SavedState(
-            path=complete_path(path, directory),
-            completed_at=completed_at,
-            deleted_at=deleted_at,
-            step=step,
-            epoch=epoch,
-            attempt=None if restarts is None else (JobKey(*key), restarts),
-            is_state=role is Role.STATE,
-            format=name,
-            **read_continuation(details),
-        )
-        for directory, path, completed_at, deleted_at, step, epoch, role, details, name, restarts, *key in rows
-        if completed_at is not None
-    ]
+    for run_id, directory, path, completed_at, deleted_at, step, epoch, role, details, name, restarts, *key in rows:
+        if completed_at is not None:
+            yield (
+                run_id,
+                SavedState(
+                    path=complete_path(path, directory),
+                    completed_at=completed_at,
+                    deleted_at=deleted_at,
+                    step=step,
+                    epoch=epoch,
+                    attempt=None if restarts is None else (JobKey(*key), restarts),
+                    is_state=role is Role.STATE,
+                    format=name,
+                    **read_continuation(details),
+                ),
+            )
 
 
 def read_copied_states(
