@@ -12,6 +12,7 @@ from ckptd.core.runs.ownership import PreviousScan
 from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.store import checkpoint_rows, jobs, lost_work, restart_state, resumed_from, runs, saved_states
 from ckptd.store.attempt_rows import read_attempts
+from ckptd.store.bulk_inserts import insert_rows
 from ckptd.store.engine import select_through
 from ckptd.store.rows import split, table_of
 from ckptd.store.stored_checkpoints import RowContext, checkpoint_to_row, key_of_path, shorten_path
@@ -157,8 +158,7 @@ def _record_changes(
         for each in changes.appeared
     ]
     new = _without_present(connection, values)
-    if new:
-        connection.execute(sa.insert(CheckpointTable), new)
+    insert_rows(connection, table_of(CheckpointTable), new)
     saves = [
         (each.completed_at, attempts.get(each.attempt)) for each in everything if each.completed_at and each.attempt
     ]

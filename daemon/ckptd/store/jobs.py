@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from ckptd.core.model import SUSPENDED_STATES, Attempt, JobKey
 from ckptd.core.queue import GUESSED_CAUSES, JobChanges, TrackedJob
 from ckptd.store import checkpoint_writers, lost_work, resumed_from, runs
+from ckptd.store.bulk_inserts import insert_rows
 from ckptd.store.listing_readers import JobReader
 from ckptd.store.rows import (
     ATTEMPT_COLUMNS,
@@ -137,7 +138,7 @@ def _insert_jobs(connection: sa.Connection, changes: JobChanges) -> None:
         for known in changes.new
         if known.run
     ]
-    connection.execute(sa.insert(JobTable), values)
+    insert_rows(connection, table_of(JobTable), values)
 
 
 def _update_jobs(connection: sa.Connection, changed: Collection[TrackedJob], at: datetime) -> None:
@@ -233,8 +234,7 @@ def _record_attempts(connection: sa.Connection, changes: JobChanges) -> None:
             stale.append(_update_of(attempt, known[row_id, restart_count]))
         else:
             fresh.append(attempt_to_row(attempt) | {"job_row": row_id, "run_id": run_id})
-    if fresh:
-        connection.execute(sa.insert(AttemptTable), fresh)
+    insert_rows(connection, table_of(AttemptTable), fresh)
     if stale:
         table = table_of(AttemptTable)
         connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), stale)

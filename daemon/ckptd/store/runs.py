@@ -13,6 +13,7 @@ from ckptd.core.model.records import LocationRecord
 from ckptd.core.model.resume_json import decode_resume
 from ckptd.core.runs import candidate_reads
 from ckptd.store import run_rows
+from ckptd.store.bulk_inserts import insert_rows
 from ckptd.store.engine import select_through
 from ckptd.store.location_tables import LocationTable
 from ckptd.store.row_values import hash_path
@@ -91,8 +92,7 @@ def insert_runs(connection: sa.Connection, runs: Iterable[RunLocation], now: dat
         }
         for key, user, located_by in runs
     ]
-    if values:
-        connection.execute(sa.insert(RunTable), values)
+    insert_rows(connection, table_of(RunTable), values)
 
 
 def touch_runs(connection: sa.Connection, row_ids: Collection[int]) -> None:
