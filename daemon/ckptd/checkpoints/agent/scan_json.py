@@ -49,7 +49,7 @@ def decode_scan(data: dict[str, Any]) -> Scan:
     directory = PurePosixPath(data["directory"])
     checkpoints = tuple(decode_checkpoint(each) for each in data["checkpoints"])
     for checkpoint in checkpoints:
-        if not checkpoint.path.is_relative_to(directory) or ".." in checkpoint.path.parts:
+        if not _is_below(str(checkpoint.path), str(directory)):
             raise ValueError(f"{checkpoint.path} is not below {directory}")
     return Scan(
         directory=directory,
@@ -71,6 +71,11 @@ def decode_scan(data: dict[str, Any]) -> Scan:
         fingerprint=_text(data["fingerprint"]),
         entry_count=max(int(data["entry_count"]), 0),
     )
+
+
+def _is_below(path: str, directory: str) -> bool:
+    """Whether a normalised path is that of a directory or below it."""
+    return f"{path}/".startswith(f"{directory.rstrip('/')}/") and "/../" not in f"{path}/"
 
 
 def _decode_reads(data: Any, directory: PurePosixPath) -> tuple[CheckpointRead, ...]:  # of JSON

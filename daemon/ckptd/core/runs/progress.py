@@ -351,28 +351,30 @@ def _keep_deeper(old: Checkpoint, found: Checkpoint) -> Checkpoint:
 
 def _bounded(checkpoint: Checkpoint) -> Checkpoint:
     """Return the checkpoint with only such numbers as a record can hold and compare; files may claim any."""
-    metrics = checkpoint.metrics
-    if not all(map(_is_number, metrics.values())):
-        metrics = {name: value for name, value in metrics.items() if _is_number(value)}
-    identities = checkpoint.identities
-    if not all(isinstance(each, FileIdentity) for each in identities):
-        identities = tuple(FileIdentity(*each) for each in identities)
-    bounded: dict[str, Any] = {
-        "size_bytes": min(checkpoint.size_bytes, LARGEST),
-        "epoch": _number(checkpoint.epoch),
-        "name_epoch": _number(checkpoint.name_epoch),
-        "step": _whole(checkpoint.step),
-        "name_step": _whole(checkpoint.name_step),
-        "metrics": metrics,
-        "goal_epoch": _number(checkpoint.goal_epoch),
-        "goal_step": _whole(checkpoint.goal_step),
-        "identities": identities,
-        "continued_count": _whole(_first_told(checkpoint, "continued_count")),
-        "continued_from_step": _whole(_first_told(checkpoint, "continued_from_step")),
-        "computation": _first_told(checkpoint, "computation"),
-    }
-    changed = {name: value for name, value in bounded.items() if value is not getattr(checkpoint, name)}
+    changed: dict[str, Any] = {}
+    if checkpoint.parts:
+        told = ((name, _first_told(checkpoint, name)) for name in _TOLD_BY_PARTS)
+        changed = {name: value for name, value in told if value is not getattr(checkpoint, name)}
+    for name in _NUMBERS:
+        value = getattr(checkpoint, name)
+        if value is not None and not _is_number(value):
+            changed[name] = None
+    for name in _WHOLE_NUMBERS:
+        value = changed.get(name, getattr(checkpoint, name))
+        if value is not None and abs(value) > LARGEST:
+            changed[name] = None
+    if checkpoint.size_bytes > LARGEST:
+        changed["size_bytes"] = LARGEST
+    if not all(map(_is_number, checkpoint.metrics.values())):
+        changed["metrics"] = {name: value for name, value in checkpoint.metrics.items() if _is_number(value)}
+    if not all(isinstance(each, FileIdentity) for each in checkpoint.identities):
+        changed["identities"] = tuple(FileIdentity(*each) for each in checkpoint.identities)
     return replace(checkpoint, **changed) if changed else checkpoint
+
+
+_NUMBERS = ("epoch", "name_epoch", "goal_epoch")
+_WHOLE_NUMBERS = ("step", "name_step", "goal_step", "continued_count", "continued_from_step")
+_TOLD_BY_PARTS = ("continued_count", "continued_from_step", "computation")
 
 
 def _first_told(checkpoint: Checkpoint, name: str) -> Any:
@@ -381,17 +383,7 @@ def _first_told(checkpoint: Checkpoint, name: str) -> Any:
     return next((value for value in values if value is not None), None)
 
 
-def _number(value: float | None) -> float | None:
-    return value if _is_number(value) else None
-
-
-def _whole(value: int | None) -> int | None:
-    return value if value is not None and abs(value) <= LARGEST else None
-
-
-def _is_number(value: float | None) -> bool:
-    if value is None:
-        return False
+def _is_number(value: float) -> bool:
     try:
         return math.isfinite(float(value)) and abs(value) < 2**53  # beyond, a float is no longer exact
     except OverflowError:
