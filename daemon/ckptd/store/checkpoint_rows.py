@@ -56,7 +56,7 @@ def read_where(select: Select, *conditions: str, values: Mapping[str, object]) -
         for row in rows:
             found[row[0]].append(_from_row(row, contexts[row[0]], shared))
     for each in found.values():
-        each.sort(key=_age_order)
+        each.sort(key=age_order)
     return found
 
 
@@ -77,5 +77,6 @@ def _from_row(row: Sequence[Any], context: RowContext, shared: SharedValues) -> 
     return checkpoint_from_row(context, RECORD.decode(row[5:cut]), CONTENT.decode(row[cut:]), attempt, shared)
 
 
-def _age_order(recorded: RecordedCheckpoint) -> tuple[datetime, datetime, PurePosixPath]:
+def age_order(recorded: RecordedCheckpoint) -> tuple[datetime, datetime, PurePosixPath]:
+    """Return the key by which the checkpoints of a run are sorted, oldest first."""
     return recorded.first_seen_at, recorded.checkpoint.modified_at, recorded.checkpoint.path

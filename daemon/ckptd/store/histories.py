@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from ckptd.core.model import SUSPENDED_STATES, CopyLocation, Job, NamedLocation, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.runs.earlier_directories import join_earlier
-from ckptd.store.history_rows import Others, load_records, read_other_writers
+from ckptd.store.fresh_checkpoints import FreshCheckpoints, SelectedCheckpoints, select_checkpoints
+from ckptd.store.history_rows import CHECKPOINT_LIMIT, Others, load_records, read_other_writers
 from ckptd.store.named_locations import list_keys, read_locations
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import Columns, list_numbers
@@ -62,6 +63,7 @@ class HistoryReader(ReadPart):
     def __init__(self, database: Readable) -> None:
         super().__init__(database)
         self.cache = HistoryCache()
+        self.fresh = FreshCheckpoints()
 
     @selecting
     def read(
@@ -96,11 +98,22 @@ class HistoryReader(ReadPart):
             rows = select(f"SELECT id, revision FROM runs WHERE id IN ({list_numbers(chunk)})", {})  # noqa: S608
             revisions.update((row_id, revision) for row_id, revision in rows)
         changed = {row_id: key for key, row_id in numbers.items() if known[key] != (row_id, revisions[row_id])}
-        fresh = load_records(select, sorted(changed), is_whole=False)
+        fresh = load_records(select, sorted(changed), is_whole=False, selected=self._select_fresh(changed, revisions))
         records = {
             changed[row_id]: RevisedRecord(row_id, revision, record) for row_id, (revision, record) in fresh.items()
         }
         return ChangedRecords(records, frozenset(known.keys() - numbers.keys()))
+
+    def _select_fresh(
+        self, changed: Mapping[int, RunKey], revisions: Mapping[int, int]
+    ) -> dict[int, SelectedCheckpoints]:
+        """Return what the histories of these runs have of checkpoints that were just recorded."""
+        taken = {row_id: self.fresh.take(key, revisions[row_id]) for row_id, key in changed.items()}
+        return {
+            row_id: select_checkpoints(recorded, changed[row_id].uid, CHECKPOINT_LIMIT)
+            for row_id, recorded in taken.items()
+            if recorded is not None
+        }
 
 
 class HistoryCache:

@@ -1,9 +1,10 @@
 """Reads the records of runs with plain SQL: open jobs, attempts, checkpoints, the last scan."""
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 from ckptd.core.discovery.generic_job_names import is_generic
@@ -12,7 +13,8 @@ from ckptd.core.runs.attempt_progress import SavedProgress, measure_reaches
 from ckptd.core.runs.cadence import with_rhythm
 from ckptd.core.runs.user_settings import parse_user_settings
 from ckptd.store.attempt_rows import read_attempts, read_job_names
-from ckptd.store.checkpoint_rows import REMEMBERED_COUNT, read_where
+from ckptd.store.checkpoint_rows import REMEMBERED_COUNT, age_order, read_where
+from ckptd.store.fresh_checkpoints import SelectedCheckpoints
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import JOB, RUN_KEY, Columns, decode_any, decode_number, list_numbers
 from ckptd.store.row_values import decode_free_space, job_from_row, split
@@ -35,10 +37,17 @@ _RUN = Columns(
 Others = dict[tuple[str, str], list[tuple[RunKey, Job, str]]]
 
 
-def load_records(select: Select, row_ids: Collection[int], *, is_whole: bool) -> dict[int, tuple[int, RunRecord]]:
+def load_records(
+    select: Select,
+    row_ids: Collection[int],
+    *,
+    is_whole: bool,
+    selected: Mapping[int, SelectedCheckpoints] = MappingProxyType({}),
+) -> dict[int, tuple[int, RunRecord]]:
     """Return the revision and record of these runs, by row id.
 
-    `is_whole` reads all checkpoints that are there and the latest deleted ones, as pruning needs them.
+    `is_whole` reads all checkpoints that are there and the latest deleted ones, as pruning needs them. The checkpoints
+    of runs in `selected` are not read.
     """
     result: dict[int, tuple[int, RunRecord]] = {}
     for chunk in split(row_ids):
@@ -46,10 +55,13 @@ def load_records(select: Select, row_ids: Collection[int], *, is_whole: bool) ->
         open_jobs, suspended = _load_jobs(select, runs)
         attempts = read_attempts(select, chunk)
         names = read_job_names(select, [row_id for row_id in chunk if len(attempts[row_id]) > 1])
-        found = _load_checkpoints(select, runs, is_whole=is_whole)
-        saved = _load_saved(select, [row_id for row_id in chunk if len(found[row_id]) >= CHECKPOINT_LIMIT])
+        unread = [row_id for row_id in chunk if row_id not in selected]
+        found = _load_checkpoints(select, list_numbers(unread), is_whole=is_whole) if unread else {}
+        truncated = [row_id for row_id in unread if len(found[row_id]) >= CHECKPOINT_LIMIT]
+        saved, totals = _load_saved(select, truncated), _load_totals(select, truncated)
+        for row_id in selected.keys() & set(chunk):
+            _take_selected(row_id, selected[row_id], found, saved, totals)
         savers = _find_savers(select, runs)
-        totals = _load_totals(select, list(saved))
         for row in select(f"SELECT {_RUN.of('r')} FROM runs r WHERE r.id IN ({runs})", {}):  # noqa: S608
             row_id, revision, scanned_at, user_settings, free_space, cluster, uid, directory, *rest = _RUN.decode(row)
             key, (user, located_by, since, *scanned) = RunKey(cluster, uid, directory), rest
@@ -93,6 +105,21 @@ def _load_jobs(select: Select, runs: str) -> tuple[dict[int, list[Job]], dict[in
         if (last := instant(until)) is not None:
             suspended[row_id][job.job_id] = last
     return result, suspended
+
+
+def _take_selected(
+    row_id: int,
+    selected: SelectedCheckpoints,
+    found: dict[int, list[RecordedCheckpoint]],
+    saved: dict[int, list[SavedProgress]],
+    totals: dict[int, Totals],
+) -> None:
+    """Add what need not be read to what was."""
+    found[row_id] = sorted(selected.checkpoints, key=age_order)
+    if selected.saved is not None:
+        saved[row_id] = selected.saved
+    if selected.totals is not None:
+        totals[row_id] = selected.totals
 
 
 _WAS_COMPLETE = "c.completed_at IS NOT NULL"
