@@ -159,7 +159,7 @@ class Watchlist:
 
         Those in directories that must wait stay due.
         """
-        late = [each for each in self.all if scan_schedule.is_due(each, self._interval, now)]
+        late = scan_schedule.list_due(self.all, self._interval, now)
         late = [each for each in late if not must_wait(each.key.directory)]
         late.sort(key=lambda each: each.due_at)
         by_owner: dict[int, list[WatchedRun]] = defaultdict(list)

@@ -1,5 +1,6 @@
 """Schedules the scans of runs: earlier while a checkpoint is being written, later after failures."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -43,9 +44,10 @@ def bring_forward(watched: WatchedRun, interval: timedelta, now: datetime) -> Wa
     return replace(watched, due_at=min(watched.due_at, max(now, watched.observed_at + interval)))
 
 
-def is_due(watched: WatchedRun, interval: timedelta, now: datetime) -> bool:
-    """Whether to scan now, also if the due time is implausibly late because the clock was set back."""
-    return watched.due_at <= now or watched.due_at > now + max(interval, MAX_TROUBLE_GAP)
+def list_due(watched: Iterable[WatchedRun], interval: timedelta, now: datetime) -> list[WatchedRun]:
+    """Return the runs to scan now, also those whose due time is implausibly late because the clock was set back."""
+    latest = now + max(interval, MAX_TROUBLE_GAP)
+    return [each for each in watched if not now < each.due_at <= latest]
 
 
 def after_scan(watched: WatchedRun, found: Scan | Unknown, interval: timedelta, now: datetime) -> WatchedRun | None:
