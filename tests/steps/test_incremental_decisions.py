@@ -246,6 +246,25 @@ def test_only_the_scanned_run_is_evaluated(counted):
     assert [key.directory for key in rule.asked] == ["/scratch/2"]
 
 
+def test_only_the_located_run_is_compared(counted, monkeypatch):
+    twin, rule = counted
+    jobs = [make_job(job_id) for job_id in (*JOBS, 20, 21)]
+    twin.poll(2, jobs)
+    twin.decide(2)
+    compared = []
+    evaluate_some = decide._evaluate_some
+    monkeypatch.setattr(
+        decide,
+        "_evaluate_some",
+        lambda parts, state, scans, due, now: compared.extend(scans) or evaluate_some(parts, state, scans, due, now),
+    )
+    rule.asked.clear()
+    twin.locate(2, 20)
+    twin.decide(2)
+    assert [key.directory for key in compared] == ["/scratch/20"]
+    assert {key.directory for key in rule.asked} == {"/scratch/20"}
+
+
 def test_a_later_scan_that_found_the_same_evaluates_nothing(counted):
     twin, rule = counted
     found = files(2, 2, 1, CheckpointState.COMPLETE)

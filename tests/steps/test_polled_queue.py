@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from ckptd.core.model import EndCause, JobState, RunKey
+from ckptd.core.model import EndCause, JobKey, JobState, RunKey
+from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.observations import TimedOutAttempt
 from ckptd.steps.polled_queue import PolledQueue
 from core.histories import RUN, at, attempt, job
@@ -34,3 +35,18 @@ def test_the_latest_attempt_of_a_run_counts_though_an_earlier_ones_run_is_locate
 def test_the_other_runs_that_timed_out_stay():
     queued = PolledQueue(timed_out={UNLOCATED: timed_out(FIRST), ELSEWHERE: timed_out(SECOND)})
     assert queued.with_runs({FIRST.job: RUN}).timed_out == {RUN: timed_out(FIRST), ELSEWHERE: timed_out(SECOND)}
+
+
+def track(job_id, run):
+    key, latest = JobKey("c1", job_id, at(0)), attempt(0, None, job_id=job_id)
+    return TrackedJob(key=key, job=job(job_id), attempt=replace(latest, job=key), run=run, last_seen_at=at(1))
+
+
+def test_what_changed_is_only_the_run_of_a_job():
+    before = PolledQueue(tracked={1: track(1, UNLOCATED), 2: track(2, ELSEWHERE)}, polled_at=at(1))
+    after = before.with_runs({before.tracked[1].key: RUN})
+    assert after.find_moved(before) == {UNLOCATED, RUN}
+    assert after.find_moved(after) == frozenset()
+    assert after.with_attempts([replace(after.tracked[2].attempt, ended_at=at(2))]).find_moved(after) is None
+    assert replace(after, slurm_trouble="silent").find_moved(after) is None
+    assert replace(after, tracked={1: after.tracked[1]}).find_moved(after) is None

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Self
 
 from ckptd.core import health
+from ckptd.core.fleet.fleet_totals import measure
 from ckptd.core.health import array_folding, flag_changes
 from ckptd.core.health.no_room import needed_bytes
 from ckptd.core.model import (
@@ -72,6 +73,7 @@ class DecisionSlice:
     evaluated: EvaluatedRuns = field(default_factory=EvaluatedRuns)
     flags: OpenFlags = field(default_factory=OpenFlags)
     compared_with: tuple[object, ...] = ()  # the snapshots that all runs were last compared with
+    decided_about: PolledQueue = field(default_factory=PolledQueue)
     compared_at: datetime | None = None
     read_once: set[RunKey] = field(default_factory=set)  # from the database, whether or not they are recorded
     postponed: frozenset[RunKey] = frozenset()  # left to the next decision
@@ -83,6 +85,19 @@ class DecisionSlice:
             return True
         known = self.compared_with
         return len(known) != len(snapshots) or any(a is not b for a, b in zip(known, snapshots, strict=True))
+
+    def sort_jobs(self, queued: PolledQueue) -> "QueuedJobs":
+        """Return the open jobs of this queue, sorted once."""
+        if self.queued_jobs.queued is not queued:
+            self.queued_jobs = QueuedJobs.sort(queued)
+        return self.queued_jobs
+
+    def list_with_neighbours(self, queued: PolledQueue, moved: frozenset[RunKey]) -> frozenset[RunKey]:
+        """Return runs to which jobs moved, and those with jobs in the same directories."""
+        if not moved:
+            return moved
+        writers = self.sort_jobs(queued).by_directory
+        return moved.union(run for key in moved for run, _ in writers.get(key.directory, ()))
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
@@ -158,8 +173,10 @@ def _judge(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChange
     """Return how the recorded flags change by what changed of their runs."""
     memory = state.own(DecisionSlice, DecisionSlice)
     queued = state.latest(PolledQueue)
-    snapshots = _list_snapshots(parts, state, queued)
+    snapshots = _list_snapshots(parts, state)
     is_comparison = memory.is_comparison_due(snapshots, now, parts.poll_interval)
+    moved = queued.find_moved(memory.decided_about)
+    is_comparison = is_comparison or moved is None
     if is_comparison:
         memory.flags = OpenFlags(parts.store.flags.list_open(parts.cluster))
     scans = _list_scans(state, queued, memory)
@@ -169,18 +186,18 @@ def _judge(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChange
     if is_comparison:
         state.change(FreeSpaceSamples, lambda samples: samples.keep(scans.keys()))
     is_anew = is_comparison and bool(memory.compared_with) and memory.compared_with[0] is not parts
-    _evaluate(parts, state, scans, now, is_comparison=is_comparison, is_anew=is_anew)
-    memory.compared_with = snapshots
+    compared = scans if is_comparison else memory.list_with_neighbours(queued, moved or frozenset())
+    _evaluate(parts, state, scans, now, compared=compared, is_anew=is_anew)
+    memory.compared_with, memory.decided_about = snapshots, queued
     if is_comparison:
         memory.compared_at = now
     return _compare(memory, queued, now)
 
 
-def _list_snapshots(parts: Parts, state: State, queued: PolledQueue) -> tuple[object, ...]:
-    """Return what others replace when anything changes that rules read of a run, beside its scans."""
+def _list_snapshots(parts: Parts, state: State) -> tuple[object, ...]:
+    """Return what others replace when anything changes that rules read of a run, beside its scans and the queue."""
     return (
         parts,
-        queued,
         state.latest(PurgeFacts),
         state.latest(JobHolds),
         state.latest(ScanProgress).named_by_script,
@@ -205,10 +222,10 @@ def _evaluate(
     scans: Mapping[RunKey, Scan | Unknown | None],
     now: datetime,
     *,
-    is_comparison: bool,
+    compared: Collection[RunKey],
     is_anew: bool,
 ) -> None:
-    """Evaluate the runs that are due; with a comparison, also those of which anything else changed."""
+    """Evaluate the runs that are due, and those to be compared of which anything else changed."""
     memory = state.own(DecisionSlice, DecisionSlice)
     known = memory.evaluated.by_run
     due = {key for key, scan in scans.items() if key not in known or known[key].is_due(scan, now)}
@@ -217,13 +234,15 @@ def _evaluate(
         due = set(scans)
     memory.read_once &= scans.keys()
     memory.postponed = frozenset([key for key in scans if key not in memory.read_once][FIRST_AT_ONCE:])
-    asked = [key for key in (scans if is_comparison else due) if key not in memory.postponed]
+    asked = [key for key in scans if (key in due or key in compared) and key not in memory.postponed]
     memory.read_once.update(asked)
     for start in range(0, len(asked), RUNS_AT_ONCE):
         _evaluate_some(parts, state, {key: scans[key] for key in asked[start : start + RUNS_AT_ONCE]}, due, now)
     for key in scans.keys() & memory.evaluated.by_run.keys() - due:
         memory.evaluated.note_scan(key, scans[key])
-    state.publish(RunHistories({key: each.history for key, each in memory.evaluated.by_run.items()}))
+    evaluated = memory.evaluated.by_run
+    histories = {key: each.history for key, each in evaluated.items()}
+    state.publish(RunHistories(histories, {key: each.share for key, each in evaluated.items()}))
 
 
 def _evaluate_some(
@@ -274,6 +293,7 @@ def _evaluate_run(parts: Parts, memory: DecisionSlice, read: RevisedRecord, hist
             revision=read.revision,
             history=history if is_packed(history) else pack(history),
             evaluation=timed.evaluation,
+            share=measure(opened),
             until=timed.until,
             scan_until=timed.scan_until,
             needed_bytes=needed_bytes(opened, rules),
@@ -349,9 +369,8 @@ def _bring_up(
 ) -> list[RunRecord]:
     """Return records with newer data: jobs, other writers, the last scan, free space; in the order of their rows."""
     queued, memory = state.latest(PolledQueue), state.own(DecisionSlice, DecisionSlice)
-    if memory.queued_jobs.queued is not queued:
-        memory.queued_jobs = QueuedJobs.sort(queued)
-    jobs, writers = memory.queued_jobs.by_run, memory.queued_jobs.by_directory
+    sorted_jobs = memory.sort_jobs(queued)
+    jobs, writers = sorted_jobs.by_run, sorted_jobs.by_directory
     free_space = state.latest(FreeSpaceSamples).by_run
     known = memory.evaluated.by_run
     before = {key: known[key].history if key in known else None for key in wanted}

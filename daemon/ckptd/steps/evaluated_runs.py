@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 
+from ckptd.core.fleet.fleet_totals import RunShare
 from ckptd.core.health import Evaluation
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
@@ -30,6 +31,7 @@ class EvaluatedRun:
     revision: int
     history: RunHistory
     evaluation: Evaluation
+    share: RunShare
     until: datetime | None  # None: until a fact changes
     scan_until: datetime | None  # the same for the time of a scan that found nothing else
     needed_bytes: float  # above which free space changes nothing

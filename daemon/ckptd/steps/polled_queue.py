@@ -5,7 +5,7 @@ the record lock, so that memory and database change in the same order.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
@@ -53,6 +53,21 @@ class PolledQueue:
             if run not in timed_out or _ended_at(timed_out[run]) <= _ended_at(each):
                 timed_out[run] = each
         return replace(self, tracked={**self.tracked, **changed}, timed_out=timed_out)
+
+    def find_moved(self, before: "PolledQueue") -> frozenset[RunKey] | None:
+        """Return the runs whose jobs became those of another run since, and these; None if anything else changed."""
+        if self is before:
+            return frozenset()
+        others = (each.name for each in fields(self) if each.name not in {"tracked", "timed_out"})
+        if any(getattr(self, name) is not getattr(before, name) for name in others):
+            return None
+        if self.tracked.keys() != before.tracked.keys() or self.timed_out != before.timed_out:
+            return None
+        pairs = [(before.tracked[job_id], known) for job_id, known in self.tracked.items()]
+        changed = [(was, known) for was, known in pairs if was is not known]
+        if any(replace(was, run=known.run) != known for was, known in changed):
+            return None
+        return frozenset(each.run for pair in changed for each in pair if each.run is not None)
 
     def with_attempts(self, attempts: Iterable[Attempt]) -> "PolledQueue":
         """Apply accounting's data about the latest attempts of tracked jobs."""

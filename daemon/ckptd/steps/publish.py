@@ -82,7 +82,8 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
     losses = state.own(LostWorkTotals, LostWorkTotals)
     losses.refresh(parts.store, parts.cluster, now, state)
     queued, scanned = state.latest(PolledQueue), state.latest(ScanProgress)
-    histories, watched = state.latest(RunHistories).by_run, state.watchlist.all
+    runs, watched = state.latest(RunHistories), state.watchlist.all
+    histories = runs.by_run
     copies = state.watchlist.copies - histories.keys()
     ended = state.latest(PurgeFacts).ended
     in_queue = [history for history in histories.values() if history.jobs or history.key not in ended]
@@ -110,5 +111,5 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
         unknown_directories=sum(each.is_unknown for each in watched),
         unreadable_directory_users=per_user_cap.count_unreadable_directory_users(watched),
         scan_delay=now - min((each.due_at for each in watched if each.due_at < now), default=now),
-        fleet=state.own(FleetCounter, FleetCounter).sum_up(in_queue, now, mounts.find),
+        fleet=state.own(FleetCounter, FleetCounter).sum_up(in_queue, now, mounts.find, runs.shares),
     )

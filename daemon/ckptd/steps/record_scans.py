@@ -118,9 +118,11 @@ def _record(
         answered = [pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED]
         looks, written = _record_scans(parts, state, answered, before.recorded, now)
         first = [look for look in looks if not before.recorded.get(look.run)]
-        for look in first:
-            if look.run in written:
-                parts.store.histories.fresh.keep(look.run, written[look.run], look.changes.appeared)
+        kept = [look for look in first if look.run in written]
+        for look in kept:
+            parts.store.histories.fresh.keep(look.run, written[look.run], look.changes.appeared)
+        if kept:
+            state.decision_due.set()  # as long as what was recorded is in memory
         settled = _list_settled(looks, before.revisions) | _settle_first_scans(first, written, now)
         parts.store.settled_scans.record(settled)
 

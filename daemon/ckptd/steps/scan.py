@@ -217,7 +217,8 @@ def _with_script(
                 del known[key]
             known[watched.key] = found
             naming = frozenset(key for key, places in known.items() if places.paths or places.gaps)
-            state.change(ScanProgress, lambda progress: replace(progress, named_by_script=naming))
+            if naming != state.latest(ScanProgress).named_by_script:
+                state.change(ScanProgress, lambda progress: replace(progress, named_by_script=naming))
     return replace(sought, script_paths=found.paths, script_gaps=found.gaps)
 
 

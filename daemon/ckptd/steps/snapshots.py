@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ckptd.core.discovery.path_mentions import JobMentions
+from ckptd.core.fleet.fleet_totals import RunShare
 from ckptd.core.job_actions.action_policy import ActionKind, DeferReason
 from ckptd.core.model import Flag, Job, RunHistory, RunKey, Scan, Unknown, Workspace
 
@@ -14,6 +15,7 @@ class RunHistories:
     """Every run as the last decision evaluated it. Owned by the step `decide`."""
 
     by_run: Mapping[RunKey, RunHistory] = field(default_factory=dict)
+    shares: Mapping[RunKey, RunShare] = field(default_factory=dict)  # what each adds to the totals of the fleet
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ckptd.core.model import CheckpointState, RecordedCheckpoint, Role, RunKey, Totals
 from ckptd.core.runs.attempt_progress import SavedProgress
 
-KEPT_COUNT = 20_000  # checkpoints in memory, about 1.5 kB each
+KEPT_COUNT = 10_000  # checkpoints in memory, about 1.5 kB each
 
 
 class FreshCheckpoints:

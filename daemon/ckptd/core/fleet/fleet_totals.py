@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 from ckptd.core.fleet.histogram import Distribution
 from ckptd.core.model import CheckpointState, Job, RecordedCheckpoint, RunKey, RunRecord, Scan, Unknown
@@ -89,15 +90,24 @@ class FleetCounter:
         self._find_mount: FindMount = _name_no_mount
 
     def sum_up(
-        self, histories: Iterable[RunRecord], now: datetime, find_mount: FindMount = _name_no_mount
+        self,
+        histories: Iterable[RunRecord],
+        now: datetime,
+        find_mount: FindMount = _name_no_mount,
+        shares: Mapping[RunKey, RunShare] = MappingProxyType({}),
     ) -> FleetTotals:
         """Return what `sum_up` does, for histories of different runs.
 
-        `find_mount` returns the mount point of a directory: give another function once mounts have changed.
+        `find_mount` returns the mount point of a directory: give another function once mounts have changed. `shares`
+        are those of runs that were measured already, with the same checkpoints, jobs and attempts.
         """
         known = self._measured
         self._measured = {
-            history.key: (history, _measure_again(history, known.get(history.key), find_mount)) for history in histories
+            history.key: (
+                history,
+                _measure_again(history, known.get(history.key), find_mount, shares.get(history.key)),
+            )
+            for history in histories
         }
         if find_mount is not self._find_mount:
             self._find_mount = find_mount
@@ -108,13 +118,17 @@ class FleetCounter:
         return add_up((share for _, share in self._measured.values()), now)
 
 
-def _measure_again(history: RunRecord, known: tuple[RunRecord, RunShare] | None, find_mount: FindMount) -> RunShare:
+def _measure_again(
+    history: RunRecord, known: tuple[RunRecord, RunShare] | None, find_mount: FindMount, measured: RunShare | None
+) -> RunShare:
     """Return what a run adds; read its checkpoints only if these, or its jobs or attempts, were replaced."""
+    if known is not None and known[0] is history:
+        return known[1]
+    if measured is not None:
+        return replace(measured, space=_space_of(history, find_mount))
     if known is None:
         return measure(history, find_mount)
     before, share = known
-    if before is history:
-        return share
     is_same = before.checkpoints is history.checkpoints and before.attempts is history.attempts
     if is_same and before.jobs == history.jobs and _is_whole(before.scan) is _is_whole(history.scan):
         return replace(share, space=_space_of(history, find_mount))
