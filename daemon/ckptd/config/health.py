@@ -1,5 +1,6 @@
 """Section for the health rules, and the rules built with the site's thresholds."""
 
+import functools
 import math
 import pwd
 import re
@@ -83,7 +84,7 @@ def build_rules(tables: Mapping[str, Any]) -> tuple[Rule, ...]:
             continue
         try:
             values |= {key: _find_uids(value) for key, value in values.items() if key == _ACCOUNTS}
-            rule = TypeAdapter(kind).validate_python(values)
+            rule = _get_adapter(kind).validate_python(values)
             errors += [f"{name}.{problem}" for problem in _find_excesses(rule)]
         except ValidationError as error:
             errors += [f"{name}.{problem['loc'][0]}: {describe_problem(problem)}" for problem in error.errors()]
@@ -94,6 +95,12 @@ def build_rules(tables: Mapping[str, Any]) -> tuple[Rule, ...]:
     if errors:
         raise ValueError("; ".join(errors))
     return tuple(rules)
+
+
+@functools.cache
+def _get_adapter(kind: type[Rule]) -> TypeAdapter[Rule]:
+    """Return what validates a rule's thresholds: to make it costs more than all else that a rule is built with."""
+    return TypeAdapter(kind)
 
 
 def _find_misfits(given: Mapping[str, object], known: Mapping[str, object]) -> Iterator[str]:
