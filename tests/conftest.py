@@ -17,13 +17,16 @@ from ckptd.store.store import Store
 from demo import ports
 from demo.patience import allow
 from support import file_order, shared_statements
+from support.examples import FACTOR
 from support.migrated import get_template
 
 # what starts often, as daemons in tests do, is not compiled each time, whatever this shell says
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-settings.register_profile("noisy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "noisy", max_examples=50 * FACTOR, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("noisy")  # other tests run meanwhile
 shared_statements.share()
 

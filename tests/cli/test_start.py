@@ -10,8 +10,8 @@ import pytest
 
 from ckptd import cli
 from ckptd.cli import COMMANDS, main
-from ckptd.store.store import Store
 from demo.patience import allow
+from support.migrated import open_record
 from web import samples
 
 HEAVY = {
@@ -19,12 +19,18 @@ HEAVY = {
     "pydantic", "rich", "sqlalchemy", "starlette", "uvicorn", "watchdog", "yaml",
 }  # fmt: skip
 REPORT = """
-import json, sys
+import contextlib, io, json, sys
 from ckptd.cli import main
-try:
-    main(sys.argv[1:], prog_name="ckptd")
-except SystemExit as ended:
-    print(json.dumps({"status": ended.code, "imported": sorted({name.partition(".")[0] for name in sys.modules})}))
+heavy, found = set(sys.argv[2].split()), []
+for words in json.loads(sys.argv[1]):
+    before = set(sys.modules)
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            main(words, prog_name="ckptd")
+        except SystemExit as ended:
+            names = {name.partition(".")[0] for name in set(sys.modules) - before}
+            found.append([ended.code, sorted(heavy & names)])
+print(json.dumps(found))
 """
 RECORD = {"pydantic", "sqlalchemy"}
 STEPS = HEAVY - {"alembic", "apprise", "h5py", "numpy", "psycopg", "rich"}
@@ -44,22 +50,21 @@ MAY_IMPORT = {
 }
 
 
-def start(*words):
-    """Run a command in a process of its own; return its exit status and which of the heavy packages it imported."""
-    command = [sys.executable, "-c", REPORT, *map(str, words)]
+def start(*commands):
+    """Run commands, one after the other, in one new process.
+
+    Return for each its exit status and which of the heavy packages it was the first to import.
+    """
+    command = [sys.executable, "-c", REPORT, json.dumps(commands), " ".join(HEAVY)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=allow(120), env=os.environ)
     assert done.stdout, done.stderr
-    report = json.loads(done.stdout.splitlines()[-1])
-    return report["status"], HEAVY & set(report["imported"])
+    return json.loads(done.stdout)
 
 
-def test_help_imports_no_command_and_nothing_heavy():
-    assert start("--help") == (0, set())
-
-
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_the_help_of_a_command_imports_nothing_heavy(name):
-    assert start(name, "--help") == (0, set())
+def test_no_help_imports_anything_heavy():
+    commands = [["--help"], *([name, "--help"] for name in sorted(COMMANDS))]
+    found = start(*commands)
+    assert [words for words, outcome in zip(commands, found, strict=True) if outcome != [0, []]] == []
 
 
 @pytest.mark.parametrize("name", sorted(MAY_IMPORT))
@@ -71,38 +76,29 @@ def test_what_a_command_imports_when_it_runs_is_no_more_than_it_may(name):
     assert HEAVY & set(json.loads(done.stdout)) <= MAY_IMPORT[name]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["jobs"],
-        ["jobs", "--json"],
-        ["flags"],
-        ["status"],
-        ["report", "--by", "rule"],
-        ["db", "check"],
-        ["trash", "list"],
-    ],
+LISTINGS = (
+    ["jobs"],
+    ["jobs", "--json"],
+    ["flags"],
+    ["status"],
+    ["report", "--by", "rule"],
+    ["db", "check"],
+    ["trash", "list"],
 )
-def test_a_listing_reads_the_record_without_anything_heavy(words, tmp_path):
-    store = Store.open(f"sqlite:///{tmp_path}/ckptd.sqlite3", upgrade=True)
+SHOWN = (["show", "50"], ["advise", "50"])  # a run without settings of its user
+
+
+def test_listings_and_a_run_are_read_from_the_record_without_anything_heavy(tmp_path):
+    store = open_record(f"sqlite:///{tmp_path}/ckptd.sqlite3")
     samples.fill(store)
     store.close()
     config = tmp_path / "config.toml"
     config.write_text(f'[service]\nstate_directory = "{tmp_path}"\n')
-    status, imported = start("--config", config, *words)
+    found = start(*(["--config", str(config), *words] for words in (*LISTINGS, *SHOWN)))
     # 1 of `flags` where there is one, of `status` where the heartbeat is old, of `trash list` where it may not look
-    assert status in (0, 1)
-    assert imported == set()
-
-
-@pytest.mark.parametrize("command", ["show", "advise"])
-def test_a_run_without_settings_of_its_user_is_shown_without_anything_heavy(command, tmp_path):
-    store = Store.open(f"sqlite:///{tmp_path}/ckptd.sqlite3", upgrade=True)
-    samples.fill(store)
-    store.close()
-    config = tmp_path / "config.toml"
-    config.write_text(f'[service]\nstate_directory = "{tmp_path}"\n')
-    assert start("--config", config, command, "50") == (0, set())
+    assert all(status in (0, 1) for status, _ in found)
+    assert [status for status, _ in found[-len(SHOWN) :]] == [0, 0]
+    assert [imported for _, imported in found] == [[]] * len(found)
 
 
 def test_help_lists_each_command_with_the_first_sentence_of_its_own_help():

@@ -10,6 +10,7 @@ from ckptd.core.health import RULES, evaluate, evaluate_until
 from ckptd.core.model import CheckpointState, EndCause, FileClock, Hold, Maintenance, PurgeRule, SitePurge, UserSettings
 from ckptd.core.tracked_now import Validity, track
 from core.histories import at, attempt, history, job, saved
+from support.examples import FACTOR
 
 TIGHT = {
     "max_age": timedelta(minutes=5),
@@ -79,7 +80,7 @@ def shape(evaluation):
 
 
 @hypothesis.given(histories(), st.sampled_from([TIGHT, WIDE]), st.floats(0, 1), st.integers(0, 360_000))
-@hypothesis.settings(max_examples=300, deadline=None)
+@hypothesis.settings(max_examples=100 * FACTOR, deadline=None)
 def test_nothing_differs_before_an_evaluation_says_so(found, bounds, share, beyond):
     history, now = found
     timed = evaluate_until(history, EVERY_RULE, now, **bounds)
@@ -92,7 +93,7 @@ def test_nothing_differs_before_an_evaluation_says_so(found, bounds, share, beyo
 
 
 @hypothesis.given(histories(), st.sampled_from([TIGHT, WIDE]), st.floats(0, 1), st.floats(0, 1))
-@hypothesis.settings(max_examples=300, deadline=None)
+@hypothesis.settings(max_examples=100 * FACTOR, deadline=None)
 def test_a_later_scan_that_found_the_same_differs_only_when_an_evaluation_says_so(found, bounds, share, later_share):
     history, now = found
     timed = evaluate_until(history, EVERY_RULE, now, **bounds)

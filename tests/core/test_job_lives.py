@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from ckptd.core import queue
 from ckptd.core.model import Attempt, EndCause, Unknown
 from ckptd.core.queue import accounting_merge
+from support.examples import FACTOR
 from support.queue_facts import STATES, at, look, make_job, make_row
 
 NO_ACCOUNTING = Unknown(what="accounting", reason="there is none")
@@ -120,7 +121,7 @@ def replay(jobs, instants, *, has_accounting):
     return record
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100 * FACTOR, deadline=None)
 @given(histories())
 def test_with_accounting_no_attempt_of_a_job_once_seen_is_lost_doubled_or_left_open(history):
     jobs, instants = history
@@ -135,7 +136,7 @@ def test_with_accounting_no_attempt_of_a_job_once_seen_is_lost_doubled_or_left_o
         assert causes == [EndCause.REQUEUE] * (len(own) - 1) + [queue.CAUSES[life.end]]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100 * FACTOR, deadline=None)
 @given(histories())
 def test_without_accounting_what_is_recorded_is_true_and_ends(history):
     jobs, instants = history

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from ckptd.core.leadership import lease
 from ckptd.core.leadership.lease import Lease, LeaseHolder, LeaseTimes
+from support.examples import FACTOR
 
 TIMES = LeaseTimes()
 STEP = 0.5  # seconds of real time
@@ -117,7 +118,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=60 * FACTOR)
 @given(speeds=st.lists(st.floats(0.95, 1.05), min_size=3, max_size=3), events=EVENTS, offset=st.floats(0, 1e6))
 def test_whatever_stops_or_is_cut_off_one_acts_at_a_time_and_somebody_always_does_again(speeds, events, offset):
     record = Record()

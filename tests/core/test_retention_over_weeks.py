@@ -7,8 +7,9 @@ import pytest
 
 from ckptd.core import retention
 from core.retention_world import Daemon, File, Habits, Training, at
+from support.examples import FACTOR
 
-WEEKS = 3
+WEEKS = 2
 FOREIGN_AGE = 9000  # minutes: what somebody moves in was written before any attempt that runs now
 HABITS = {
     "keeps everything": Habits(),
@@ -66,7 +67,7 @@ def check_prune(training, daemon, random):
     assert bool(whole) <= bool(training.whole_steps())
 
 
-@pytest.mark.parametrize(("seed", "habits"), list(enumerate(HABITS)))
+@pytest.mark.parametrize(("seed", "habits"), [(seed, habits) for seed, habits in enumerate([*HABITS] * FACTOR)])
 def test_over_weeks_of_kills_and_restarts_nothing_needed_is_lost(seed, habits):
     training, daemon = live(HABITS[habits], RULES[seed % len(RULES)], seed)
     assert training.save_count > 100

@@ -6,9 +6,10 @@ The command tests/fuzz/layouts.py does the same for any number of layouts.
 import pytest
 
 from layouts import examples, on_disk
+from support.examples import FACTOR
 
 CHUNKS = 8
-CHUNK = 250  # layouts
+CHUNK = 100 * FACTOR  # layouts
 ON_DISK = 40
 
 

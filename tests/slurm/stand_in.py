@@ -8,7 +8,7 @@ import json
 import sys
 
 SQUEUE = r"""
-import calendar, json, os, sys, time
+import json, os, sys
 plan = json.load(open(os.path.join(os.path.dirname(sys.argv[0]), "plan.json")))
 out = sys.stdout.buffer
 with open(os.path.join(os.path.dirname(sys.argv[0]), "calls"), "a") as calls:
@@ -16,6 +16,7 @@ with open(os.path.join(os.path.dirname(sys.argv[0]), "calls"), "a") as calls:
 step = plan.get(os.path.basename(sys.argv[0]), {})
 sys.stderr.write(step.get("stderr", ""))
 if step.get("hang"):
+    import time
     time.sleep(60)
 def raw(text):
     return text.encode("utf-8", "surrogateescape")
@@ -33,6 +34,7 @@ if "jobs" in step:
     for job in step["each"] if each and step.get("each") else step["jobs"]:
         out.write(b"".join(raw(job[name]) + raw(suffix) for name, suffix in fields) + b"\n")
 elif "past" in step:
+    import calendar, time
     after = dict(zip(sys.argv, sys.argv[1:]))
     fields, end = after["--format"].split(","), after["--delimiter"].encode()
     for name in step.get("unknown_fields", []):

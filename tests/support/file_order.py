@@ -9,13 +9,18 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 FIRST = (
+    "service/test_sending_to_a_relay.py",
     "integration/test_ckptd_on_slurm.py",
     "service/test_standby.py",
+    "service/test_chaos.py",
     "service/test_failover.py",
     "integration/test_actions_on_slurm.py",
     "steps/prune/test_several_users.py",
     "integration/test_enforcing_on_slurm.py",
     "integration/test_ledger_on_slurm.py",
+    "integration/test_two_clusters.py",
+    "integration/test_verification_on_slurm.py",
+    "checkpoints/test_job_executor.py",
     "steps/prune/test_enforcing_daemon_killed.py",
     "integration/test_systemd.py",
     "steps/prune/test_references.py",

@@ -179,8 +179,9 @@ class TricklingServer:
 
 
 def wait_until(condition, seconds=20):
-    """Wait for a condition with a deadline."""
-    deadline = Deadline(seconds)
+    """Wait for a condition with a deadline; ask more rarely the longer it takes, since to ask costs CPU time."""
+    deadline, pause_seconds = Deadline(seconds), 0.02
     while not condition():
         assert not deadline.has_passed(), "it did not happen in time"
-        time.sleep(0.02)
+        time.sleep(pause_seconds)
+        pause_seconds = min(0.2, 1.2 * pause_seconds)
