@@ -4,9 +4,10 @@ import os
 
 import pytest
 
-from checkpoints.verify_jobs_site import flip_a_byte, open_site
+from checkpoints.verify_jobs_site import open_site
 from ckptd.checkpoints.executor import NO_RESULT, Ticket, TicketState, Witness
 from ckptd.core.model import CheckpointState, Level, Unknown
+from support.flipped_byte import flip_a_byte
 
 NAMES = ("epoch_1.npz", "epoch_2.npz", "epoch_3.npz")
 

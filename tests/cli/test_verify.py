@@ -13,6 +13,7 @@ from ckptd import cli
 from ckptd.core.model import CheckpointState, Level
 from cli.six_checkpoints import EPOCHS, trained_shop
 from demo.patience import allow
+from support.flipped_byte import flip_a_byte
 from support.prune_facts import UID
 
 
@@ -30,15 +31,6 @@ def verify(shop, *words, status=0):
     done = command(shop, *words, "--json")
     assert done.exit_code == status, (done.output, done.exception)
     return json.loads(done.stdout)
-
-
-def flip_a_byte(path):
-    """Change content only: size and modification time stay, as after a fault of the disk."""
-    status = path.stat()
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 0xFF
-    path.write_bytes(data)
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def read_record(shop):

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from checkpoints.verify_jobs_site import flip_a_byte
 from ckptd import cli
 from ckptd.checkpoints.executor import VerificationRequest
 from ckptd.checkpoints.verify_jobs.job_executor import JobExecutor, JobLimits
@@ -18,6 +17,7 @@ from ckptd.core.model import CheckpointState
 from ckptd.core.verification.ticket import UNWATCHED_AFTER
 from ckptd.service.build_verification import DEADLINE
 from cli.six_checkpoints import EPOCHS, trained_shop
+from support.flipped_byte import flip_a_byte
 from support.forked_agent import start_agent
 from support.job_agent import JobAgent
 
