@@ -4,23 +4,20 @@ A row is written in the transaction that ends its attempt. It is updated as long
 accounting can still change it, and is final once its run's directory was read completely after the end.
 """
 
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
-from ckptd.core.model import Attempt, CheckpointState, JobKey, Role, RunKey
+from ckptd.core.model import Attempt, JobKey, Role, RunKey
 from ckptd.core.runs import lost_work
-from ckptd.core.runs.lost_work import AttemptLoss, SavedWork
-from ckptd.core.runs.ownership import WHOLE_SECOND
-from ckptd.core.runs.redone_work import LATENESS, NONE, UNKNOWN, RedoneWork, measure_redone
+from ckptd.core.runs.lost_work import AttemptLoss
+from ckptd.core.runs.redone_work import NONE, UNKNOWN, RedoneWork, measure_redone
 from ckptd.core.runs.resumable import is_meant_to_save, is_named_as_checkpoint
-from ckptd.core.runs.saved_state import SavedState
 from ckptd.core.runs.user_settings import parse_user_settings
-from ckptd.store import saved_states
+from ckptd.store import attempt_saves
 from ckptd.store.loss_rows import LossReader
 from ckptd.store.reading_jobs import find_reading_jobs
 from ckptd.store.rows import ATTEMPT_COLUMNS, RUN_KEY_COLUMNS, attempt_from_row, run_key, split, table_of
@@ -76,7 +73,7 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
     rows = connection.execute(_OPEN, {"run_ids": run_ids, "unsettled_count": UNSETTLED_COUNT}).all()
     if not rows:
         return
-    copied = _read_copied_saves(connection, {row[1] for row in rows})
+    copied = attempt_saves.read_copied_saves(connection, {row[1] for row in rows})
     starts = _read_starts(connection, {row[1] for row in rows})
     doubtful = _find_possible_results(connection, {row[1] for row in rows})
     readers = find_reading_jobs(connection, {row[1] for row in rows})
@@ -86,8 +83,9 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
         attempt_id, run_id, is_recorded, is_located, is_looked, is_followed, scanned_at, known_at, *facts = row
         user, account, partition, *rest = facts
         attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
-        seen = _find_last_read(connection, run_id, attempt, scanned_at, known_at, starts[run_id])
-        saves = [*_read_saves(connection, run_id, attempt_id, attempt), *_list_there(copied.get(run_id, ()), attempt)]
+        seen = attempt_saves.find_last_read(connection, run_id, attempt, scanned_at, known_at, starts[run_id])
+        saves = attempt_saves.read_saves(connection, run_id, attempt_id, attempt)
+        saves += attempt_saves.list_there(copied.get(run_id, ()), attempt)
         if is_reader := attempt.job in readers.get(run_id, ()):
             saves = []  # they are those of other jobs, and nobody knows what this one had to lose
         loss = lost_work.measure_loss(
@@ -140,50 +138,6 @@ def _read_starts(connection: sa.Connection, run_ids: set[int]) -> dict[int, list
     for run_id, started_at in connection.execute(columns.where(AttemptTable.run_id.in_(run_ids))):
         starts[run_id].append(started_at)
     return {run_id: sorted(found) for run_id, found in starts.items()}
-
-
-class _LastRead(NamedTuple):
-    """The last whole scan that saw a directory as an attempt left it, and whether a later one replaced its saves."""
-
-    read_at: datetime | None
-    is_replaced: bool = False
-
-
-def _find_last_read(
-    connection: sa.Connection,
-    run_id: int,
-    attempt: Attempt,
-    scanned_at: datetime | None,
-    known_at: datetime | None,
-    starts: list[datetime],
-) -> _LastRead:
-    """Return what `scanned_at`, the last whole scan, adds to what was known of an attempt's saves before it."""
-    assert attempt.ended_at is not None
-    earliest = max(attempt.ended_at - LATENESS, attempt.started_at + timedelta(microseconds=1))
-    place = bisect_left(starts, earliest)
-    if scanned_at is None:
-        return _LastRead(known_at)
-    seen = _LastRead(max(known_at or scanned_at, scanned_at))
-    if place == len(starts) or scanned_at <= starts[place]:
-        return seen
-    known_until = known_at or attempt.started_at
-    if _is_replaced(connection, run_id, known_until, starts[place]):
-        return _LastRead(known_at, is_replaced=True)
-    is_long = attempt.ended_at - known_until > lost_work.LONGEST_UNREAD  # so that saves may have come and gone
-    return _LastRead(known_at) if is_long else seen
-
-
-def _is_replaced(connection: sa.Connection, run_id: int, read_at: datetime, next_at: datetime) -> bool:
-    """Whether a later attempt replaced the newest save that a scan had found, or saved where none had found any.
-
-    Then it may have replaced newer ones, too, that no scan has found.
-    """
-    asked = {"run_id": run_id, "read_at": read_at, "next_at": next_at}
-    newest = connection.execute(_NEWEST_AT, asked).first()
-    if newest is None:
-        return bool(connection.scalar(_SAVED_SINCE, asked))
-    [deleted_at] = newest
-    return deleted_at is not None
 
 
 def write_redone(connection: sa.Connection, run_ids: Collection[int]) -> None:
@@ -291,87 +245,6 @@ def _select_open() -> sa.Select[Any]:
 
 
 _OPEN = _select_open()  # made once: every scan asks
-
-
-def _instant(name: str) -> sa.BindParameter[Any]:
-    return sa.bindparam(name, type_=CheckpointTable.completed_at.type)
-
-
-_OTHER = table_of(CheckpointTable).alias()
-_HAS_STATE = sa.exists().where(
-    _OTHER.c.run_id == sa.bindparam("run_id"), _OTHER.c.role == Role.STATE, _OTHER.c.completed_at.is_not(None)
-)
-_IS_SAVE = (
-    (CheckpointTable.run_id == sa.bindparam("run_id"))
-    & CheckpointTable.completed_at.is_not(None)
-    & ((CheckpointTable.role == Role.STATE) | ~_HAS_STATE)  # data beside states save no work
-)
-# the newest save that was there at an instant
-_NEWEST_AT = (
-    sa.select(CheckpointTable.deleted_at)
-    .where(
-        _IS_SAVE,
-        CheckpointTable.completed_at <= _instant("read_at"),
-        CheckpointTable.deleted_at.is_(None) | (CheckpointTable.deleted_at > _instant("read_at")),
-    )
-    .order_by(CheckpointTable.completed_at.desc())
-    .limit(1)
-)
-_SAVED_SINCE = sa.select(sa.literal(1)).where(_IS_SAVE, CheckpointTable.completed_at > _instant("next_at")).limit(1)
-# only the latest save that counts for each attempt: a run may have a thousand attempts with thousands of saves each
-_LATEST_SAVE = (
-    sa.select(CheckpointTable.completed_at, CheckpointTable.deleted_at, AttemptTable.restart_count, *_KEY_COLUMNS)
-    .outerjoin(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
-    .outerjoin(JobTable, AttemptTable.job_row == JobTable.id)
-    .where(
-        CheckpointTable.run_id == sa.bindparam("run_id"),
-        CheckpointTable.state == CheckpointState.COMPLETE,
-        (CheckpointTable.role == Role.STATE) | ~_HAS_STATE,  # data beside states save no work
-        CheckpointTable.completed_at >= _instant("started_at"),
-        CheckpointTable.deleted_at.is_(None) | (CheckpointTable.deleted_at > _instant("ended_at")),
-        (CheckpointTable.completed_at <= _instant("ended_at"))
-        | (CheckpointTable.attempt_id.is_(None) & (CheckpointTable.completed_at < _instant("ended_second_at")))
-        | (
-            (CheckpointTable.attempt_id == sa.bindparam("attempt_id"))
-            & (CheckpointTable.completed_at <= _instant("latest_save_at"))
-        ),
-    )
-    .order_by(CheckpointTable.completed_at.desc())
-    .limit(1)
-)
-
-
-def _read_saves(connection: sa.Connection, run_id: int, attempt_id: int, attempt: Attempt) -> list[SavedWork]:
-    asked = {"run_id": run_id, "attempt_id": attempt_id}
-    assert attempt.ended_at is not None
-    instants = {
-        "started_at": attempt.started_at,
-        "ended_at": attempt.ended_at,
-        "ended_second_at": attempt.ended_at + WHOLE_SECOND,
-        "latest_save_at": attempt.ended_at + lost_work.LATEST_SAVE,
-    }
-    return [
-        SavedWork(completed_at, deleted_at, None if count is None else (JobKey(*key), count))
-        for completed_at, deleted_at, count, *key in connection.execute(_LATEST_SAVE, asked | instants)
-    ]
-
-
-def _read_copied_saves(connection: sa.Connection, run_ids: Collection[int]) -> dict[int, list[SavedState]]:
-    """Return the states that only further locations of these runs have any more; only of runs that have any."""
-    found: dict[int, list[SavedState]] = {}
-    copied = saved_states.find_copy_rows(connection, run_ids)
-    own = saved_states.read_saved_states(connection, copied)
-    for run_id, copies in copied.items():
-        found[run_id] = saved_states.read_copied_states(connection, copies, own[run_id])
-    return found
-
-
-def _list_there(states: Iterable[SavedState], attempt: Attempt) -> Iterator[SavedWork]:
-    """Yield the copies that were there when an attempt ended."""
-    assert attempt.ended_at is not None
-    for each in states:
-        if (each.appeared_at or each.completed_at) <= attempt.ended_at:
-            yield SavedWork(each.completed_at, each.deleted_at, each.attempt, each.is_state)
 
 
 def _line_values(attempt: Attempt, loss: AttemptLoss) -> dict[str, Any]:
