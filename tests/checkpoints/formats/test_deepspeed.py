@@ -19,13 +19,13 @@ def test_the_marker_names_the_newest(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "remark"), [(b"epoch_9\n", "latest names epoch_9, which is missing"), (b"", "latest names nothing")]
+    ("content", "note"), [(b"epoch_9\n", "latest names epoch_9, which is missing"), (b"", "latest names nothing")]
 )
-def test_a_marker_that_names_nothing_there_is_reported(content, remark, tmp_path):
+def test_a_marker_that_names_nothing_there_is_reported(content, note, tmp_path):
     copy_real(SHARDED, tmp_path)
     (tmp_path / "latest").write_bytes(content)
     found = recognise(tmp_path)["epoch_2"]
-    assert (found.state, found.reason, found.is_newest) == (CheckpointState.COMPLETE, remark, None)
+    assert (found.state, found.reason, found.is_newest) == (CheckpointState.COMPLETE, note, None)
 
 
 def test_files_of_bf16_have_their_own_prefix(tmp_path):

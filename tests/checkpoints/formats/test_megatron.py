@@ -13,7 +13,7 @@ DISTRIBUTED = "megatron/run_mcore_torch_dist/iter_0000020"
 
 
 @pytest.mark.parametrize(
-    ("word", "newest", "remark"),
+    ("word", "newest", "note"),
     [
         ("20", True, None),
         ("20\n", True, None),
@@ -23,11 +23,11 @@ DISTRIBUTED = "megatron/run_mcore_torch_dist/iter_0000020"
     ],
 )
 @pytest.mark.parametrize("checkpoint", [CLASSIC, DISTRIBUTED])
-def test_the_tracker_names_the_newest_or_is_reported(checkpoint, word, newest, remark, tmp_path):
+def test_the_tracker_names_the_newest_or_is_reported(checkpoint, word, newest, note, tmp_path):
     copy_real(checkpoint, tmp_path)
     (tmp_path / "latest_checkpointed_iteration.txt").write_text(word)
     found = recognise(tmp_path)["iter_0000020"]
-    assert (found.state, found.is_newest, found.reason) == (CheckpointState.COMPLETE, newest, remark)
+    assert (found.state, found.is_newest, found.reason) == (CheckpointState.COMPLETE, newest, note)
 
 
 @pytest.mark.parametrize(("checkpoint", "rank"), [(CLASSIC, "mp_rank_00"), (PIPELINE, "mp_rank_00_001")])

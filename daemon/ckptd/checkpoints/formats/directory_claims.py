@@ -46,14 +46,14 @@ def point_out_newest(claims: list[Claim], directory: Directory, marker: File | N
         return claims
     names = {claim.path.rpartition("/")[2] for claim in claims}
     is_dangling = word is None or (word not in names and word not in directory.directories)
-    remark = f"{marker.name} names {word}, which is missing" if word else f"{marker.name} names nothing"
+    note = f"{marker.name} names {word}, which is missing" if word else f"{marker.name} names nothing"
     furthest = max(claims, key=_progress, default=None)
     return [
         replace(
             claim,
             markers=(*claim.markers, marker),
             is_newest=True if claim.path.rpartition("/")[2] == word else claim.is_newest,
-            remark=remark if is_dangling and claim is furthest else claim.remark,
+            note=note if is_dangling and claim is furthest else claim.note,
         )
         for claim in claims
     ]

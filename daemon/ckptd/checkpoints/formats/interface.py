@@ -38,7 +38,7 @@ class Claim:
     - `temporary`: the name is that of an unfinished save. A recent file is still being written; an older one is a
       leftover;
     - `damage`: files or markers beside it show that it cannot be restored;
-    - `remark`: files or markers beside it show a harmless irregularity, such as a marker that names a missing file;
+    - `note`: files or markers beside it show a harmless irregularity, such as a marker that names a missing file;
     - `unlisted`: a part that could not be listed, so that files that seem to be missing may exist.
     """
 
@@ -49,7 +49,7 @@ class Claim:
     in_progress: str | None = None
     temporary: str | None = None
     damage: str | None = None
-    remark: str | None = None
+    note: str | None = None
     unlisted: str | None = None
     markers: tuple[File, ...] = ()  # index and marker files shared with other checkpoints; never pruned with it
     is_newest: bool | None = None  # a marker names it

@@ -50,7 +50,7 @@ class TensorFlow:
                 path=directory.join(prefix),
                 files=tuple(files),
                 markers=(state,) if state is not None and newest is not None else (),
-                remark=f"{STATE_FILE} names {newest}, which is missing" if is_dangling and prefix == furthest else None,
+                note=f"{STATE_FILE} names {newest}, which is missing" if is_dangling and prefix == furthest else None,
                 is_newest=True if prefix == newest else None,
                 is_listed=True if prefix in listed else None,
                 is_best=facts.is_best,

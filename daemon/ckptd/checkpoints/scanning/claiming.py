@@ -18,7 +18,7 @@ from ckptd.core.model import Unknown
 
 _MAX_FAILURES = 100
 _SECONDS_PER_FILE = 0.01  # on a slow file system; a claim may open each of its files
-_TEXTS = ("in_progress", "temporary", "damage", "remark", "unlisted")
+_TEXTS = ("in_progress", "temporary", "damage", "note", "unlisted")
 _FLAGS = ("is_newest", "is_best", "is_listed")
 
 Claims = tuple[list[Claim], list[File]]

@@ -112,7 +112,7 @@ def _name_epoch(claim: Claim, found: Examination | Checkpoint) -> float | None:
 def _is_as_before(claim: Claim, found: Checkpoint) -> bool:
     """Tell whether names and markers around a checkpoint say the same of it as when it was found complete."""
     return (
-        claim.damage is claim.in_progress is claim.temporary is claim.remark is None
+        claim.damage is claim.in_progress is claim.temporary is claim.note is None
         and (claim.is_newest, claim.is_listed) == (found.is_newest, found.is_listed)
         and (claim.is_best is None or claim.is_best == found.is_best)
     )
@@ -179,7 +179,7 @@ def _classify(
         if is_fresh:
             return CheckpointState.WRITING, f"it changed recently and may still be written; as it is now: {reason}"
         return state, f"{claim.temporary}: {reason}" if claim.temporary else reason
-    reason = reason or claim.temporary or claim.remark
+    reason = reason or claim.temporary or claim.note
     if reason is None and level is Level.FULL and state is CheckpointState.COMPLETE:
         reason = found.unchecked or (None if found.has_checksum else NO_CHECKSUM)
     return state, reason
