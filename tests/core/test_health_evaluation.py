@@ -124,6 +124,13 @@ def test_a_user_who_mutes_a_rule_is_not_told_but_administrators_are():
     assert told == {"restarted-without-checkpoint": ()}
 
 
+def test_a_user_who_mutes_every_rule_is_notified_of_none():
+    given = history(now=70, attempts=REQUEUED, user_settings=parse_user_settings({"mute": True}))
+    assert {finding.rule: finding.audience for finding in evaluate(given, 70).findings} == {
+        "restarted-without-checkpoint": ()
+    }
+
+
 def test_the_first_override_that_matches_the_job_decides():
     usual, debug, own = (NoRoom(),), (NoRoom(factor=9.0),), (AtRisk(),)
     overrides = [

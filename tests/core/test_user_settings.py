@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ckptd.core.discovery.declared import LONGEST_PATH
-from ckptd.core.model import UserSettings
+from ckptd.core.model import EVERY_RULE, UserSettings
 from ckptd.core.runs.user_settings import MAX_MISREAD, parse_user_settings, select_user_settings
 
 
@@ -42,7 +42,10 @@ MISREAD = {
         ["resume_from: ['a', 3] is not valid; use a path or a list of paths"],
     ),
     "steps": ({"steps": "9"}, ["steps: '9' is not valid; use a number above 0"]),
-    "mute": ({"mute": "no-room"}, ["""mute: 'no-room' is not valid; use a list of rules such as ["too-sparse"]"""]),
+    "mute": (
+        {"mute": "no-room"},
+        ["""mute: 'no-room' is not valid; use true, or a list of rules such as ["too-sparse"]"""],
+    ),
     "a word of nobody": ({"max_resubmit": 3}, ["unknown setting 'max_resubmit'; did you mean 'max_resubmits'?"]),
     "hostile": ({"\x1b[31m\n" + "x" * 10_000: 1}, [rf"unknown setting '\x1b[31m\n{'x' * 46}..."]),
     "unreadable": (
@@ -70,3 +73,8 @@ def test_of_thousands_of_words_a_few_are_told():
         len(parse_user_settings(select_user_settings({f"word{n}": n for n in range(5000)}, {}, ())).misread)
         == MAX_MISREAD
     )
+
+
+def test_true_mutes_every_rule_and_false_none():
+    assert [parse_user_settings({"mute": mute}).muted for mute in (True, False)] == [{EVERY_RULE}, set()]
+    assert parse_user_settings({"mute": True}).misread == ()

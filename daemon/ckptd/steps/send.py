@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ckptd.core import notices
-from ckptd.core.model import Unknown
+from ckptd.core.model import EVERY_RULE, Unknown
 from ckptd.core.notices import Notice, Recipient
 from ckptd.core.notices.delivery import MessageClaim, NoticeState, SendOutcome, SendResult
 from ckptd.present.formatting import format_count
@@ -183,7 +183,7 @@ class Sender:
         wanted: list[Notice] = []
         for notice in found:
             muted = mutes.get((notice.run.uid, notice.work_dir or ""), ())
-            if not isinstance(muted, Unknown) and (notices.EVERY_RULE in muted or notice.rule in muted):
+            if not isinstance(muted, Unknown) and (EVERY_RULE in muted or notice.rule in muted):
                 left_out[_number(notice)] = NoticeState.MUTED
             else:
                 wanted.append(notice)

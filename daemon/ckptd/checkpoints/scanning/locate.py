@@ -29,8 +29,7 @@ from ckptd.checkpoints.scanning.user_paths import expand_home, explain_absence, 
 from ckptd.core.discovery import batch_script
 from ckptd.core.discovery.declared import is_declared_without, list_directories, split_locations, stated_path
 from ckptd.core.discovery.input_names import is_named_for_inputs
-from ckptd.core.model import Job, Level, NamedLocation, Role
-from ckptd.core.notices import EVERY_RULE
+from ckptd.core.model import EVERY_RULE, Job, Level, NamedLocation, Role
 from ckptd.core.runs.resumable import is_named_as_checkpoint
 from ckptd.core.text.job_patterns import JobPatterns
 from ckptd.errors import CkptdError

@@ -11,7 +11,7 @@ from ckptd.core.health.interface import Rule
 from ckptd.core.health.not_resubmitted import NotResubmitted
 from ckptd.core.health.precedence import drop_superseded
 from ckptd.core.health.will_be_purged import WillBePurged
-from ckptd.core.model import Finding, Job, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.model import EVERY_RULE, Finding, Job, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.queue import maintenance
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import with_rhythm
@@ -220,7 +220,7 @@ def _share_names(names: Iterable[str]) -> frozenset[str]:
 
 def _heed_mute(finding: Finding, muted: frozenset[str]) -> Finding:
     """Return the finding without its user if the user muted the rule; administrators are still notified."""
-    if finding.rule not in muted:
+    if finding.rule not in muted and EVERY_RULE not in muted:
         return finding
     return replace(finding, audience=tuple(who for who in finding.audience if who != "user"))
 

@@ -39,6 +39,7 @@ from ckptd.core.model.purges import FileClock, PurgeRule, SitePurge, Workspace
 from ckptd.core.model.resumes import Certainty, CheckpointRead, DeclaredResume, Resume, ResumeCandidate, ResumeReason
 from ckptd.core.model.run_locations import COPY, CopyLocation, NamedLocation
 from ckptd.core.model.runs import (
+    EVERY_RULE,
     Attempt,
     AttemptProgress,
     FreeSpaceSample,
@@ -57,6 +58,7 @@ from ckptd.core.model.unknown import Unknown
 __all__ = [
     "COPY",
     "ENDED_STATES",
+    "EVERY_RULE",
     "RUNNING_STATES",
     "SUSPENDED_STATES",
     "Attempt",

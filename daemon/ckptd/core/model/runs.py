@@ -59,6 +59,9 @@ class Attempt:
     suspensions: tuple[Suspension, ...] = ()  # oldest first; one that is not over is the last
 
 
+EVERY_RULE = "*"  # among the rules that a user mutes: all of them
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UserSettings:
     """The settings in the owner's `.ckptd.toml` that rules use."""

@@ -18,7 +18,6 @@ from ckptd.core.notices.digest import (
     sample_digests,
 )
 from ckptd.core.notices.notice import (
-    EVERY_RULE,
     UNADDRESSED,
     ChatRoom,
     Notice,
@@ -36,7 +35,6 @@ from ckptd.core.notices.reminders import plan_repeats
 from ckptd.core.notices.topic import list_topics
 
 __all__ = [
-    "EVERY_RULE",
     "HELD_BACK",
     "REPORT_INTERVAL",
     "SAMPLE",

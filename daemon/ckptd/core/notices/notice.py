@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from ckptd.core.model import Evidence, Flag, Job, RunKey, Severity
 
-EVERY_RULE = "*"  # among the rules that a user mutes: all of them
 NAMED_JOBS = 20  # of a folded entry; the others are only counted
 UNADDRESSED = "unaddressed"  # channel of notices that wait for the address in MailUser; it sends nothing
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ckptd.core.discovery.declared import LONGEST_PATH, MAX_LOCATIONS, list_directories
-from ckptd.core.model import UserSettings
+from ckptd.core.model import EVERY_RULE, UserSettings
 from ckptd.core.text.similar_names import nearest
 
 _SIGNAL = re.compile(r"(B:)?(?:SIG)?(USR1|USR2|TERM|HUP|INT)")
@@ -61,7 +61,6 @@ def parse_user_settings(table: Mapping[str, Any]) -> UserSettings:
 
     `resubmit = true` counts for nothing without `max_resubmits`.
     """
-    muted = table.get("mute")
     steps = _positive(table.get("steps"))
     return UserSettings(
         directory=next(iter(list_directories(table)), None),
@@ -72,11 +71,16 @@ def parse_user_settings(table: Mapping[str, Any]) -> UserSettings:
         signal=table["signal"] if isinstance(table.get("signal"), str) else None,
         is_resubmitted=table.get("resubmit") is True,
         max_resubmits=int(_positive(table.get("max_resubmits")) or 0),
-        muted=frozenset(name for name in muted[:MAX_MUTED] if isinstance(name, str))
-        if isinstance(muted, list)
-        else frozenset(),
+        muted=_parse_muted(table.get("mute")),
         misread=list_misread(table),
     )
+
+
+def _parse_muted(mute: object) -> frozenset[str]:
+    if mute is True:
+        return frozenset({EVERY_RULE})
+    names = mute[:MAX_MUTED] if isinstance(mute, list) else []
+    return frozenset(name for name in names if isinstance(name, str))
 
 
 def _positive(value: object) -> float | None:
@@ -113,7 +117,10 @@ _MEANT: Mapping[str, _Meant] = {  # the keys of `.ckptd.toml` for rules and acts
     ),
     "epochs": _COUNT,
     "steps": _COUNT,
-    "mute": ('a list of rules such as ["too-sparse"]', lambda value: value is True or _is_list_of_words(value)),
+    "mute": (
+        'true, or a list of rules such as ["too-sparse"]',
+        lambda value: isinstance(value, bool) or _is_list_of_words(value),
+    ),
     "resubmit": _BOOLEAN,
     "max_resubmits": _COUNT,
 }
