@@ -20,6 +20,7 @@ from demo.users import JobUser, create_user
 
 # Containers do not allow slurmrestd to unshare.
 REST_SECURITY = {"SLURMRESTD_SECURITY": "disable_unshare_files,disable_unshare_sysv"}
+LONGEST_PAUSE_SECONDS = 0.5  # between two questions of a wait: most start a program of Slurm
 PORT_TAKEN = "Address already in use"  # by another process, since it was found free
 
 
@@ -295,7 +296,7 @@ class PrivateCluster:
     def wait_for(
         self, what: str, holds: Callable[[], bool], *, seconds: float = 60, pause_seconds: float = 0.1
     ) -> None:
-        """Wait until `holds` does, asking it again after each pause.
+        """Wait until `holds` does, asking it again after pauses that become longer.
 
         Raises:
             DemoError: it did not within `seconds`, which a busy host makes longer; the text names `what`.
@@ -306,3 +307,4 @@ class PrivateCluster:
             if deadline.has_passed():
                 raise DemoError(f"waited {deadline.elapsed:.0f} s in vain for {what}.")
             time.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, max(pause_seconds, LONGEST_PAUSE_SECONDS))

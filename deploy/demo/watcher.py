@@ -86,7 +86,7 @@ class Watcher:
     def read_metrics(self) -> str:
         """Fetch /metrics; empty while nobody answers."""
         try:
-            with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=allow(5)) as answer:
                 text: str = answer.read().decode()
                 return text
         except (urllib.error.URLError, OSError):

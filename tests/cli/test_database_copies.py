@@ -19,6 +19,7 @@ from ckptd.store import schema
 from ckptd.store.all_tables import METADATA
 from ckptd.store.engine import create_engine
 from ckptd.store.store import Store
+from demo.patience import allow
 from support.migrated import get_template
 from support.queue_facts import CLUSTER
 from web import samples
@@ -187,7 +188,7 @@ def test_a_backup_while_a_daemon_writes_is_one_moment_of_it(tmp_path):
 
     def write():
         """Add two clusters in one transaction, again and again."""
-        connection = sqlite3.connect(tmp_path / "record.db", isolation_level=None, timeout=10)
+        connection = sqlite3.connect(tmp_path / "record.db", isolation_level=None, timeout=allow(10))
         number = 0
         while not stop.is_set():
             connection.execute("BEGIN IMMEDIATE")

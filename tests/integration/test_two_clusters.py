@@ -77,7 +77,7 @@ class Site(NamedTuple):
         return CliRunner().invoke(main, argv, env=self.slurm.environment)
 
     def fetch(self, path):
-        with urllib.request.urlopen(f"http://{self.watcher.address}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{self.watcher.address}{path}", timeout=allow(10)) as answer:
             return answer.read().decode()
 
     def metric(self, name):

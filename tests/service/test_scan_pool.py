@@ -91,6 +91,6 @@ def test_after_a_shutdown_nothing_that_waits_for_a_place_is_begun(stuck):
     stuck.set()
     threads = list(pool._threads._threads)
     for each in threads:
-        each.join(30)
+        each.join(allow(30))
     assert not any(each.is_alive() for each in threads)
     assert len(started) == AT_WORK

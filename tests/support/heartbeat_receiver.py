@@ -4,11 +4,13 @@ import http.server
 import threading
 from contextlib import contextmanager
 
+from demo.patience import allow
+
 
 class Receiver(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.server.paths.append(self.path)
-        self.server.may_answer.wait(10)
+        self.server.may_answer.wait(allow(10))
         self.send_response(self.server.status)
         if self.server.status == 302:
             self.send_header("Location", "/elsewhere")

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from demo import ports
-from demo.patience import Deadline
+from demo.patience import Deadline, allow
 
 USER, PASSWORD = "ckptd", "s3cret with spaces"
 
@@ -175,7 +175,7 @@ class TricklingServer:
         self._stop.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(10)
+        self._thread.join(allow(10))
 
 
 def wait_until(condition, seconds=20):
