@@ -322,18 +322,18 @@ def test_after_a_start_runs_are_decided_about_in_portions_and_none_is_forgotten(
     twin.store.close()
 
 
-def test_a_decision_after_scans_alone_does_not_compare_every_run_again(tmp_path):
+def test_a_decision_after_searches_and_scans_does_not_compare_every_run_again(tmp_path):
     twin = Twin(tmp_path, forgets=False)
     twin.poll(0, [make_job(1)])
     twin.decide(0)
     memory = twin.state.find(decide.DecisionSlice)
     assert memory.compared_at == at(0)
     twin.locate(0.2, 1)
-    twin.decide(0.3)  # the polled queue has the job's directory now
-    assert memory.compared_at == at(0.3)
+    twin.decide(0.3)  # the polled queue has the job's directory now, and its run alone is compared
+    assert memory.compared_at == at(0)
     twin.scan(0.5, 1, files(1, 1, 1, CheckpointState.COMPLETE), 10**8)
     twin.decide(0.6)
-    assert memory.compared_at == at(0.3)
+    assert memory.compared_at == at(0)
     twin.poll(1, [make_job(1)])
     twin.decide(1)
     assert memory.compared_at == at(1)

@@ -18,7 +18,7 @@ from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import Columns, list_numbers
 from ckptd.store.read_parts import Readable, ReadPart, selecting
 from ckptd.store.row_values import hash_path, split
-from ckptd.store.run_rows import find_runs
+from ckptd.store.run_rows import find_revisions, find_runs
 from ckptd.store.stored_instants import instant
 from ckptd.store.text_escapes import encode_text
 
@@ -92,17 +92,14 @@ class HistoryReader(ReadPart):
 
         Nothing is cached: the caller keeps the records. What changes with every poll and scan is as it was recorded.
         """
-        numbers = find_runs(select, known)
-        revisions: dict[int, int] = {}
-        for chunk in split(numbers.values()):
-            rows = select(f"SELECT id, revision FROM runs WHERE id IN ({list_numbers(chunk)})", {})  # noqa: S608
-            revisions.update((row_id, revision) for row_id, revision in rows)
-        changed = {row_id: key for key, row_id in numbers.items() if known[key] != (row_id, revisions[row_id])}
+        found = find_revisions(select, known)
+        changed = {row[0]: key for key, row in found.items() if known[key] != row}
+        revisions = {row_id: found[key][1] for row_id, key in changed.items()}
         fresh = load_records(select, sorted(changed), is_whole=False, selected=self._select_fresh(changed, revisions))
         records = {
             changed[row_id]: RevisedRecord(row_id, revision, record) for row_id, (revision, record) in fresh.items()
         }
-        return ChangedRecords(records, frozenset(known.keys() - numbers.keys()))
+        return ChangedRecords(records, frozenset(known.keys() - found.keys()))
 
     def _select_fresh(
         self, changed: Mapping[int, RunKey], revisions: Mapping[int, int]

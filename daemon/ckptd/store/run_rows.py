@@ -17,19 +17,25 @@ IS_LOCATED = "substr(r.directory, 1, 1) = '/'"
 
 def find_runs(select: Select, keys: Collection[RunKey]) -> dict[RunKey, int]:
     """Return the row ids of the recorded runs among these."""
-    result: dict[RunKey, int] = {}
+    return {key: row_id for key, (row_id, _) in find_revisions(select, keys).items()}
+
+
+def find_revisions(select: Select, keys: Collection[RunKey]) -> dict[RunKey, tuple[int, int]]:
+    """Return the row ids and revisions of the recorded runs among these."""
+    result: dict[RunKey, tuple[int, int]] = {}
     for chunk in split(keys):
         wanted = set(chunk)
         clusters = {f"c{place}": encode_text(name) for place, name in enumerate({key.cluster for key in chunk})}
         hashes = ", ".join(f"'{hash_path(key.directory)}'" for key in chunk)
         named = ", ".join(f":{name}" for name in clusters)
         statement = f"""
-            SELECT r.id, {RUN_KEY.of("r")} FROM runs r WHERE r.cluster IN ({named}) AND r.directory_hash IN ({hashes})
+            SELECT r.id, r.revision, {RUN_KEY.of("r")} FROM runs r
+            WHERE r.cluster IN ({named}) AND r.directory_hash IN ({hashes})
         """  # noqa: S608 - hexadecimal digits
         for row in select(statement, clusters):
-            key = RunKey(*RUN_KEY.decode(row[1:]))
+            key = RunKey(*RUN_KEY.decode(row[2:]))
             if key in wanted:
-                result[key] = row[0]
+                result[key] = row[0], row[1]
     return result
 
 
