@@ -21,15 +21,15 @@ HEAVY = {
 REPORT = """
 import contextlib, io, json, sys
 from ckptd.cli import main
-heavy, found = set(sys.argv[2].split()), []
+heavy, before, found = set(sys.argv[2].split()), set(), []  # the first also answers for what the program imports
 for words in json.loads(sys.argv[1]):
-    before = set(sys.modules)
     with contextlib.redirect_stdout(io.StringIO()):
         try:
             main(words, prog_name="ckptd")
         except SystemExit as ended:
             names = {name.partition(".")[0] for name in set(sys.modules) - before}
             found.append([ended.code, sorted(heavy & names)])
+            before = set(sys.modules)
 print(json.dumps(found))
 """
 RECORD = {"pydantic", "sqlalchemy"}
