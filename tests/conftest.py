@@ -25,7 +25,7 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile(
-    "noisy", max_examples=50 * FACTOR, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "noisy", max_examples=100 * FACTOR, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("noisy")  # other tests run meanwhile
 shared_statements.share()
