@@ -65,6 +65,7 @@ class Chaos:
         self.faults = (*self.FAULTS, "halted_database" if server else "full_database")
         self.daemon = ChaosDaemon(root, database, self.slurm, self.channel, self.random)
         self.clock_error = timedelta(0)
+        self.unrecorded_from = self.recorded_at = 0  # the last minutes in which nothing could be learned or recorded
         self.uncertain_count = 0  # messages of which nobody knows whether they arrived
         self.under_way = {}  # the end of each fault, with the minute when it ends
         self.counts = {}
@@ -117,6 +118,10 @@ class Chaos:
         if not daemon.is_alive and "down" not in self.under_way:
             self.judge.forget_flags()
             daemon.start(now, elapsed)
+        if not daemon.is_alive or daemon.is_without_database or self.slurm.is_down or self.slurm.is_empty:
+            if self.recorded_at < world.minute - 1:
+                self.unrecorded_from = world.minute
+            self.recorded_at = world.minute
         if daemon.is_alive:
             self._tick(now, elapsed)
         self.judge.check_checkpoints()
@@ -143,6 +148,8 @@ class Chaos:
         """Whether nothing is known of a run; what the queue has just said of its job may change its flags."""
         last = training.executions[-1] if training.executions else None
         changed_at = 0 if last is None else max(last.started_at, last.ended_at or 0)
+        if changed_at >= self.unrecorded_from - SETTLED:  # it is learned when recording is possible again
+            changed_at = max(changed_at, self.recorded_at)
         is_new = self.world.minute - changed_at <= SETTLED and not self.slurm.is_down
         return self.daemon.is_blind(self.judge.key_of(training)) and not is_new
 
