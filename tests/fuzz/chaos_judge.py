@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from ckptd.core.model import RunKey
 from ckptd.store.tables import NoticeTable
+from fuzz import message_check
 from support.prune_facts import CLUSTER, MINUTE, UID
 
 KEPT = 2  # complete checkpoints of a run that the policy keeps
@@ -94,11 +95,14 @@ class Judge:
         """Every notice has reached an end, and no message came twice but for those that were interrupted."""
         overdue_at = self._world.at(self._world.minute) - PATIENCE
         with store.database.reading() as connection:
-            columns = NoticeTable.state, NoticeTable.due_at, NoticeTable.last_error
+            columns = NoticeTable.state, NoticeTable.due_at, NoticeTable.last_error, NoticeTable.message_id
             rows = connection.execute(sa.select(*columns)).all()
         lost = [row for row in rows if row.state not in DONE and row.due_at is not None and row.due_at < overdue_at]
         if lost:
             self.note(f"notices that were not delivered: {lost}")
+        said = {row.message_id for row in rows if row.state == "sent" and row.message_id is not None}
+        if missing := said - message_check.count_arrived(inbox.mails).keys():
+            self.note(f"{len(missing)} messages are recorded as sent and did not arrive")
         states = Counter(row.state for row in rows)
         doubled = sum(count - 1 for count in inbox.ids.values())
         if doubled > uncertain_count:
