@@ -7,6 +7,7 @@ from ckptd.core import notices
 from ckptd.core.model import Unknown
 from ckptd.core.notices.delivery import SendResult
 from ckptd.notify.apprise_channel import AppriseChannel
+from ckptd.store.database_errors import StoreError
 from core.histories import at
 from core.notice_facts import POLICY, run_of
 from service.outbox_facts import Fake, record
@@ -77,6 +78,15 @@ def test_an_error_in_one_message_is_told_and_does_not_stop_the_next(store, caplo
     assert sender.send_due(at(10)) == 1
     assert "send failed: message to 'alice@example.org'" in caplog.text
     assert sender.results["mail", "uncertain"] == 1
+
+
+@pytest.mark.parametrize(("error", "has_traceback"), [(StoreError("the database is away"), False), (KeyError(), True)])
+def test_only_an_unexpected_error_is_logged_with_a_traceback(store, caplog, error, has_traceback):
+    record(store, "alice")
+    make_sender(store, clock=lambda: at(10), channels={"mail": Fake(error)}).send_due(at(10))
+    (line,) = [record for record in caplog.records if record.message.startswith("send failed: message to")]
+    assert bool(line.exc_info) is has_traceback
+    assert str(error) in line.message
 
 
 def test_after_the_end_is_asked_for_no_message_begins(store):

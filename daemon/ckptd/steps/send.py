@@ -15,6 +15,7 @@ from ckptd.core import notices
 from ckptd.core.model import EVERY_RULE, Unknown
 from ckptd.core.notices import Notice, Recipient
 from ckptd.core.notices.delivery import MessageClaim, NoticeState, SendOutcome, SendResult
+from ckptd.errors import CkptdError
 from ckptd.present.formatting import format_count
 from ckptd.steps.parts import Parts, SendParts
 from ckptd.steps.rate_limit import MailRateLimit
@@ -144,7 +145,9 @@ class Sender:
                 self._sent_at.append(self.clock())
                 outcome = self.post.channels[claim.recipient.channel].send(message)
         except Exception as error:  # the unit of work is one message
-            log.exception("send failed: message to %s", ascii(claim.recipient.address))
+            is_unexpected = not isinstance(error, CkptdError)  # a database that is away needs no traceback
+            address, reason = ascii(claim.recipient.address), ascii(str(error))
+            log.error("send failed: message to %s: %s", address, reason, exc_info=is_unexpected)  # noqa: TRY400
             result = SendResult.UNCERTAIN if is_handed_over else SendResult.DEFERRED
             outcome = SendOutcome(result=result, reason=f"{type(error).__name__}: {error}")
         instead = self._readdress(claim, outcome, left_out)
