@@ -176,7 +176,7 @@ def test_what_was_never_there_is_deleted_with_one_row_for_each_step_and_no_word_
         plant(shop, f"hollow-{number:03d}".encode())
     deletions = shop.memory.pruned.operations[PruneAction("empty", "deleted", "")]
     elapsed = shop.memory.clock.stepped_on
-    shop.memory.trash.read(PruneParts(shop.store, shop.agent, shop.site, CLUSTER), [shop.run])
+    shop.memory.trash.read(PruneParts(shop.store, shop.agent, shop.site, CLUSTER), [shop.run], shop.now)
     shop.site = make_site(shop.root, hold=timedelta(days=1000))
     shop.wait(5)
     shop.act(elapsed + timedelta(minutes=5))

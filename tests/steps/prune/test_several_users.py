@@ -10,10 +10,13 @@ from pathlib import PurePosixPath
 import numpy as np
 import pytest
 
+from ckptd.checkpoints.agent.client import SILENCE
+from ckptd.checkpoints.trash import trash_operations
 from ckptd.core.fleet.prune_totals import PruneAction
 from ckptd.core.model import RunKey, Unknown
 from ckptd.core.retention import Caps
-from ckptd.steps.prune import audit_entries, circuit_breaker, planning, step, trash_expiry
+from ckptd.steps.prune import audit_entries, circuit_breaker, owner_turns, planning, step, trash_expiry
+from ckptd.steps.prune.recovery import PruneParts, recover_runs
 from support.prune_facts import CLUSTER, UID, make_site, workshop
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
@@ -205,16 +208,78 @@ def test_users_who_end_their_own_child_stop_their_runs_and_not_those_of_others(s
             return [[Unknown(what="agent", reason="its child ended")] * len(batch.items) for batch in batches]
 
     enforce(shop, user_count=1)
-    ann, bob, _, _ = shop.users.values()
+    ann, bob, cid, _ = shop.users.values()
     agent = shop.agent
     shop.parts = replace(shop.parts, agent=Dying(agent, {ann.uid}))
     shop.act()
     assert left(shop) == {"ann": 6, "bob": 5, "cid": 5, "dan": 5}
-    dying = Dying(agent, {ann.uid, bob.uid})
+    dying = Dying(agent, {bob.uid, cid.uid})
     shop.parts = replace(shop.parts, agent=dying)
     shop.wait(30)
     assert shop.act().moved_count == 0  # of several users nothing was heard: it may be the disk
-    assert dying.asked == [ann.uid, bob.uid]
+    assert dying.asked == [bob.uid, cid.uid]  # ann is recovered after all others
+
+
+class Stopping:
+    """An agent whose children some users stop while they work on trashes: their requests last until the deadline."""
+
+    def __init__(self, agent, uids):
+        self.agent, self.uids, self.asked = agent, uids, []
+
+    def run(self, batches):
+        if not batches or batches[0].operation not in trash_operations.OPERATIONS:
+            return self.agent.run(batches)
+        self.asked.append([batch.uid for batch in batches])
+        answers = self.agent.run([batch for batch in batches if batch.uid not in self.uids])
+        return [[SILENCE] * len(batch.items) if batch.uid in self.uids else answers.pop(0) for batch in batches]
+
+
+def test_users_who_stop_their_processes_delay_others_once_and_then_have_their_turns_last_and_ever_later(shop):
+    enforce(shop, hold=timedelta(hours=1))
+    shop.act()
+    users = ann, bob, cid, dan = list(shop.users.values())
+    shop.memory = step.PruneSlice()
+    stopping = Stopping(shop.agent, {ann.uid, bob.uid, cid.uid})
+    shop.parts = replace(shop.parts, agent=stopping)
+
+    def act_after(minutes):
+        """Return who kept the step waiting, and whether dan had to wait for them."""
+        shop.wait(minutes)
+        stopping.asked.clear()
+        shop.act()
+        silent = [stopping.uids.intersection(asked) for asked in stopping.asked]
+        first = next((place for place, uids in enumerate(silent) if uids), len(silent))
+        is_delayed = any(dan.uid in asked for asked in stopping.asked[first:])
+        return sorted(uid for uids in silent for uid in uids), is_delayed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner_turns, "AT_ONCE", 1)
+        assert act_after(1) == ([ann.uid, bob.uid], False), "the step waits for no third one"
+        assert act_after(1) == ([cid.uid], True)
+        assert act_after(5) == ([], False)
+        assert act_after(10) == ([ann.uid, bob.uid], False)
+        assert act_after(1) == ([cid.uid], False)
+        assert act_after(57) == ([], False)
+        assert dan.trashed() == []
+        for minutes in (10, 361, 24 * 60 + 1):
+            assert act_after(minutes) == ([ann.uid, bob.uid], False)
+            assert act_after(1) == ([cid.uid], False)
+            assert act_after(minutes - 10) == ([], False)
+            shop.wait(9)
+    stopping.uids = set()
+    act_after(24 * 60)
+    assert shop.memory.recovered.runs == {user.run for user in users}
+    act_after(1)
+    assert [user.trashed() for user in users] == [[], [], [], []]
+
+
+def test_users_of_many_trashes_who_stop_their_processes_are_waited_for_once(shop):
+    ann, bob, _, _ = shop.users.values()
+    stopping = Stopping(shop.agent, {ann.uid})
+    hands = PruneParts(shop.store, stopping, shop.site, CLUSTER)
+    many = [RunKey(CLUSTER, ann.uid, f"{ann.directory}/{number}") for number in range(200)]
+    assert recover_runs(hands, [*many, bob.run], shop.now) == set(many)
+    assert sum(asked.count(ann.uid) for asked in stopping.asked) == 1
 
 
 def test_thousands_of_entries_of_one_user_delay_nobody_elses(shop):

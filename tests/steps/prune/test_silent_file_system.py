@@ -19,6 +19,7 @@ from ckptd.checkpoints.agent.client import NOT_REACHED, SILENCE
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.trash import trash_operations
 from ckptd.core.retention import KeepLast
+from ckptd.steps.prune.silent_users import SilentUsers
 from support.prune_facts import UID, make_policy, make_site, workshop
 from support.trash_facts import start_child
 
@@ -84,6 +85,7 @@ def test_a_move_that_falls_silent_at_any_call_is_finished_or_undone_and_nothing_
             shop.train([at + 2])
             shop.wait(90)
             shop.look()
+            shop.memory.silent = SilentUsers()  # else the pause grows with each of these moves
             silent.at = at
             done = shop.act()
             if silent.is_over:
@@ -148,6 +150,8 @@ def test_while_a_trash_does_not_answer_its_run_is_left_alone_and_asked_again_aft
         assert shop.memory.pruned.held.count == 4  # what it held when it was last heard of
         deaf.is_deaf = False
         shop.wait(10)
+        shop.act()  # its owner has the last turn
+        shop.wait(1)
         assert shop.act().deleted_count == 4
         assert shop.memory.pruned.unconfirmed_run_count == 0
         assert [entry for entry in shop.audit() if entry.finished_at is None] == []

@@ -215,6 +215,8 @@ def _remove(applied: ApplyResult, means: ApplyParts, terms: ApplyOptions, seen: 
     for run in list_enforced(applied.limited, terms):
         stopped = STOP if means.hands.should_stop() else None
         doubt = seen.doubts.get(run.run) or silence.find_reason(run)
+        if doubt is None and means.hands.silent.is_left_out(run.run.uid, now):
+            doubt = SILENT_USER
         why = doubt or stopped or seen.guard.find_reason(run.run, now)
         if why:
             applied.left[run.run] = why

@@ -43,10 +43,15 @@ class RecoveredRuns:
         if before is None:
             log.warning("prune skips %s: the outcome of an earlier removal there is unknown", ascii(run.directory))
 
-    def recover(self, hands: PruneParts, trash: KnownTrash, now: datetime) -> None:
+    def list_ready(self, hands: PruneParts, now: datetime) -> set[RunKey]:
+        """Return the recovered runs of the users who are not left out now."""
+        return {run for run in self.runs if not hands.silent.is_left_out(run.uid, now)}
+
+    def recover(self, hands: PruneParts, trash: KnownTrash, now: datetime, *, of_suspects: bool = False) -> None:
         """Recover new runs, interrupted ones and due retries, and list their trash.
 
-        This happens in every mode and without any policy: an interrupted checkpoint must not stay in two places.
+        This happens in every mode and without any policy: an interrupted checkpoint must not stay in two places. With
+        `of_suspects`, it is the turn of users who lately did not answer, else of all others.
         """
         known = {key for key in hands.store.runs.list_keys() if key.cluster == hands.cluster}
         unfinished = hands.store.audit.list_newest(hands.cluster, unfinished_only=True, limit=audit_entries.LIMIT)
@@ -55,22 +60,29 @@ class RecoveredRuns:
         self.runs -= todo
         self.doubts = {run: doubt for run, doubt in self.doubts.items() if run in known}
         silent_count = 0
-        for group in owner_turns.group_by_owners(todo):
+        suspects = hands.silent.list_suspects(now)
+        turn = [
+            run for run in todo if (run.uid in suspects) is of_suspects and not hands.silent.is_left_out(run.uid, now)
+        ]
+        for group in owner_turns.group_by_owners(turn, ()):
             doubtful, halfway = recover_turn(hands, group, now, self.reached)
-            doubtful |= trash.read(hands, [run for run in group if run not in doubtful])
+            heard = [run for run in group if run not in doubtful and not hands.silent.is_left_out(run.uid, now)]
+            doubtful |= trash.read(hands, heard, now)
             for run in group:
                 if run in doubtful:
                     self.doubt(run, now)
-                elif run not in halfway:
+                elif run in heard and run not in halfway:
                     self.runs.add(run)
                     self.doubts.pop(run, None)
-            silent_count += doubtful == set(group)
+            silent_count += hands.silent.is_any_left_out(group, now)
             if silent_count == owner_turns.MAX_SILENT:
                 return
 
     def list_again(self, hands: PruneParts, trash: KnownTrash, changed: Iterable[RunKey], now: datetime) -> None:
         """List the trashes of these runs and of those whose turn it is, except runs with an unknown outcome."""
-        for run in trash.read(hands, [run for run in {*changed, *trash.next_runs()} if run not in self.doubts]):
+        runs = {*changed, *trash.next_runs()}
+        asked = [run for run in runs if run not in self.doubts and not hands.silent.is_left_out(run.uid, now)]
+        for run in trash.read(hands, asked, now):
             self.doubt(run, now)
 
     def _is_waiting(self, run: RunKey, now: datetime) -> bool:

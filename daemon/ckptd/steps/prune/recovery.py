@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -13,7 +13,8 @@ from ckptd.checkpoints.trash import WHOLE, EntryRecovery, EntryState, TrashOutco
 from ckptd.core.fleet.prune_totals import FailureCause
 from ckptd.core.model import RunKey, Unknown
 from ckptd.core.model.records import AuditEntry
-from ckptd.steps.prune import audit_entries
+from ckptd.steps.prune import audit_entries, owner_turns
+from ckptd.steps.prune.silent_users import SilentUsers
 from ckptd.steps.site_policy import SitePolicy
 from ckptd.store.store import Store
 
@@ -39,6 +40,7 @@ class PruneParts:
     site: SitePolicy
     cluster: str
     should_stop: Callable[[], bool] = lambda: False  # asked before each act that no other one needs
+    silent: SilentUsers = field(default_factory=SilentUsers)
 
 
 class UnrecoveredRuns(NamedTuple):
@@ -62,9 +64,8 @@ def recover_turn(
     """
     open_acts = _read_open(hands, set(runs), now)
     asked = _ask(runs, open_acts, reached)
-    answers = dict(
-        zip([each.place for each in asked], trash_client.recover(hands.agent, asked, hands.site.deadline), strict=True)
-    )
+    found = owner_turns.ask(asked, lambda part: trash_client.recover(hands.agent, part, hands.site.deadline))
+    answers = dict(zip([each.place for each in asked], found, strict=True))
     strange: dict[int, list[TrashOutcome]] = defaultdict(list)
     for place, outcome in _list_changes(answers):
         entry = open_acts.get(outcome.act_id)
@@ -77,7 +78,11 @@ def recover_turn(
     silent = {place for place, answer in answers.items() if not _is_mended(answer)}
     doubtful = {run for run in runs if silent.intersection(trash_client.places_of([run]))}
     for act_id, entry in open_acts.items():
-        if entry.run is not None and not (entry.run not in doubtful and _find_outcome(hands, act_id, entry, now)):
+        if entry.run is not None and not (
+            entry.run not in doubtful
+            and not hands.silent.is_left_out(entry.run.uid, now)
+            and _find_outcome(hands, act_id, entry, now)
+        ):
             doubtful.add(entry.run)
     left = _record_reached(answers, reached)
     return UnrecoveredRuns(doubtful, {run for run in runs if left.intersection(trash_client.places_of([run]))})

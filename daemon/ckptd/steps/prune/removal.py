@@ -15,6 +15,7 @@ from ckptd.core.model.records import AuditEntry
 from ckptd.core.retention import Decision, RunPlan
 from ckptd.steps.prune import audit_entries
 from ckptd.steps.prune.recovery import PruneParts, finish
+from ckptd.steps.prune.silent_users import is_unanswered
 
 STOPPED = "removals were stopped while it was moved"
 
@@ -29,6 +30,7 @@ class Removal:
         self._markers = markers
         self._actor = actor
         self._moved: dict[int, AuditEntry] = {}  # by the place of their outcomes
+        self._is_silent = False  # a request to put something back was not answered: no further one waits as long
         self.outcomes: list[TrashOutcome | Unknown] = []  # of what was tried, in the order of the plan
 
     def move_all(self, now: datetime) -> bool:
@@ -138,12 +140,15 @@ class Removal:
         )
         entry = replace(entry, audit_id=self._hands.store.audit.record(entry))
         for path in list_places(PurePosixPath(self._run.run.directory)):
+            if self._is_silent:
+                return False
             outcome = trash_client.restore(
                 self._hands.agent, TrashLocation(self._run.run.uid, path), act_id, self._hands.site.deadline
             )
             if isinstance(outcome, TrashOutcome) and outcome.result is TrashResult.RESTORED:
                 finish(self._hands, entry, outcome, now)
                 return True
+            self._is_silent = is_unanswered(outcome)
         return False
 
 

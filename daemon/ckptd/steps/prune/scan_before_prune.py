@@ -72,7 +72,8 @@ class ScanTurns:
                 stale.append((run, todo))
         self.verified_at |= dict.fromkeys(by_jobs.skipped, now)
         for run, todo in (*stale, *reported):  # what owners report comes last: it must not delay others
-            if not todo or hands.should_stop() or time.monotonic() >= until:
+            is_left_out = hands.silent.is_left_out(run.run.uid, now)
+            if not todo or is_left_out or hands.should_stop() or time.monotonic() >= until:
                 continue
             if not _verify(parts, executor, run.run, todo, now):
                 self.verified_at[run.run] = now

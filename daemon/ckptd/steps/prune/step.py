@@ -21,6 +21,7 @@ from ckptd.steps.prune.planning import PlanFacts
 from ckptd.steps.prune.recovered_runs import RecoveredRuns
 from ckptd.steps.prune.recovery import PruneParts
 from ckptd.steps.prune.scan_before_prune import ScanTurns, list_newest
+from ckptd.steps.prune.silent_users import ListeningAgent, SilentUsers
 from ckptd.steps.prune.trash_expiry import TrashExpiryResult, empty_due
 from ckptd.steps.prune.trash_retention import KnownTrash
 from ckptd.steps.prune.unrecorded_trash import UnrecordedTrashSweeper
@@ -37,6 +38,7 @@ class PruneSlice:
     """State that is carried from one run of the step to the next."""
 
     recovered: RecoveredRuns = field(default_factory=RecoveredRuns)
+    silent: SilentUsers = field(default_factory=SilentUsers)
     hopes: PruneCandidates = field(default_factory=PruneCandidates)
     turns: ScanTurns = field(default_factory=ScanTurns)
     trash: KnownTrash = field(default_factory=KnownTrash)
@@ -105,20 +107,13 @@ def act(  # noqa: PLR0913 - what the schedule gives every step of it
     before each removal, because a reload may have replaced the configuration.
     """
     began = time.monotonic()
-    hands = PruneParts(parts.store, parts.agent, site, parts.cluster, should_stop)
-    _recover(hands, memory, now)
-    if not site.matches:
+    parts = replace(parts, agent=ListeningAgent(parts.agent, memory.silent, now))
+    hands = PruneParts(parts.store, parts.agent, site, parts.cluster, should_stop, memory.silent)
+    if not _must_recover(hands):
         return PruneResult()
-    doubt = memory.clock.find_doubt(parts.read_clock, site.guards, now, elapsed)
-    pause_record.record(parts.store, parts.cluster, doubt, now)
-    if doubt:
-        _sum_up(hands, memory, {}, now, is_clock_unreliable=True)
-        return PruneResult()
-    may_delete = memory.clock.may_delete(elapsed) and not should_stop()
-    emptied = empty_due(hands, memory.trash, memory.recovered.runs, now) if may_delete else TrashExpiryResult()
-    swept = memory.sweeper.sweep(hands, memory.trash, memory.recovered.runs, now) if may_delete else frozenset()
-    for run in emptied.silent | swept:
-        memory.recovered.doubt(run, now)
+    changed = memory.tally.read(hands.store, hands.cluster, now)
+    memory.recovered.list_again(hands, memory.trash, changed, now)
+    memory.recovered.recover(hands, memory.trash, now)
     means = ApplyParts(
         hands=hands,
         observer=RecordingObserver(parts, state),
@@ -128,21 +123,39 @@ def act(  # noqa: PLR0913 - what the schedule gives every step of it
         elapsed=elapsed,
         read_passed=lambda: timedelta(seconds=time.monotonic() - began),
     )
+    done = _prune_recovered(parts, means, memory, now) if site.matches else PruneResult()
+    if not should_stop():
+        memory.recovered.recover(hands, memory.trash, now, of_suspects=True)
+        memory.pruned = replace(memory.pruned, unconfirmed_run_count=len(memory.recovered.doubts))
+    return done
+
+
+def _must_recover(hands: PruneParts) -> bool:
+    """Whether to complete or undo interrupted operations: in every mode; without any policy, only if there are some."""
+    if hands.site.matches:
+        return True
+    unfinished = hands.store.audit.list_newest(hands.cluster, unfinished_only=True, limit=audit_entries.LIMIT)
+    return any(entry.action in audit_entries.ON_TRASH for entry in unfinished)
+
+
+def _prune_recovered(parts: Parts, means: ApplyParts, memory: PruneSlice, now: datetime) -> PruneResult:
+    """Delete what is due, plan removals and carry them out, in recovered runs, unless the clock is unreliable."""
+    hands = means.hands
+    doubt = memory.clock.find_doubt(parts.read_clock, hands.site.guards, now, means.elapsed)
+    pause_record.record(hands.store, hands.cluster, doubt, now)
+    if doubt:
+        _sum_up(hands, memory, {}, now, is_clock_unreliable=True)
+        return PruneResult()
+    emptied = TrashExpiryResult()
+    if memory.clock.may_delete(means.elapsed) and not hands.should_stop():
+        emptied = empty_due(hands, memory.trash, memory.recovered.list_ready(hands, now), now)
+        swept = memory.sweeper.sweep(hands, memory.trash, memory.recovered.list_ready(hands, now), now)
+        for run in emptied.silent | swept:
+            memory.recovered.doubt(run, now)
     going, applied = _prune(means, memory, now)
     _sum_up(hands, memory, going, now)
     moved = applied.moved
     return PruneResult(len(moved), sum(each.size_bytes for each in moved), emptied.deleted_count, applied.failed_count)
-
-
-def _recover(hands: PruneParts, memory: PruneSlice, now: datetime) -> None:
-    """Complete or undo interrupted operations, in every mode, without any policy, and regardless of the clock."""
-    if not hands.site.matches:
-        unfinished = hands.store.audit.list_newest(hands.cluster, unfinished_only=True, limit=audit_entries.LIMIT)
-        if not any(entry.action in audit_entries.ON_TRASH for entry in unfinished):
-            return
-    changed = memory.tally.read(hands.store, hands.cluster, now)
-    memory.recovered.list_again(hands, memory.trash, changed, now)
-    memory.recovered.recover(hands, memory.trash, now)
 
 
 def _prune(means: ApplyParts, memory: PruneSlice, now: datetime) -> tuple[dict[str, RemovableTotals], ApplyResult]:
@@ -156,7 +169,8 @@ def _prune(means: ApplyParts, memory: PruneSlice, now: datetime) -> tuple[dict[s
     going = {mode.value: _count(run for run in hopeful.runs if run.mode is mode) for mode in planning.ACTIVE_MODES}
     found = planning.check_circuit_breaker(hands.store, hands.cluster, hands.site, now)
     tried = (circuit_breaker.skip_refused(run, found.refused) for run in hopeful.runs)
-    wanted = [run for run in tried if run.remove and _may_be_pruned(run, memory, found)]
+    asked = (run for run in tried if run.remove and not hands.silent.is_left_out(run.run.uid, now))
+    wanted = [run for run in asked if _may_be_pruned(run, memory, found)]
     shown = [run for run in wanted if run.mode is not PolicyMode.ENFORCE]
     means.turns.renew_verdicts(means.observer.parts, hands, facts, shown, now)
     chosen = memory.turns.choose(facts, wanted, now)
@@ -190,7 +204,8 @@ def _apply(means: ApplyParts, memory: PruneSlice, plan: Plan, facts: PlanFacts, 
         log.info("prune paused: %s", applied.refused)
     if applied.runs:
         memory.planned = applied.plan.plan_id
-    memory.trash.read(means.hands, [run for run in applied.runs if run in memory.recovered.runs])
+    ready = memory.recovered.list_ready(means.hands, now)
+    memory.trash.read(means.hands, [run for run in applied.runs if run in ready], now)
     means.observer.state.watchlist.hasten(applied.runs, now)
     return applied
 

@@ -36,6 +36,10 @@ class TrashExpiryResult(NamedTuple):
     deleted_count: int = 0
     silent: frozenset[RunKey] = frozenset()
 
+    def add(self, other: "TrashExpiryResult") -> "TrashExpiryResult":
+        """Return both results together."""
+        return TrashExpiryResult(self.deleted_count + other.deleted_count, self.silent | other.silent)
+
 
 class _DueEntry(NamedTuple):
     run: RunKey
@@ -70,10 +74,23 @@ class _DeletionBatch(NamedTuple):
 
 
 def empty_due(hands: PruneParts, trash: KnownTrash, settled: Container[RunKey], now: datetime) -> TrashExpiryResult:
-    """Delete entries of recovered runs whose policy enforces and whose hold ended; stop if file systems hang."""
-    queues = deque(_queue_users(hands, trash, settled, now))
-    trash.emptied_to = queues[0].uid if queues else None
+    """Delete entries of recovered runs whose policy enforces and whose hold ended; stop if file systems hang.
+
+    Users who lately did not answer have their turns after all others.
+    """
+    users, suspects = _queue_users(hands, trash, settled, now), hands.silent.list_suspects(now)
+    trash.emptied_to = users[0].uid if users else None
     until = time.monotonic() + STEP_SECONDS
+    result = TrashExpiryResult()
+    for is_suspect in (False, True):
+        turn = deque(queue for queue in users if (queue.uid in suspects) is is_suspect)
+        result = result.add(_empty_in_turns(hands, trash, turn, until, now))
+    return result
+
+
+def _empty_in_turns(
+    hands: PruneParts, trash: KnownTrash, queues: deque[_OwnerQueue], until: float, now: datetime
+) -> TrashExpiryResult:
     deleted_count = silent_count = 0
     silent: set[RunKey] = set()
     while queues and silent_count < owner_turns.MAX_SILENT and time.monotonic() < until:
@@ -87,7 +104,7 @@ def empty_due(hands: PruneParts, trash: KnownTrash, settled: Container[RunKey], 
             deleted_count += result.deleted_count
             if result.is_whole:
                 queues.append(queue)
-        silent_count += bool(asked) and all(result is None for result in results)
+        silent_count += None in results
         trash.emptied_to = turn[-1].uid
     return TrashExpiryResult(deleted_count, frozenset(silent))
 

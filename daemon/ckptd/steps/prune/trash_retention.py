@@ -34,29 +34,26 @@ class KnownTrash:
     _sizes: dict[RunKey, dict[str, int]] = field(default_factory=dict)  # by act, of those on record
     _listed_to: RunKey | None = None
 
-    def read(self, hands: PruneParts, runs: Iterable[RunKey]) -> set[RunKey]:
+    def read(self, hands: PruneParts, runs: Iterable[RunKey], now: datetime) -> set[RunKey]:
         """List the trashes of these runs, of a few owners at a time; return the runs without an answer.
 
         Their known entries stay, as do those of runs that were deferred.
         """
         silent: set[RunKey] = set()
         silent_count = 0
-        for group in owner_turns.group_by_owners(runs):
+        for group in owner_turns.group_by_owners(runs, hands.silent.list_suspects(now)):
             moved = hands.store.audit.read_moved_bytes(group)
             asked = _ask(group, moved)
-            found = dict(
-                zip(
-                    asked,
-                    trash_client.list_known(hands.agent, list(asked.values()), hands.site.look_deadline),
-                    strict=True,
-                )
+            listings = owner_turns.ask(
+                list(asked.values()), lambda part: trash_client.list_known(hands.agent, part, hands.site.look_deadline)
             )
+            found = dict(zip(asked, listings, strict=True))
             unheard = {place for place, listed in found.items() if isinstance(listed, Unknown)}
             quiet = {run for run in group if unheard.intersection(trash_client.places_of([run]))}
             for run in group:
                 self._add_listing(run, found, moved.get(run, {}))
             silent |= quiet
-            silent_count += quiet == set(group)
+            silent_count += hands.silent.is_any_left_out(group, now)
             if silent_count == owner_turns.MAX_SILENT:
                 break
         there = {entry.act_id for held in self.entries.values() for listed in held.values() for entry in listed}
