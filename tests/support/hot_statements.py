@@ -1,7 +1,7 @@
 """What a daemon, its pages and its commands ask of the database, each with the number of rows that it is about."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 from ckptd.core import queue
@@ -11,21 +11,13 @@ from ckptd.core.model.records import AuditEntry, LocationRecord, ScanRecord
 from ckptd.core.queue import TrackedJob
 from ckptd.core.runs import ownership, progress
 from ckptd.core.runs.lost_work_totals import GroupedBy
-from ckptd.core.runs.observations import TALLY_AGE
 from ckptd.store.store import Store
+from support.further_statements import list_further_calls
+from support.hot_call import HotCall
 from support.recorded_year import KEPT, NOW, RECORDED, RecordedYear
 
 DAY = timedelta(days=1)
 CHECKPOINTS = 100  # of a run that is active
-
-
-@dataclass(frozen=True)
-class HotCall:
-    """One call. `needed` is how many rows of one table it needs at most."""
-
-    name: str
-    run: Callable[[Store], object]
-    needed: int
 
 
 def list_calls(year: RecordedYear) -> list[HotCall]:
@@ -33,7 +25,7 @@ def list_calls(year: RecordedYear) -> list[HotCall]:
     keys = year.list_newest(20)
     active, a_day = year.active_count, max(100, year.job_count * 11 // 10 // RECORDED.days)
     saved = len(keys) * CHECKPOINTS
-    all_saved = active // 3 * CHECKPOINTS
+    all_saved = active * CHECKPOINTS
 
     held: dict[int, TrackedJob] = {}  # as the daemon keeps it
 
@@ -135,7 +127,7 @@ def list_calls(year: RecordedYear) -> list[HotCall]:
             actions=lambda store: store.audit.list_newest("alpha", run=keys[0]),
             at=lambda store: store.runs.find_at(keys[0].directory),
         ),
-        *calls("show", 2 * CHECKPOINTS, history=lambda store: store.histories.read("alpha", keys[:1])),
+        *calls("show", max(2 * CHECKPOINTS, active), history=lambda store: store.histories.read("alpha", keys[:1])),
         *calls(
             "lost",
             2 * a_day,
@@ -143,10 +135,10 @@ def list_calls(year: RecordedYear) -> list[HotCall]:
             by_rule=lambda store: store.lost_work_sums.sum_by(GroupedBy.RULE, NOW - DAY),
         ),
         *calls("decide", 2 * CHECKPOINTS, changed=lambda store: store.histories.read_changed(dict.fromkeys(keys[:2]))),
-        *calls("prune", 2 * CHECKPOINTS, plan=lambda store: store.prune_records.read("alpha", keys[:2])),
+        *calls("prune", max(2 * CHECKPOINTS, active), plan=lambda store: store.prune_records.read("alpha", keys[:2])),
         *calls("prune", saved, record=lambda store: store.audit.record(_entry(keys[0]))),
+        *list_further_calls(year, a_day, calls),
         *calls("expire", EXPIRED, delete=_expire),
-        *calls("show", year.job_count, ends=lambda store: store.restart_state.read_ends("alpha", NOW - TALLY_AGE)),
     ]
 
 

@@ -1,6 +1,9 @@
-"""Once a day: deletes expired records, and recounts the interruptions of the time that still counts."""
+"""Once a day: deletes expired records and adds up those that still count.
 
-from datetime import datetime, timedelta
+The lost work of whole days, and the interruptions of half a year.
+"""
+
+from datetime import UTC, datetime, timedelta
 
 from ckptd.core.model.records import ExpiryCounts
 from ckptd.core.runs.observations import TALLY_AGE
@@ -9,6 +12,8 @@ from ckptd.steps.parts import Parts
 from ckptd.steps.results import StepResult, info
 from ckptd.steps.run_facts import EndTallies
 from ckptd.steps.state import State
+
+UNSETTLED = timedelta(days=2)  # the last days, whose lost work still changes, are summed up from its rows
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
@@ -28,6 +33,9 @@ def expire(parts: Parts, state: State, keep: timedelta, now: datetime) -> Expiry
         total += done
         if done.is_all:
             break
+    for day in parts.store.summed_days.list_missing(parts.cluster, now.astimezone(UTC).date() - UNSETTLED):
+        with state.recording():
+            parts.store.summed_days.sum_up(parts.cluster, day)
     with state.record_lock:
         ends = parts.store.restart_state.read_ends(parts.cluster, now - TALLY_AGE)
         state.publish(EndTallies().with_tallies(ends))

@@ -1,37 +1,55 @@
-"""Counts how attempts ended, with plain SQL."""
+"""Counts how attempts ended, with plain SQL: from the sums of days, and from the attempts of days without them."""
 
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from ckptd.core.model import EndCause
 from ckptd.core.runs.observations import EndTally
+from ckptd.store import day_sums
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import decode_any
 from ckptd.store.read_parts import ReadPart, selecting
 from ckptd.store.text_escapes import encode_text
 
 _ENDS = """
-SELECT a.node_count, a."partition", a.cause, j.uid, count(*), sum({ended} - {began})
+SELECT a.node_count, a."partition", a.cause, j.uid, count(*), {observed}
 FROM attempts a JOIN jobs j ON a.job_row = j.id
-WHERE j.cluster = :cluster AND a.ended_at >= :since
+WHERE j.cluster = :cluster AND a.ended_at >= :since AND {within}
 GROUP BY a.node_count, a."partition", a.cause, j.uid
+"""
+_SUMMED = """
+SELECT s.node_count, s."partition", s.cause, s.uid, sum(s.attempt_count), sum(s.observed_seconds)
+FROM day_sums s WHERE s.cluster = :cluster AND {within}
+GROUP BY s.node_count, s."partition", s.cause, s.uid
 """
 
 
 def read_ends(select: Select, cluster: str, since: datetime) -> tuple[EndTally, ...]:
-    """Return the attempts that ended since then, summed up by size, partition, cause and owner."""
-    began, ended = (_seconds_of(select, column) for column in ("a.started_at", "a.ended_at"))
-    values = {"cluster": encode_text(cluster), "since": since}
+    """Return the attempts that ended since then, summed up by size, partition, cause and owner, in up to two parts."""
     return tuple(
         EndTally(
             node_count,
             decode_any(partition),
             EndCause.UNKNOWN if cause is None else EndCause(cause),
-            count,
+            int(count),
             timedelta(seconds=int(seconds)),
             uid,
         )
-        for node_count, partition, cause, uid, count, seconds in select(_ENDS.format(began=began, ended=ended), values)
+        for node_count, partition, cause, uid, count, seconds in _list_rows(select, cluster, since)
     )
+
+
+def _list_rows(select: Select, cluster: str, since: datetime) -> Iterator[Sequence[Any]]:
+    values = {"cluster": encode_text(cluster), "since": since}
+    day = since.astimezone(UTC).date()
+    summed = day_sums.list_summed(select, cluster, (day + timedelta(days=1), None))
+    if summed:
+        within = day_sums.is_within("s.day", [(summed[0], summed[-1])])
+        yield from select(_SUMMED.format(within=within), {"cluster": encode_text(cluster)})
+    gaps = day_sums.list_gaps(summed, (day, None))
+    within = day_sums.is_instant_within("a.ended_at", gaps, is_sqlite=select.is_sqlite)
+    yield from select(_ENDS.format(observed=sum_observed(select), within=within), values)
 
 
 class EndReader(ReadPart):
@@ -41,6 +59,11 @@ class EndReader(ReadPart):
     def read_ends(self, select: Select, cluster: str, since: datetime) -> tuple[EndTally, ...]:
         """Return the attempts that ended since then, summed up by size, partition, cause and owner."""
         return read_ends(select, cluster, since)
+
+
+def sum_observed(select: Select) -> str:
+    """Return the sum of how long attempts `a` ran, in whole seconds."""
+    return f"sum({_seconds_of(select, 'a.ended_at')} - {_seconds_of(select, 'a.started_at')})"
 
 
 def _seconds_of(select: Select, column: str) -> str:

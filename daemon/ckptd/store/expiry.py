@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from ckptd.core.fleet.prune_totals import DONE
 from ckptd.core.model.records import ExpiryCounts, RunPlace
 from ckptd.core.notices.delivery import NoticeState
+from ckptd.store import summed_days
 from ckptd.store.location_tables import LocationTable
 from ckptd.store.locations import is_copy_of_any
 from ckptd.store.rows import split
@@ -140,6 +141,7 @@ def _find_in_trash(connection: sa.Connection, run_ids: Collection[int]) -> set[i
 
 def _delete_runs(connection: sa.Connection, run_ids: list[int]) -> None:
     attempts = sa.select(AttemptTable.id).where(AttemptTable.run_id.in_(run_ids))
+    summed_days.forget_days(connection, attempts)
     connection.execute(sa.delete(LossTable).where(LossTable.attempt_id.in_(attempts)))
     tables: tuple[Any, ...] = (
         VerificationTicketTable,

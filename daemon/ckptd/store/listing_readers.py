@@ -8,7 +8,7 @@ from ckptd.store import plain_reads
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import decode_any
 from ckptd.store.read_parts import ReadPart, selecting
-from ckptd.store.run_rows import IS_LOCATED, find_runs
+from ckptd.store.run_rows import find_runs
 from ckptd.store.text_escapes import encode_text
 
 NO_RUN = 0  # the number of no row
@@ -59,9 +59,9 @@ class JobReader(ReadPart):
     @selecting
     def read_directories(self, select: Select, cluster: str) -> dict[int, str]:
         """Return the known checkpoint directories of the jobs in the queue, by job id."""
-        statement = f"""
+        statement = """
             SELECT j.job_id, r.directory FROM jobs j JOIN runs r ON j.run_id = r.id
-            WHERE j.cluster = :cluster AND j.in_queue AND {IS_LOCATED}
-        """  # noqa: S608 - the condition is this package's own
+            WHERE j.cluster = :cluster AND j.in_queue
+        """
         rows = select(statement, {"cluster": encode_text(cluster)})
-        return {job_id: decode_any(directory) for job_id, directory in rows}
+        return {job_id: decode_any(directory) for job_id, directory in rows if directory.startswith("/")}

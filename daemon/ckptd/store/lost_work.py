@@ -17,7 +17,7 @@ from ckptd.core.runs.lost_work import AttemptLoss
 from ckptd.core.runs.redone_work import NONE, UNKNOWN, RedoneWork, measure_redone
 from ckptd.core.runs.resumable import is_meant_to_save, is_named_as_checkpoint
 from ckptd.core.runs.user_settings import parse_user_settings
-from ckptd.store import attempt_saves
+from ckptd.store import attempt_saves, summed_days
 from ckptd.store.loss_rows import LossReader
 from ckptd.store.reading_jobs import find_reading_jobs
 from ckptd.store.rows import ATTEMPT_COLUMNS, RUN_KEY_COLUMNS, attempt_from_row, run_key, split, table_of
@@ -62,6 +62,7 @@ def write_lines_of_jobs(connection: sa.Connection, job_rows: Collection[int]) ->
     """Write the rows of these jobs' runs; delete the rows of attempts that are open again."""
     run_ids: set[int] = set()
     for chunk in split(job_rows):
+        summed_days.forget_days(connection, sa.select(AttemptTable.id).where(AttemptTable.job_row.in_(chunk)))
         reopened = sa.select(AttemptTable.id).where(AttemptTable.job_row.in_(chunk), AttemptTable.ended_at.is_(None))
         connection.execute(sa.delete(LossTable).where(LossTable.attempt_id.in_(reopened)))
         statement = sa.select(AttemptTable.run_id).where(AttemptTable.job_row.in_(chunk)).distinct()
@@ -109,9 +110,24 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
     table = table_of(LossTable)
     if fresh:
         connection.execute(sa.insert(LossTable), fresh)
-    if stale:
+        summed_days.forget_days(connection, [each["attempt_id"] for each in fresh])
+    if stale := _select_changed(connection, stale):
+        changed = [each["key_attempt_id"] for each in stale]
+        summed_days.forget_days(connection, changed)
         connection.execute(sa.update(table).where(table.c.attempt_id == sa.bindparam("key_attempt_id")), stale)
+        summed_days.forget_days(connection, changed)  # an end may have moved to another day
     write_redone(connection, {row[1] for row in rows})
+
+
+def _select_changed(connection: sa.Connection, stale: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return those that differ from their rows; each scan measures all again that are not final."""
+    known: dict[int, Any] = {}
+    names = [name for name in stale[0] if name != "key_attempt_id"] if stale else []
+    columns: list[Any] = [getattr(LossTable, name) for name in names]
+    for chunk in split(each["key_attempt_id"] for each in stale):
+        rows = connection.execute(sa.select(LossTable.attempt_id, *columns).where(LossTable.attempt_id.in_(chunk)))
+        known.update((row[0], list(row[1:])) for row in rows)
+    return [each for each in stale if known.get(each["key_attempt_id"]) != [each[name] for name in names]]
 
 
 def _find_possible_results(connection: sa.Connection, run_ids: set[int]) -> set[int]:
@@ -195,6 +211,7 @@ def _write_redone_of(connection: sa.Connection, run_id: int, readers: frozenset[
             values.append({"key_attempt_id": attempt_id, **_redone_values(found)})
     if values:
         table = table_of(LossTable)
+        summed_days.forget_days(connection, [each["key_attempt_id"] for each in values])
         connection.execute(sa.update(table).where(table.c.attempt_id == sa.bindparam("key_attempt_id")), values)
 
 

@@ -1,8 +1,8 @@
 """Sums of lost work over the attempts of a period, by day for metrics, and by user, account or rule for reports."""
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Sequence
-from datetime import UTC, date, datetime
+from collections.abc import Container, Iterable, Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from ckptd.core.model import EndCause, JobKey
@@ -14,30 +14,15 @@ from ckptd.core.runs.lost_work_totals import (
     LossKey,
     LossTotal,
 )
+from ckptd.store import day_sums
+from ckptd.store.day_sums import COUNTS, SUMS, Days
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import JOB_KEY, decode_any, decode_day
 from ckptd.store.read_parts import ReadPart, selecting
 from ckptd.store.run_rows import OF_ANY_CLUSTER
+from ckptd.store.stored_instants import instant
 from ckptd.store.text_escapes import encode_text
 
-_HIGH = "coalesce(l.lost_high_seconds, l.lost_seconds)"
-_UNITS = {"": "1", "node_": "a.node_count", "cpu_": "a.cpu_count", "gpu_": "a.gpu_count"}
-_PARTS = {
-    "": "l.lost_seconds",
-    "high_": _HIGH,
-    "redone_": "l.redone_low_seconds",
-    "redone_high_": "l.redone_high_seconds",
-}
-_COUNTS = {
-    "attempt_count": "count(*)",
-    "unknown_count": f"sum(CASE WHEN l.lost_seconds < {_HIGH} THEN 1 ELSE 0 END)",
-    "redone_unknown_count": "sum(CASE WHEN l.redone_low_seconds IS NULL THEN 1 ELSE 0 END)",
-}
-_SUMS = {
-    f"{part}{unit}seconds": f"coalesce(sum({duration} * {factor}), 0.0)"
-    for part, duration in _PARTS.items()
-    for unit, factor in _UNITS.items()
-}
 _GROUP_COLUMNS = {
     GroupedBy.USER: 'l."user"',
     GroupedBy.ACCOUNT: "l.account",
@@ -52,6 +37,8 @@ def _quote(words: Iterable[str]) -> str:
     return ", ".join(f"'{word}'" for word in sorted(words))
 
 
+_OF_CLUSTER, _OF_USER = "l.cluster = :cluster", 'l."user" = :user'
+
 # which rule had a flag about which of the attempts that have ended since, each pair once
 _BEFORE = _quote(RULES_ABOUT_THE_ATTEMPT_BEFORE)
 _ORDER = "PARTITION BY a.run_id ORDER BY a.started_at, a.id"
@@ -64,7 +51,7 @@ LEFT JOIN (
         FROM attempts a JOIN jobs j ON a.job_row = j.id
         WHERE a.ended_at >= :since OR a.ended_at IS NULL
     ) e JOIN flags f ON f.run_id = e.run_id
-    WHERE e.ended_at IS NOT NULL AND (
+    WHERE e.ended_at IS NOT NULL AND (f.resolved_at IS NULL OR f.resolved_at >= :earliest) AND (
         f.rule IN ({_BEFORE}) AND f.opened_at >= e.next_started_at
             AND (e.second_started_at IS NULL OR f.opened_at < e.second_started_at)
         OR f.rule NOT IN ({_BEFORE}) AND f.opened_at <= e.ended_at
@@ -93,25 +80,20 @@ class LostWorkSumReader(ReadPart):
         With `final_before`, only sum rows that are unlikely to change: attempts that ended before then, and final rows
         whose cause is certain.
         """
-        conditions = ["l.cluster = :cluster"]
-        values: dict[str, object] = {"cluster": encode_text(cluster)}
-        if first is not None:
-            conditions.append("l.day >= :first")
-            values["first"] = first
-        if last is not None:
-            conditions.append("l.day <= :last")
-            values["last"] = last
-        if final_before is not None:
-            is_sure = f"l.is_final AND l.cause NOT IN ({_quote(GUESSED_CAUSES)})"
-            conditions.append(f"({is_sure} OR l.ended_at < :final_before)")
-            values["final_before"] = final_before
         groups = ("l.day", "l.cause", 'l."partition"', "l.account")
-        statement = f"{_sum(groups, '', conditions)} ORDER BY l.day"
+        days = (first, last)
+        if final_before is None:
+            rows = _sum_days(select, groups, cluster, days)
+        else:
+            is_sure = f"l.is_final AND l.cause NOT IN ({_quote(GUESSED_CAUSES)})"
+            conditions = [_OF_CLUSTER, day_sums.is_within("l.day", [days])]
+            conditions.append(f"({is_sure} OR l.ended_at < :final_before)")
+            rows = iter(select(_sum(groups, "", conditions), {**_of(cluster), "final_before": final_before}))
         result: dict[date, dict[LossKey, LossTotal]] = defaultdict(dict)
-        for day, cause, partition, account, *sums in select(statement, values):
+        for day, cause, partition, account, *sums in rows:
             key = LossKey(EndCause(cause), decode_any(partition), decode_any(account))
             result[decode_day(day)][key] = _total(sums)
-        return dict(result)
+        return dict(sorted(result.items()))
 
     @selecting
     def sum_confirmed(
@@ -159,26 +141,77 @@ class LostWorkSumReader(ReadPart):
         where there was none. A flag is about the attempt during which it was open; one of the rules that judge a
         restart is about the attempt before the one in which it opened.
         """
-        conditions = ["l.day >= :day", "l.ended_at >= :since"]
-        values: dict[str, object] = {"day": since.astimezone(UTC).date(), "since": since}
-        if cluster is None:
-            conditions.append(OF_ANY_CLUSTER.format(table="l"))
-        else:
-            conditions.append("l.cluster = :cluster")
-            values["cluster"] = encode_text(cluster)
-        if user is not None:
-            conditions.append('l."user" = :user')
-            values["user"] = encode_text(user)
         if group is GroupedBy.RULE:
-            statement = _sum([f"coalesce(flagged.rule, '{NO_RULE}')"], _FLAGGED, conditions)
-        else:
-            statement = _sum([_GROUP_COLUMNS[group]], "", conditions)
-        return {decode_any(name): _total(sums) for name, *sums in select(statement, values)}
+            return _sum_by_rule(select, since, cluster, user)
+        day = since.astimezone(UTC).date()
+        result: dict[str, LossTotal] = defaultdict(LossTotal)
+        for each in _list_clusters(select) if cluster is None else [cluster]:
+            rows = _sum_days(select, [_GROUP_COLUMNS[group]], each, (day, None), since=since, user=user)
+            for name, *sums in rows:
+                result[decode_any(name)] += _total(sums)
+        return dict(result)
+
+
+def _sum_by_rule(select: Select, since: datetime, cluster: str | None, user: str | None) -> dict[str, LossTotal]:
+    conditions = ["l.day >= :day", "l.ended_at >= :since"]
+    conditions.append(OF_ANY_CLUSTER.format(table="l") if cluster is None else _OF_CLUSTER)
+    values: dict[str, object] = {"day": since.astimezone(UTC).date(), "since": since, **_of(cluster)}
+    if user is not None:
+        conditions.append(_OF_USER)
+        values["user"] = encode_text(user)
+    began = select("SELECT min(a.started_at) FROM attempts a WHERE a.ended_at >= :since", {"since": since})
+    values["earliest"] = next((instant(row[0]) for row in began), None) or since
+    groups = [f"coalesce(flagged.rule, '{NO_RULE}')"]
+    return {decode_any(name): _total(sums) for name, *sums in select(_sum(groups, _FLAGGED, conditions), values)}
+
+
+def _sum_days(
+    select: Select,
+    groups: Sequence[str],
+    cluster: str,
+    days: Days,
+    *,
+    since: datetime | None = None,
+    user: str | None = None,
+) -> Iterator[Sequence[Any]]:
+    """Yield sums of the days that have them, and others over the rows of all other days; some of the same group.
+
+    Of the rows, only those count that ended at `since` or later, on the first of these days.
+    """
+    first, last = days
+    whole = days if first is None or since is None else (first + timedelta(days=1), last)
+    summed = day_sums.list_summed(select, cluster, whole)
+    conditions, values = [_OF_CLUSTER], dict(_of(cluster))
+    if user is not None:
+        conditions.append(_OF_USER)
+        values["user"] = encode_text(user)
+    if summed:
+        limits = day_sums.is_within("l.day", [(summed[0], summed[-1])])
+        yield from select(_add_sums(groups, [*conditions, limits]), values)
+    conditions.append(day_sums.is_within("l.day", day_sums.list_gaps(summed, days)))
+    if since is not None:
+        conditions.append("l.ended_at >= :since")
+        values["since"] = since
+    yield from select(_sum(groups, "", conditions), values)
+
+
+def _of(cluster: str | None) -> dict[str, object]:
+    return {} if cluster is None else {"cluster": encode_text(cluster)}
+
+
+def _list_clusters(select: Select) -> list[str]:
+    return [decode_any(name) for (name,) in select("SELECT name FROM clusters ORDER BY name", {})]
+
+
+def _add_sums(groups: Sequence[str], conditions: Sequence[str]) -> str:
+    names = ", ".join(groups)
+    totals = ", ".join(f"sum(l.{name})" for name in (*COUNTS, *SUMS))
+    return f"SELECT {names}, {totals} FROM day_sums l WHERE {' AND '.join(conditions)} GROUP BY {names}"  # noqa: S608
 
 
 def _sum(groups: Sequence[str], join: str, conditions: Sequence[str]) -> str:
     names = ", ".join(groups)
-    totals = ", ".join([*_COUNTS.values(), *_SUMS.values()])
+    totals = ", ".join([*COUNTS.values(), *SUMS.values()])
     return f"""
         SELECT {names}, {totals} FROM losses l JOIN attempts a ON l.attempt_id = a.id {join}
         WHERE {" AND ".join(conditions)} GROUP BY {names}
@@ -187,6 +220,6 @@ def _sum(groups: Sequence[str], join: str, conditions: Sequence[str]) -> str:
 
 def _total(sums: Sequence[Any]) -> LossTotal:
     values: dict[str, Any] = {}
-    for name, each in zip([*_COUNTS, *_SUMS], sums, strict=True):
-        values[name] = int(each) if name in _COUNTS else float(each)
+    for name, each in zip([*COUNTS, *SUMS], sums, strict=True):
+        values[name] = int(each) if name in COUNTS else float(each)
     return LossTotal(**values)

@@ -166,9 +166,11 @@ def _read_notified(
 
 def _find_edges(connection: sa.Connection, notices: Collection[Notice]) -> set[tuple[Recipient, str]]:
     found: set[tuple[Recipient, str]] = set()
-    for chunk in split({notice.edge for notice in notices}):
+    keys = {(hash_path(each.recipient.address), each.recipient.channel, each.edge) for each in notices}
+    unique = sa.tuple_(NoticeTable.recipient_hash, NoticeTable.channel, NoticeTable.edge)
+    for chunk in split(keys):
         rows = connection.execute(
-            sa.select(NoticeTable.channel, NoticeTable.recipient, NoticeTable.edge).where(NoticeTable.edge.in_(chunk))
+            sa.select(NoticeTable.channel, NoticeTable.recipient, NoticeTable.edge).where(unique.in_(chunk))
         )
         found |= {(Recipient(channel, address), edge) for channel, address, edge in rows}
     return found

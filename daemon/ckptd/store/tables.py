@@ -46,6 +46,12 @@ class RunTable(Base):
         sa.UniqueConstraint("cluster", "uid", "directory_hash"),
         sa.Index(None, "cluster", "directory_hash"),
         sa.Index(None, "cluster", "recorded_since", "id"),
+        sa.Index(
+            "ix_runs_links",
+            "uid",
+            sqlite_where=sa.text("links IS NOT NULL"),
+            postgresql_where=sa.text("links IS NOT NULL"),
+        ),
     )
 
     id: Mapped[int] = primary_key()
@@ -160,11 +166,11 @@ class AttemptTable(Base):
     """One execution of a job. Its run is the job's run at that time, because a job may move to another directory."""
 
     __tablename__ = "attempts"
-    __table_args__ = (sa.UniqueConstraint("job_row", "restart_count"),)
+    __table_args__ = (sa.UniqueConstraint("job_row", "restart_count"), sa.Index(None, "run_id", "ended_at"))
 
     id: Mapped[int] = primary_key()
     job_row: Mapped[int] = mapped_column(sa.ForeignKey("jobs.id"))
-    run_id: Mapped[int] = mapped_column(sa.ForeignKey("runs.id"), index=True)
+    run_id: Mapped[int] = mapped_column(sa.ForeignKey("runs.id"))
     restart_count: Mapped[int]
     array_job_id: Mapped[int | None]
     array_task_id: Mapped[int | None]
