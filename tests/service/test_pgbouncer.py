@@ -16,8 +16,15 @@ from support.mail_server import wait_until
 from support.pgbouncer import PgBouncer
 from support.real_daemon import RealDaemon
 
-SETTINGS = ("TimeZone", "lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout")
-SHOWN = ["UTC", "10s", "2min", "2min"]
+SETTINGS = (
+    "TimeZone",
+    "lock_timeout",
+    "statement_timeout",
+    "idle_in_transaction_session_timeout",
+    "jit",
+    "random_page_cost",
+)
+SHOWN = ["UTC", "10s", "2min", "2min", "off", "1.1"]
 POOL_SIZE = 5
 SAY_TROUBLE = {"flags", "status"}  # with their exit status
 POLLED = "ckptd_last_poll_timestamp_seconds"

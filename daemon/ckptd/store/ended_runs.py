@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from ckptd.core.model import CheckpointState, EndCause, RunKey
 from ckptd.core.model.records import EndedRun
 from ckptd.store.job_rows import read_newest, read_totals
-from ckptd.store.rows import RUN_KEY_COLUMNS, run_key
+from ckptd.store.rows import RUN_KEY_COLUMNS, run_key, split
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, RunTable
 from ckptd.store.transactions import StorePart, reading
 
@@ -42,20 +42,23 @@ class EndedRunStore(StorePart):
     def list_saved(self, connection: sa.Connection, cluster: str, since: datetime) -> dict[RunKey, datetime]:
         """Return the runs that ended since then and have complete checkpoints, with when the newest was written."""
         open_runs = sa.select(JobTable.run_id).where(JobTable.cluster == cluster, JobTable.ended_at.is_(None))
-        ended = sa.select(AttemptTable.run_id).where(AttemptTable.ended_at >= since)
-        rows = connection.execute(
-            sa.select(sa.func.max(CheckpointTable.modified_at), *RUN_KEY_COLUMNS)
-            .join(CheckpointTable, CheckpointTable.run_id == RunTable.id)
-            .where(
-                RunTable.cluster == cluster,
-                RunTable.id.in_(ended),
-                RunTable.id.not_in(open_runs),
-                CheckpointTable.deleted_at.is_(None),
-                CheckpointTable.state == CheckpointState.COMPLETE,
+        ended = sa.select(AttemptTable.run_id).where(AttemptTable.ended_at >= since).distinct()
+        run_ids = set(connection.scalars(ended)) - set(connection.scalars(open_runs))
+        found: dict[RunKey, datetime] = {}
+        for chunk in split(sorted(run_ids)):  # joined to the runs, all of them would be read
+            rows = connection.execute(
+                sa.select(sa.func.max(CheckpointTable.modified_at), *RUN_KEY_COLUMNS)
+                .join(CheckpointTable, CheckpointTable.run_id == RunTable.id)
+                .where(
+                    RunTable.cluster == cluster,
+                    RunTable.id.in_(chunk),
+                    CheckpointTable.deleted_at.is_(None),
+                    CheckpointTable.state == CheckpointState.COMPLETE,
+                )
+                .group_by(RunTable.id)
             )
-            .group_by(RunTable.id)
-        )
-        return {run_key(key): written_at for written_at, *key in rows}
+            found |= {run_key(key): written_at for written_at, *key in rows}
+        return found
 
 
 def _read_latest(connection: sa.Connection, run_ids: list[int]) -> dict[int, Any]:
