@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 
 from ckptd.core.health import RULES, evaluate, evaluate_until
@@ -140,6 +141,22 @@ def test_comparisons_hold_until_the_noted_instant(first, second, factor, later):
     if validity.until is None or at(0) < validity.until:
         until = (validity.until or at(30)) - at(0)
         assert compare(at(0) + min(until - timedelta(microseconds=1), timedelta(microseconds=later))) == told
+
+
+FIRST_START = [attempt(0, None)]
+FAILED_BEFORE = [attempt(0, 20, cause=EndCause.FAILURE), attempt(21, None, restart_count=1)]
+
+
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("attempts", [FIRST_START, FAILED_BEFORE])
+@pytest.mark.parametrize("save_count", [0, 1, 12])
+def test_no_rule_need_be_asked_again_at_once_about_an_ordinary_run(rule, attempts, save_count):
+    saves = [saved(2 * number + 1, name=f"step_{number}.pt", step=number) for number in range(save_count)]
+    running = job(restart_count=len(attempts) - 1, started_at=attempts[-1].started_at)
+    ordinary = history(now=33, jobs=(running,), attempts=attempts, checkpoints=saves)
+    timed = evaluate_until(ordinary, (rule,), at(33), **WIDE)
+    assert not timed.evaluation.failed
+    assert timed.until is None or timed.until > at(33)
 
 
 def test_what_cannot_be_tracked_is_due_at_once():

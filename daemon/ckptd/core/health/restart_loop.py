@@ -170,5 +170,7 @@ def _without_progress(history: RunHistory, now: datetime) -> list[Attempt]:
         if not idle or (attempt.ended_at is not None and attempt.ended_at <= idle[-1].started_at):
             idle.append(attempt)
     idle.reverse()
-    longest = max((_duration(each, now) for each in idle if each.ended_at is not None), default=timedelta.max)
-    return [each for each in idle if each.ended_at is not None or _duration(each, now) >= longest]
+    ended = [_duration(each, now) for each in idle if each.ended_at is not None]
+    if not ended:
+        return []
+    return [each for each in idle if each.ended_at is not None or _duration(each, now) >= max(ended)]
