@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from ckptd.checkpoints.agent import watcher as watcher_process
 from ckptd.checkpoints.agent.watcher_client import WatcherClient
 from demo.patience import Deadline
 from support.unit_capabilities import limit_to_unit
@@ -130,3 +131,26 @@ def test_a_directory_is_watched_with_the_rights_of_its_runs_user_only(watcher, t
     assert wait_for(lambda: watcher.unwatched) == {other: "Permission denied"}
     watch(watcher, other, uid=0)
     assert wait_for(lambda: watcher.unwatched == {other: "nothing is done as root on behalf of a job"})
+
+
+def test_that_there_is_no_room_is_told_once_for_each_directory(tmp_path, monkeypatch):
+    monkeypatch.setattr(watcher_process, "MAX_WATCHED", 2)
+    watching, told = watcher_process.Watcher(None), []
+    monkeypatch.setattr(watching, "send", told.append)
+    places = [(str(tmp_path / name), OWNER) for name in "abcd"]
+    for place, _ in places:
+        Path(place).mkdir()
+        os.chown(place, OWNER, OWNER)
+    watching._observer.start()
+    try:
+        for _ in range(3):
+            watching._watch(places)
+        assert [each["unwatched"][-1] for each in told] == ["c", "d"]
+        watching._watch(places[1:])  # a place became free
+        assert [each["unwatched"][-1] for each in told] == ["c", "d"]
+        assert sorted(watching._watched) == [places[1][0], places[2][0]]
+        watching._watch(places)
+        assert [each["unwatched"][-1] for each in told] == ["c", "d", "a"]
+    finally:
+        watching._observer.stop()
+        watching._observer.join()

@@ -33,7 +33,7 @@ from watchdog.observers.api import BaseObserver, ObservedWatch
 
 from ckptd.checkpoints.agent.user_switch import AgentError, effective_owner
 from ckptd.checkpoints.scanning.allowed_roots import OutsideRootsError, open_without_links
-from ckptd.checkpoints.scanning.mounts import find_mount, read_mounts
+from ckptd.checkpoints.scanning.mounts import Mount, find_mount, read_mounts
 
 MAX_WATCHED = 1000  # watchdog keeps a thread for each
 TOLD = [
@@ -64,6 +64,7 @@ class Watcher:
         self._lock = threading.Lock()
         self._observer: BaseObserver = Observer()
         self._watched: dict[str, ObservedWatch] = {}
+        self._without_room: set[str] = set()  # directories for which the main process knows that there is no room
 
     def serve(self) -> None:
         """Work until the main process is gone."""
@@ -81,27 +82,37 @@ class Watcher:
                 os._exit(0)
 
     def _watch(self, wanted: list[tuple[str, int]]) -> None:
-        for directory in self._watched.keys() - {directory for directory, _ in wanted}:
+        names = {directory for directory, _ in wanted}
+        for directory in self._watched.keys() - names:
             self._observer.unschedule(self._watched.pop(directory))
+        self._without_room &= names
         mounts = read_mounts()
         new = [each for each in wanted if each[0] not in self._watched]
+        if self._is_full():
+            new = [each for each in new if each[0] not in self._without_room]
         for uid, group in groupby(sorted(new, key=_owner), key=_owner):
             directories = [directory for directory, _ in group if directory not in self._watched]
             try:
                 with effective_owner(uid):
                     for directory in directories:
-                        self._add(directory, find_mount(mounts, PurePosixPath(directory)))
+                        self._add(directory, mounts)
             except AgentError as error:
                 for directory in directories:
                     self.send({"unwatched": directory, "reason": str(error)})
 
-    def _add(self, directory: str, mount: object) -> None:
-        if getattr(mount, "is_network", False):
+    def _is_full(self) -> bool:
+        return len(self._watched) >= MAX_WATCHED
+
+    def _add(self, directory: str, mounts: tuple[Mount, ...]) -> None:
+        if self._is_full():
+            if directory not in self._without_room:
+                self._without_room.add(directory)
+                self.send({"unwatched": directory, "reason": f"more than {MAX_WATCHED} directories"})
+            return
+        if getattr(find_mount(mounts, PurePosixPath(directory)), "is_network", False):
             self.send({"unwatched": directory, "reason": "a network file system"})
             return
-        if len(self._watched) >= MAX_WATCHED:
-            self.send({"unwatched": directory, "reason": f"more than {MAX_WATCHED} directories"})
-            return
+        self._without_room.discard(directory)
         try:
             with open_without_links(directory) as descriptor:
                 name = self._name(descriptor)
