@@ -80,13 +80,17 @@ def shape(evaluation):
     )
 
 
+def first_of(*instants):
+    return min((each for each in instants if each is not None), default=None)
+
+
 @hypothesis.given(histories(), st.sampled_from([TIGHT, WIDE]), st.floats(0, 1), st.integers(0, 360_000))
 @hypothesis.settings(max_examples=100 * FACTOR, deadline=None)
 def test_nothing_differs_before_an_evaluation_says_so(found, bounds, share, beyond):
     history, now = found
     timed = evaluate_until(history, EVERY_RULE, now, **bounds)
     assert timed.evaluation == evaluate(history, EVERY_RULE, now, **bounds)
-    until = timed.until or now + timedelta(seconds=beyond)
+    until = first_of(timed.until, timed.poll_until) or now + timedelta(seconds=beyond)
     if until > now:
         later = now + (until - now) * share
         if later < until:
@@ -98,8 +102,9 @@ def test_nothing_differs_before_an_evaluation_says_so(found, bounds, share, beyo
 def test_a_later_scan_that_found_the_same_differs_only_when_an_evaluation_says_so(found, bounds, share, later_share):
     history, now = found
     timed = evaluate_until(history, EVERY_RULE, now, **bounds)
-    later = now + min((timed.until or at(10_000)) - now, timedelta(days=3)) * later_share
-    if timed.until is not None and later >= timed.until:
+    until = first_of(timed.until, timed.poll_until)
+    later = now + min((until or at(10_000)) - now, timedelta(days=3)) * later_share
+    if until is not None and later >= until:
         later = now
     scanned_at = history.scan.scanned_at + (later - history.scan.scanned_at) * share
     if timed.scan_until is None or scanned_at < timed.scan_until:

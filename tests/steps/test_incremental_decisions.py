@@ -233,10 +233,21 @@ def counted(tmp_path):
 
 def test_nothing_is_evaluated_while_nothing_changes(counted):
     twin, rule = counted
-    for minute in (2, 3, 4):
+    for minute in range(2, 12):  # longer than a poll may be old
         twin.poll(minute, [make_job(job_id) for job_id in JOBS])
         twin.decide(minute)
     assert rule.asked == []
+
+
+def test_a_poll_that_became_too_old_has_every_run_evaluated_once(counted, monkeypatch):
+    twin, _ = counted
+    evaluated = []
+    evaluate_run = decide._evaluate_run
+    monkeypatch.setattr(decide, "_evaluate_run", lambda *given: evaluated.append(given) or evaluate_run(*given))
+    old = 1 + twin.parts.max_poll_age / timedelta(minutes=1)
+    for minute, expected in ((old - 0.1, 0), (old, len(JOBS)), (old + 1, len(JOBS))):
+        twin.decide(minute)
+        assert len(evaluated) == expected
 
 
 def test_only_the_scanned_run_is_evaluated(counted):

@@ -228,7 +228,11 @@ def _evaluate(
     """Evaluate the runs that are due, and those to be compared of which anything else changed."""
     memory = state.own(DecisionSlice, DecisionSlice)
     known = memory.evaluated.by_run
-    due = {key for key, scan in scans.items() if key not in known or known[key].is_due(scan, now)}
+    polled_at = state.latest(PolledQueue).polled_at
+    is_poll_old = polled_at is not None and now - polled_at >= parts.max_poll_age
+    due = {
+        key for key, scan in scans.items() if key not in known or known[key].is_due(scan, now, is_poll_old=is_poll_old)
+    }
     due |= memory.evaluated.flagged
     if is_anew:
         due = set(scans)

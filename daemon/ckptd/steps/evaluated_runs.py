@@ -39,8 +39,10 @@ class EvaluatedRun:
     is_damaged: bool = False  # a damaged checkpoint counts from the first poll after it was written
     was_poll_old: bool = False  # the last poll was too old for rules: the next one changes that
 
-    def is_due(self, scan: Scan | Unknown | None, now: datetime) -> bool:
-        """Whether a scan since may have found something else, the time is up, or the clock was set back."""
+    def is_due(self, scan: Scan | Unknown | None, now: datetime, *, is_poll_old: bool) -> bool:
+        """Whether a scan since may have found something else, the time is up, or the last poll became too old."""
+        if is_poll_old and not self.was_poll_old and self.history.polled_at is not None:
+            return True
         if scan is not self.history.scan and not self._is_found_the_same(scan):
             return True
         return self.until is not None and self.until <= now

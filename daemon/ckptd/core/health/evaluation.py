@@ -73,7 +73,7 @@ def evaluate(
     rules: Iterable[Rule],
     now: datetime,
     *,
-    max_age: timedelta,
+    max_age: timedelta | None,
     min_job_duration: timedelta,
     max_scan_age: timedelta | None = None,
 ) -> Evaluation:
@@ -101,12 +101,14 @@ def evaluate(
 class TimedEvaluation(NamedTuple):
     """An evaluation, and from when on the rules may answer differently about the same history; None: never.
 
-    `scan_until`: the same about a history whose scan is later and found the same.
+    `scan_until`: the same about a history whose scan is later and found the same. `poll_until`: when the last poll
+    becomes too old, which `until` leaves out, because later polls that found the same put it off.
     """
 
     evaluation: Evaluation
     until: datetime | None
     scan_until: datetime | None
+    poll_until: datetime | None
 
 
 def evaluate_until(
@@ -123,16 +125,21 @@ def evaluate_until(
     Until then the same findings hold with the same severity, and only figures that count the time on differ.
     """
     rules, validity = tuple(rules), Validity(now)
+    poll_until = None
+    if history.polled_at is not None and not _is_unseen(history, now, max_age):
+        poll_until = history.polled_at + max_age
     tracked, scan_validity, scan_age = _track_scan(history, validity, max_scan_age)
-    bounds = {"max_age": max_age, "min_job_duration": min_job_duration, "max_scan_age": scan_age}
+    seen_within = max_age if poll_until is None else None
+    bounds = {"max_age": seen_within, "min_job_duration": min_job_duration, "max_scan_age": scan_age}
     try:
         found = evaluate(tracked, rules, track(now, validity), **bounds)  # type: ignore[arg-type]
         if not found.failed and all(_is_plain(each.evidence) for each in found.findings):
-            return TimedEvaluation(found, validity.until, scan_validity.until)
+            return TimedEvaluation(found, validity.until, scan_validity.until, poll_until)
     except (TypeError, ValueError, AttributeError, OverflowError):
         pass  # a rule does with the time what cannot be tracked
     bounds["max_scan_age"] = max_scan_age
-    return TimedEvaluation(evaluate(history, rules, now, **bounds), now, scan_validity.now)  # type: ignore[arg-type]
+    plain = evaluate(history, rules, now, **bounds)  # type: ignore[arg-type]
+    return TimedEvaluation(plain, now, scan_validity.now, poll_until)
 
 
 def _track_scan(
@@ -163,7 +170,7 @@ def _is_plain(evidence: object) -> bool:
     return evidence is None or isinstance(evidence, str | int | float)
 
 
-def _ask_of_ended(history: RunHistory, rules: Iterable[Rule], now: datetime, max_age: timedelta) -> Evaluation:
+def _ask_of_ended(history: RunHistory, rules: Iterable[Rule], now: datetime, max_age: timedelta | None) -> Evaluation:
     """Evaluate the rules for a run without a job in the queue, if the last poll is recent."""
     if _is_unseen(history, now, max_age):
         return Evaluation(run=history.key, undecided=_share_names(rule.name for rule in rules))
@@ -225,7 +232,7 @@ def _heed_mute(finding: Finding, muted: frozenset[str]) -> Finding:
     return replace(finding, audience=tuple(who for who in finding.audience if who != "user"))
 
 
-def _is_stale(history: RunHistory, now: datetime, max_age: timedelta, max_scan_age: timedelta | None) -> bool:
+def _is_stale(history: RunHistory, now: datetime, max_age: timedelta | None, max_scan_age: timedelta | None) -> bool:
     if _is_unseen(history, now, max_age):
         return True
     scan = history.scan
@@ -238,8 +245,8 @@ def _is_stale(history: RunHistory, now: datetime, max_age: timedelta, max_scan_a
     return bool(begun) and scan.scanned_at < max(begun)
 
 
-def _is_unseen(history: RunHistory, now: datetime, max_age: timedelta) -> bool:
-    return history.polled_at is None or now - history.polled_at > max_age
+def _is_unseen(history: RunHistory, now: datetime, max_age: timedelta | None) -> bool:
+    return history.polled_at is None or (max_age is not None and now - history.polled_at > max_age)
 
 
 def _is_resting(history: RunHistory, now: datetime) -> bool:
