@@ -99,11 +99,8 @@ def requeue_cause(old: Job, new: Job) -> EndCause:
 
 
 def end_of(job: Job, started_at: datetime | None, at: datetime) -> datetime:
-    """Return when a job ended that a poll at `at` showed as ended.
-
-    Slurm's end time is believed even after `at`: this host's clock may be behind, and checkpoints are newer than it.
-    """
-    ended_at = job.ends_at if job.ends_at is not None else at
+    """Return when a job ended that a poll at `at` showed as ended; Slurm's end time if it is plausible."""
+    ended_at = job.ends_at if job.ends_at is not None and job.ends_at <= at else at
     return max(ended_at, started_at) if started_at is not None and started_at <= at else ended_at
 
 
