@@ -245,7 +245,7 @@ def test_a_poll_that_became_too_old_has_every_run_evaluated_once(counted, monkey
     evaluate_run = decide._evaluate_run
     monkeypatch.setattr(decide, "_evaluate_run", lambda *given: evaluated.append(given) or evaluate_run(*given))
     old = 1 + twin.parts.max_poll_age / timedelta(minutes=1)
-    for minute, expected in ((old - 0.1, 0), (old, len(JOBS)), (old + 1, len(JOBS))):
+    for minute, expected in ((old, 0), (old + 0.1, len(JOBS)), (old + 1, len(JOBS))):
         twin.decide(minute)
         assert len(evaluated) == expected
 

@@ -1,6 +1,6 @@
 """Rows that go through the driver are stored as those that go through SQLAlchemy."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 import sqlalchemy as sa
@@ -35,7 +35,7 @@ CHECKPOINT = {
     "unsafe": {"a": 1.5},
     "reason": None,
     "first_seen_at": NOON + timedelta(microseconds=1),
-    "modified_at": NOON.astimezone(datetime(2026, 1, 1, tzinfo=UTC).astimezone().tzinfo),
+    "modified_at": NOON.astimezone(timezone(timedelta(hours=5))),
     "completed_at": None,
     "size_bytes": 2**62,
     "step": 7,

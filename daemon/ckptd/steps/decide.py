@@ -1,10 +1,8 @@
 """Evaluates the rules for the runs that changed, and records flags and notices in one transaction."""
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Self
 
 from ckptd.core import health
 from ckptd.core.fleet.fleet_totals import measure
@@ -33,6 +31,7 @@ from ckptd.steps.opened_flag_lines import list_opened
 from ckptd.steps.packed_checkpoints import is_packed, pack, unpack
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
+from ckptd.steps.queued_jobs import QueuedJobs
 from ckptd.steps.results import IDLE, StepResult, error
 from ckptd.steps.run_facts import EndTallies, FreeSpaceSamples, JobHolds
 from ckptd.steps.snapshots import CurrentFlags, PurgeFacts, RunHistories, ScanProgress
@@ -43,26 +42,6 @@ from ckptd.store.histories import RevisedRecord
 RUNS_AT_ONCE = 100  # whose checkpoints are in memory, unpacked, while they are evaluated
 FIRST_AT_ONCE = 40 * RUNS_AT_ONCE  # evaluated for the first time in one decision: scans wait for its end
 MISSED_SCANS = 4  # a scan that is older than so many intervals is too old for decisions
-
-
-@dataclass(frozen=True, slots=True)
-class QueuedJobs:
-    """The open jobs of one poll, by run and by directory."""
-
-    queued: PolledQueue
-    by_run: Mapping[RunKey, list[Job]]
-    by_directory: Mapping[str, list[tuple[RunKey, Job]]]
-
-    @classmethod
-    def sort(cls, queued: PolledQueue) -> Self:
-        """Sort the open jobs of a poll once for many decisions."""
-        by_run: dict[RunKey, list[Job]] = defaultdict(list)
-        by_directory: dict[str, list[tuple[RunKey, Job]]] = defaultdict(list)
-        for known in queued.tracked.values():
-            if known.is_open and known.run is not None:
-                by_run[known.run].append(known.job)
-                by_directory[known.run.directory].append((known.run, known.job))
-        return cls(queued, by_run, by_directory)
 
 
 @dataclass(slots=True)
@@ -77,7 +56,7 @@ class DecisionSlice:
     compared_at: datetime | None = None
     read_once: set[RunKey] = field(default_factory=set)  # from the database, whether or not they are recorded
     postponed: frozenset[RunKey] = frozenset()  # left to the next decision
-    queued_jobs: "QueuedJobs" = field(default_factory=lambda: QueuedJobs.sort(PolledQueue()))
+    queued_jobs: QueuedJobs = field(default_factory=lambda: QueuedJobs.sort(PolledQueue()))
 
     def is_comparison_due(self, snapshots: tuple[object, ...], now: datetime, gap: timedelta) -> bool:
         """Whether anything but scans may have changed: a snapshot was replaced, or others may have written."""
@@ -86,18 +65,11 @@ class DecisionSlice:
         known = self.compared_with
         return len(known) != len(snapshots) or any(a is not b for a, b in zip(known, snapshots, strict=True))
 
-    def sort_jobs(self, queued: PolledQueue) -> "QueuedJobs":
+    def sort_jobs(self, queued: PolledQueue) -> QueuedJobs:
         """Return the open jobs of this queue, sorted once."""
         if self.queued_jobs.queued is not queued:
             self.queued_jobs = QueuedJobs.sort(queued)
         return self.queued_jobs
-
-    def list_with_neighbours(self, queued: PolledQueue, moved: frozenset[RunKey]) -> frozenset[RunKey]:
-        """Return runs to which jobs moved, and those with jobs in the same directories."""
-        if not moved:
-            return moved
-        writers = self.sort_jobs(queued).by_directory
-        return moved.union(run for key in moved for run, _ in writers.get(key.directory, ()))
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
@@ -186,7 +158,9 @@ def _judge(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChange
     if is_comparison:
         state.change(FreeSpaceSamples, lambda samples: samples.keep(scans.keys()))
     is_anew = is_comparison and bool(memory.compared_with) and memory.compared_with[0] is not parts
-    compared = scans if is_comparison else memory.list_with_neighbours(queued, moved or frozenset())
+    compared: Collection[RunKey] = scans
+    if not is_comparison:
+        compared = memory.sort_jobs(queued).add_neighbours(moved) if moved else ()
     _evaluate(parts, state, scans, now, compared=compared, is_anew=is_anew)
     memory.compared_with, memory.decided_about = snapshots, queued
     if is_comparison:
@@ -229,7 +203,7 @@ def _evaluate(
     memory = state.own(DecisionSlice, DecisionSlice)
     known = memory.evaluated.by_run
     polled_at = state.latest(PolledQueue).polled_at
-    is_poll_old = polled_at is not None and now - polled_at >= parts.max_poll_age
+    is_poll_old = polled_at is not None and now - polled_at > parts.max_poll_age
     due = {
         key for key, scan in scans.items() if key not in known or known[key].is_due(scan, now, is_poll_old=is_poll_old)
     }
@@ -303,7 +277,7 @@ def _evaluate_run(parts: Parts, memory: DecisionSlice, read: RevisedRecord, hist
             needed_bytes=needed_bytes(opened, rules),
             is_acted_on=bool(context.signalled or context.resubmitted or context.standing) or not history.jobs,
             is_damaged=has_damaged(opened),
-            was_poll_old=opened.polled_at is not None and now - opened.polled_at >= parts.max_poll_age,
+            was_poll_old=opened.polled_at is not None and now - opened.polled_at > parts.max_poll_age,
         )
     )
 

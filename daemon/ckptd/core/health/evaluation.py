@@ -79,9 +79,9 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate every rule for one run.
 
-    The queue must have been seen within `max_age` and the directory within `max_scan_age`, else all are undecided; so
-    they are while a job is suspended or its nodes are in maintenance, and for a while after it. Short jobs and those
-    that are declared not to checkpoint are not judged but by the rules that guard the site.
+    The queue must have been seen within `max_age` (None: at any time) and the directory within `max_scan_age`, else all
+    are undecided; so they are while a job is suspended or its nodes are in maintenance, and for a while after it. Short
+    jobs and those that are declared not to checkpoint are not judged but by the rules that guard the site.
     """
     rules = tuple(rules)
     if not history.jobs:
