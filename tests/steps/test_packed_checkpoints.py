@@ -1,8 +1,13 @@
 """Packed checkpoints read as the tuple that they were, in a tenth of its memory."""
 
+from dataclasses import replace
+
+import pytest
+
 from ckptd.core.fleet import fleet_totals
-from ckptd.steps.packed_checkpoints import is_packed, pack, unpack
-from core.histories import at, history, saved
+from ckptd.core.model import Certainty, Resume, ResumeCandidate, ResumeReason, Role
+from ckptd.steps.packed_checkpoints import is_packed, last_modified_at, pack, roles_of, unpack
+from core.histories import at, attempt, history, saved
 
 SAVES = [saved(minute, step=minute * 10) for minute in range(64)]
 
@@ -20,6 +25,31 @@ def test_a_packed_history_reads_as_before():
         tuple(SAVES[:2]),
     )
     assert fleet_totals.sum_up([packed], at(70)) == fleet_totals.sum_up([plain], at(70))
+
+
+def test_what_an_attempt_may_have_loaded_is_packed_too():
+    candidates = tuple(ResumeCandidate(f"/scratch/alice/run/step-{number}.pt", at(number)) for number in range(40))
+    resume = Resume(certainty=Certainty.UNKNOWN, reason=ResumeReason.AMBIGUOUS, candidates=candidates)
+    plain = history(now=70, attempts=[replace(attempt(), resumed_from=resume)], checkpoints=SAVES)
+    packed = pack(plain)
+    found = packed.attempts[0].resumed_from.candidates
+    assert found != candidates
+    assert (tuple(found), len(found), found[-1], found[:2]) == (candidates, 40, candidates[-1], candidates[:2])
+    assert found.size_bytes < 40 * 20
+    assert unpack(packed) == plain
+    assert pack(unpack(packed)) == packed == pack(packed)
+
+
+def test_when_a_run_saved_last_and_what_is_known_without_unpacking(monkeypatch):
+    weights = saved(75, role=Role.WEIGHTS)
+    deleted = replace(saved(80, role=Role.STATE), deleted_at=at(90))
+    plain = history(checkpoints=[*(saved(minute, role=Role.DATA) for minute in range(9)), weights, deleted])
+    packed = pack(plain)
+    monkeypatch.setattr(type(packed.checkpoints), "unpack", lambda _: pytest.fail("unpacked"))
+    for each in (plain, packed):
+        assert last_modified_at(each.checkpoints) == at(80)
+        assert roles_of(each.checkpoints) == {Role.DATA, Role.WEIGHTS}
+    assert last_modified_at(()) is None
 
 
 def test_it_takes_little_memory():

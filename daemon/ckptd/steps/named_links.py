@@ -18,6 +18,7 @@ from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.earlier_directories import name_earlier
 from ckptd.steps import declared_locations
+from ckptd.steps.packed_checkpoints import last_modified_at
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.snapshots import RunHistories
@@ -97,7 +98,8 @@ def _list_silent(state: State, due: Collection[WatchedRun], now: datetime) -> li
 
 def _measure_silence(record: RunRecord, known: TrackedJob, now: datetime) -> timedelta:
     assert known.attempt is not None
-    return now - max([known.attempt.started_at, *(each.checkpoint.modified_at for each in record.checkpoints)])
+    saved_at = last_modified_at(record.checkpoints)
+    return now - (known.attempt.started_at if saved_at is None else max(known.attempt.started_at, saved_at))
 
 
 def _plan(parts: Parts, silent: _SilentRun) -> DirectorySearch | None:

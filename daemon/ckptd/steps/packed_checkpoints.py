@@ -1,4 +1,4 @@
-"""The checkpoints of a history in a tenth of the memory, for runs that do not change.
+"""The checkpoints of a history, and what its attempts may have loaded, in a tenth of the memory.
 
 They are unpacked each time that somebody reads them, and packed again by nobody.
 """
@@ -6,13 +6,24 @@ They are unpacked each time that somebody reads them, and packed again by nobody
 import io
 import pickle
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
+from datetime import datetime
 from operator import attrgetter
-from typing import Any, cast, overload
+from typing import Any, TypeVar, cast, overload
 
-from ckptd.core.model import Checkpoint, Grouping, RecordedCheckpoint, RunHistory
+from ckptd.core.model import (
+    Attempt,
+    Checkpoint,
+    Grouping,
+    RecordedCheckpoint,
+    ResumeCandidate,
+    Role,
+    RunHistory,
+)
 
+T = TypeVar("T")
+FEW = 4  # candidates, which are left as they are
 _LEVEL = 1  # zlib's fastest: the columns of one run are alike
 _PACKED = (RecordedCheckpoint, Checkpoint, Grouping)
 _NAMES: dict[type, tuple[str, ...]] = {kind: tuple(each.name for each in fields(kind)) for kind in _PACKED}
@@ -34,28 +45,28 @@ def _build(kind: type, values: tuple[Any, ...]) -> object:
     return made
 
 
-class PackedCheckpoints(Sequence[RecordedCheckpoint]):
-    """The recorded checkpoints of one run, oldest first."""
+class _Packed(Sequence[T]):
+    """A tuple of values that takes little memory."""
 
     __slots__ = ("_content", "_count")
 
-    def __init__(self, checkpoints: Sequence[RecordedCheckpoint]) -> None:
-        self._count = len(checkpoints)
+    def __init__(self, values: Sequence[T]) -> None:
+        self._count = len(values)
         content = io.BytesIO()
-        _Packer(content, pickle.HIGHEST_PROTOCOL).dump(tuple(checkpoints))
+        _Packer(content, pickle.HIGHEST_PROTOCOL).dump(tuple(values))
         self._content = zlib.compress(content.getbuffer(), _LEVEL)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, PackedCheckpoints):
+        if not isinstance(other, _Packed):
             return NotImplemented
         return self._count == other._count and (self._content == other._content or self.unpack() == other.unpack())
 
     __hash__ = None  # type: ignore[assignment]
 
-    def unpack(self) -> tuple[RecordedCheckpoint, ...]:
-        """Return the checkpoints; each call makes new ones."""
+    def unpack(self) -> tuple[T, ...]:
+        """Return the values; each call makes new ones."""
         content = pickle.loads(zlib.decompress(self._content))  # noqa: S301 - this process packed it
-        return cast("tuple[RecordedCheckpoint, ...]", content)
+        return cast("tuple[T, ...]", content)
 
     @property
     def size_bytes(self) -> int:
@@ -65,17 +76,37 @@ class PackedCheckpoints(Sequence[RecordedCheckpoint]):
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[RecordedCheckpoint]:
+    def __iter__(self) -> Iterator[T]:
         return iter(self.unpack())
 
     @overload
-    def __getitem__(self, index: int) -> RecordedCheckpoint: ...
+    def __getitem__(self, index: int) -> T: ...
 
     @overload
-    def __getitem__(self, index: slice) -> tuple[RecordedCheckpoint, ...]: ...
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
 
-    def __getitem__(self, index: int | slice) -> RecordedCheckpoint | tuple[RecordedCheckpoint, ...]:
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
         return self.unpack()[index]
+
+
+class PackedCheckpoints(_Packed[RecordedCheckpoint]):
+    """The recorded checkpoints of one run, oldest first.
+
+    Scans ask when a run saved last, and what: this is known without unpacking.
+    """
+
+    __slots__ = ("last_modified_at", "roles")
+
+    def __init__(self, checkpoints: Sequence[RecordedCheckpoint]) -> None:
+        super().__init__(checkpoints)
+        self.last_modified_at = _last_modified_at(checkpoints)
+        self.roles = _roles_of(checkpoints)
+
+
+class PackedCandidates(_Packed[ResumeCandidate]):
+    """The checkpoints that one attempt may have loaded."""
+
+    __slots__ = ()
 
 
 def is_packed(history: RunHistory) -> bool:
@@ -85,12 +116,50 @@ def is_packed(history: RunHistory) -> bool:
 
 
 def pack(history: RunHistory) -> RunHistory:
-    """Return a history that takes little memory; its checkpoints are a sequence that reads as the tuple did."""
+    """Return a history that takes little memory; what is packed in it is a sequence that reads as the tuple did."""
     packed = cast("tuple[RecordedCheckpoint, ...]", PackedCheckpoints(history.checkpoints))
-    return replace(history, checkpoints=packed)
+    return replace(history, checkpoints=packed, attempts=tuple(map(_pack_attempt, history.attempts)))
+
+
+def _pack_attempt(attempt: Attempt) -> Attempt:
+    resume = attempt.resumed_from
+    if resume is None or len(resume.candidates) < FEW or isinstance(cast("object", resume.candidates), _Packed):
+        return attempt
+    packed = cast("tuple[ResumeCandidate, ...]", PackedCandidates(resume.candidates))
+    return replace(attempt, resumed_from=replace(resume, candidates=packed))
 
 
 def unpack(history: RunHistory) -> RunHistory:
-    """Return a history with its checkpoints as a tuple, for those who read them more than once."""
+    """Return a history with tuples in place of what is packed, for those who read it more than once."""
     found: object = history.checkpoints
-    return replace(history, checkpoints=found.unpack()) if isinstance(found, PackedCheckpoints) else history
+    if not isinstance(found, PackedCheckpoints):
+        return history
+    return replace(history, checkpoints=found.unpack(), attempts=tuple(map(_unpack_attempt, history.attempts)))
+
+
+def _unpack_attempt(attempt: Attempt) -> Attempt:
+    resume = attempt.resumed_from
+    found: object = None if resume is None else resume.candidates
+    if resume is None or not isinstance(found, PackedCandidates):
+        return attempt
+    return replace(attempt, resumed_from=replace(resume, candidates=found.unpack()))
+
+
+def last_modified_at(checkpoints: Sequence[RecordedCheckpoint]) -> datetime | None:
+    """Return when the newest of a run's checkpoints was modified, deleted or not; None if there is none."""
+    found: object = checkpoints
+    return found.last_modified_at if isinstance(found, PackedCheckpoints) else _last_modified_at(checkpoints)
+
+
+def roles_of(checkpoints: Sequence[RecordedCheckpoint]) -> frozenset[Role]:
+    """Return the roles of the checkpoints that are on disk."""
+    found: object = checkpoints
+    return found.roles if isinstance(found, PackedCheckpoints) else _roles_of(checkpoints)
+
+
+def _last_modified_at(checkpoints: Iterable[RecordedCheckpoint]) -> datetime | None:
+    return max((each.checkpoint.modified_at for each in checkpoints), default=None)
+
+
+def _roles_of(checkpoints: Iterable[RecordedCheckpoint]) -> frozenset[Role]:
+    return frozenset(each.checkpoint.role for each in checkpoints if each.deleted_at is None)

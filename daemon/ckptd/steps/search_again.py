@@ -22,6 +22,7 @@ from ckptd.core.runs.earlier_directories import name_earlier
 from ckptd.steps import declared_locations
 from ckptd.steps.file_system_turns import charge_searches
 from ckptd.steps.nearby_jobs import collect_nearby_jobs, without_rival
+from ckptd.steps.packed_checkpoints import last_modified_at, roles_of
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.snapshots import RunHistories
@@ -146,8 +147,8 @@ def _find_silence(record: RunRecord, jobs: Iterable[TrackedJob], now: datetime) 
         return None
     started_at = running[0].attempt.started_at
     patience = measure_rhythm(record).step_interval or PATIENCE
-    saved_at = max((each.checkpoint.modified_at for each in record.checkpoints), default=started_at)
-    if saved_at >= started_at:
+    saved_at = last_modified_at(record.checkpoints)
+    if saved_at is not None and saved_at >= started_at:
         return _Silence(saved_at, follows_save=True) if now - saved_at >= patience * SILENT_INTERVALS else None
     return _Silence(started_at, follows_save=False) if now - started_at >= patience else None
 
@@ -165,8 +166,7 @@ def _as_continued(wanted: _SearchedAgain, located: LocationRecord, state: State)
 
 
 def _strongest_role(record: RunRecord) -> Role:
-    there = (each.checkpoint.role for each in record.checkpoints if each.deleted_at is None)
-    return min(there, key=_rank, default=Role.DATA)
+    return min(roles_of(record.checkpoints), key=_rank, default=Role.DATA)
 
 
 def _rank(role: Role) -> int:
