@@ -12,8 +12,9 @@ from ckptd.core import health
 from ckptd.core.health.no_room import NoRoom
 from ckptd.core.model import CheckpointState, Finding, JobState, RunKey, Scan, Severity
 from ckptd.core.model.records import LocationRecord
-from ckptd.steps import decide, declared_locations, poll, record_scans
+from ckptd.steps import decide, declared_locations, poll, publish, record_scans
 from ckptd.steps.polled_queue import PolledQueue
+from ckptd.steps.results import IDLE
 from ckptd.steps.snapshots import RunHistories
 from ckptd.steps.state import begin
 from support.checkpoints import make_checkpoint
@@ -331,6 +332,41 @@ def test_after_a_start_runs_are_decided_about_in_portions_and_none_is_forgotten(
     assert asked == [2, 4, 5]
     assert len(set(rule.asked)) == 5
     twin.store.close()
+
+
+def test_a_decision_is_due_one_poll_interval_after_the_last_comparison(counted):
+    twin, rule = counted
+    twin.state.decision_due.clear()
+    gap = twin.parts.poll_interval
+    compared_at = twin.state.find(decide.DecisionSlice).compared_at
+    asked_before = len(rule.asked)
+    assert decide.run(twin.parts, twin.state, compared_at + gap / 2) is IDLE
+    assert decide.run(twin.parts, twin.state, compared_at + gap) is not IDLE
+    assert twin.state.find(decide.DecisionSlice).compared_at == compared_at + gap
+    assert len(rule.asked) == asked_before
+
+
+def test_decisions_about_many_runs_are_some_time_apart_and_none_is_forgotten(counted, monkeypatch):
+    twin, _ = counted
+    monkeypatch.setattr(decide, "PAUSE_PER_RUN", timedelta(seconds=1))
+    run_count = len(twin.state.find(decide.DecisionSlice).evaluated.by_run)
+    assert run_count > 1
+    for seconds, is_decided in ((0, True), (run_count - 1, False), (run_count, True), (-60, True)):
+        twin.state.decision_due.set()
+        decide.run(twin.parts, twin.state, at(60) + timedelta(seconds=seconds))
+        assert twin.state.decision_due.is_set() is not is_decided
+
+
+def test_all_runs_are_summed_up_less_often_the_more_there_are(counted, monkeypatch):
+    twin, _ = counted
+    monkeypatch.setattr(publish, "PAUSE_PER_RUN", timedelta(seconds=1))
+    first = publish.report(twin.parts, twin.state, at(60))
+    run_count = first.fleet.user_count and sum(first.runs_by_locator.values())
+    assert run_count > 1
+    for seconds, is_same in ((run_count - 1, True), (run_count, False)):
+        again = publish.report(twin.parts, twin.state, at(60) + timedelta(seconds=seconds))
+        assert again.made_at == at(60) + timedelta(seconds=seconds)
+        assert (again.fleet is first.fleet) is is_same
 
 
 def test_a_decision_after_searches_and_scans_does_not_compare_every_run_again(tmp_path):

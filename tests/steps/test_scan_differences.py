@@ -6,6 +6,8 @@ from collections import Counter
 
 import pytest
 
+from ckptd.steps import scan
+from ckptd.steps.packed_checkpoints import PackedCheckpoints
 from ckptd.store import settled_scans
 from steps.replayed_fleet import Fleet, minute
 from support.checkpoint_bytes import npz
@@ -27,8 +29,10 @@ class CountingAgent:
             if batch.operation == "scan":
                 self.sent["items"] += len(batch.items)
                 self.sent["known"] += sum(len(item["known"]) for item in batch.items)
-                self.sent["found"] += sum(len(answer.get("checkpoints", ())) for answer in found)
-                self.sent["characters"] += len(json.dumps([batch.items, found]))
+                self.sent["found"] += sum(
+                    len(answer.get("checkpoints", ())) for answer in found if isinstance(answer, dict)
+                )
+                self.sent["characters"] += len(json.dumps([batch.items, found], default=str))
         return answers
 
 
@@ -72,6 +76,32 @@ def test_nothing_is_sent_of_checkpoints_that_did_not_change(scanned):
     assert agent.sent["characters"] < 2500 * agent.sent["items"]
     assert fleet.state.watchlist.all[0].observed_at > before
     assert len(list_present(fleet)) == FILE_COUNT
+
+
+def test_a_scan_that_finds_nothing_changed_makes_no_decision_due(scanned):
+    fleet, _, _ = scanned
+    fleet.state.decision_due.clear()
+    scan.run(fleet.parts, fleet.state, minute(104))
+    assert fleet.state.watchlist.all[0].observed_at == minute(104)
+    assert not fleet.state.decision_due.is_set()
+    fleet.save("ck/epoch_90.npz", 105, npz(weights=[1.0], epoch=[90]))
+    scan.run(fleet.parts, fleet.state, minute(106))
+    assert fleet.state.decision_due.is_set()
+
+
+def test_a_directory_that_can_no_longer_be_read_makes_a_decision_due(scanned):
+    fleet, _, _ = scanned
+    (fleet.work_dir / "ck").chmod(0)
+    fleet.state.decision_due.clear()
+    scan.run(fleet.parts, fleet.state, minute(104))
+    assert fleet.state.decision_due.is_set()
+
+
+def test_the_silence_of_a_run_is_known_without_its_checkpoints(scanned, monkeypatch):
+    fleet, _, _ = scanned
+    monkeypatch.setattr(PackedCheckpoints, "unpack", lambda packed: pytest.fail("unpacked"))
+    scan.run(fleet.parts, fleet.state, minute(104))
+    assert fleet.state.watchlist.all[0].observed_at == minute(104)
 
 
 def test_a_new_checkpoint_is_found_and_the_others_are_read_again_only_then(scanned):

@@ -41,6 +41,7 @@ from ckptd.store.histories import RevisedRecord
 
 RUNS_AT_ONCE = 100  # whose checkpoints are in memory, unpacked, while they are evaluated
 FIRST_AT_ONCE = 40 * RUNS_AT_ONCE  # evaluated for the first time in one decision: scans wait for its end
+PAUSE_PER_RUN = timedelta(milliseconds=0.5)  # between two decisions, each of which looks at all runs for about 10 us
 MISSED_SCANS = 4  # a scan that is older than so many intervals is too old for decisions
 
 
@@ -54,6 +55,7 @@ class DecisionSlice:
     compared_with: tuple[object, ...] = ()  # the snapshots that all runs were last compared with
     decided_about: PolledQueue = field(default_factory=PolledQueue)
     compared_at: datetime | None = None
+    decided_at: datetime | None = None
     read_once: set[RunKey] = field(default_factory=set)  # from the database, whether or not they are recorded
     postponed: frozenset[RunKey] = frozenset()  # left to the next decision
     queued_jobs: QueuedJobs = field(default_factory=lambda: QueuedJobs.sort(PolledQueue()))
@@ -65,6 +67,15 @@ class DecisionSlice:
         known = self.compared_with
         return len(known) != len(snapshots) or any(a is not b for a, b in zip(known, snapshots, strict=True))
 
+    def must_decide(self, now: datetime, gap: timedelta) -> bool:
+        """Whether the last comparison is so old that a decision is due although nothing is known to have changed."""
+        return self.compared_at is not None and not timedelta(0) <= now - self.compared_at < gap
+
+    def must_pause(self, now: datetime) -> bool:
+        """Whether the last decision was so lately that those of many runs would keep a core busy."""
+        pause = PAUSE_PER_RUN * len(self.evaluated.by_run)
+        return not self.postponed and self.decided_at is not None and timedelta(0) <= now - self.decided_at < pause
+
     def sort_jobs(self, queued: PolledQueue) -> QueuedJobs:
         """Return the open jobs of this queue, sorted once."""
         if self.queued_jobs.queued is not queued:
@@ -73,11 +84,14 @@ class DecisionSlice:
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
-    """Decide once after each poll and after the scans of each owner; at a start, about some runs after others."""
-    if not state.decision_due.is_set():
-        return IDLE
-    state.decision_due.clear()  # what is polled or scanned from here on is for the next decision
+    """Decide once after each poll and after scans that found changes; at a start, about some runs after others."""
     memory = state.own(DecisionSlice, DecisionSlice)
+    if not state.decision_due.is_set() and not memory.must_decide(now, parts.poll_interval):
+        return IDLE
+    if memory.must_pause(now):
+        return IDLE
+    memory.decided_at = now
+    state.decision_due.clear()  # what is polled or scanned from here on is for the next decision
     failed_before = set(memory.failed_rules)
     opened = [flag.finding for flag in decide(parts, state, now).opened]
     if memory.postponed:

@@ -1,12 +1,14 @@
 """Publishes the current state of the cluster for metrics and the status page."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date, datetime, timedelta
+from typing import Self
 
 from ckptd.checkpoints.scanning.mounts import MountPoints
 from ckptd.core.fleet import per_user_cap
-from ckptd.core.fleet.fleet_totals import FleetCounter
+from ckptd.core.fleet.fleet_totals import FleetCounter, FleetTotals
 from ckptd.core.fleet.prune_totals import PruneTotals
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.notices.delivery import Outbox
@@ -23,6 +25,7 @@ from ckptd.steps.state import State
 from ckptd.store.store import Store
 
 LOSSES_INTERVAL = timedelta(minutes=1)  # between two sums of the lost work
+PAUSE_PER_RUN = timedelta(milliseconds=2.5)  # between two sums over all runs, which take about 10 us a run
 LOSS_FINAL_AGE = timedelta(hours=1)  # a row of this age counts, final or not
 
 
@@ -56,6 +59,45 @@ class LostWorkTotals:
         self._summed_at = now
 
 
+class RunTotals:
+    """The totals over all runs, summed up less often the more runs there are: so they take a fixed share of a core."""
+
+    def __init__(self) -> None:
+        self.fleet = FleetTotals()
+        self.by_locator: Mapping[str, int] = {}
+        self.unknown_directories = 0
+        self.unreadable_directory_users = 0
+        self.scan_delay = timedelta(0)
+        self._counter = FleetCounter()
+        self._mounts = MountPoints()
+        self._counted: tuple[datetime, int] | None = None  # when last, and how many runs
+
+    def refresh(self, state: State, now: datetime) -> Self:
+        """Sum up again, unless this was done lately."""
+        if self._counted is not None:
+            counted_at, run_count = self._counted
+            if abs(now - counted_at) < PAUSE_PER_RUN * run_count:
+                return self
+        scanned, runs, watched = state.latest(ScanProgress), state.latest(RunHistories), state.watchlist.all
+        histories = runs.by_run
+        copies = state.watchlist.copies - histories.keys()
+        ended = state.latest(PurgeFacts).ended
+        in_queue = [history for history in histories.values() if history.jobs or history.key not in ended]
+        located_by = {key: history.located_by for key, history in histories.items()} | dict(scanned.located_by)
+        self._mounts.refresh()
+        self.by_locator = Counter(
+            located_by.get(each.key) or "unknown" if each.key.is_located else "none"
+            for each in watched
+            if each.key not in copies
+        )
+        self.unknown_directories = sum(each.is_unknown for each in watched)
+        self.unreadable_directory_users = per_user_cap.count_unreadable_directory_users(watched)
+        self.scan_delay = now - min((each.due_at for each in watched if each.due_at < now), default=now)
+        self.fleet = self._counter.sum_up(in_queue, now, self._mounts.find, runs.shares)
+        self._counted = (now, max(len(watched), len(in_queue)))
+        return self
+
+
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
     """Publish the report to Prometheus and systemd."""
     parts.runner.note_alive()  # first: a database that does not answer is no reason to be restarted
@@ -81,35 +123,23 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
     open_flags = parts.store.flags.list_open(parts.cluster) if decided is None else decided
     losses = state.own(LostWorkTotals, LostWorkTotals)
     losses.refresh(parts.store, parts.cluster, now, state)
-    queued, scanned = state.latest(PolledQueue), state.latest(ScanProgress)
-    runs, watched = state.latest(RunHistories), state.watchlist.all
-    histories = runs.by_run
-    copies = state.watchlist.copies - histories.keys()
-    ended = state.latest(PurgeFacts).ended
-    in_queue = [history for history in histories.values() if history.jobs or history.key not in ended]
-    located_by = {key: history.located_by for key, history in histories.items()} | dict(scanned.located_by)
-    missed = state.latest(MissedJobs)
-    mounts = state.own(MountPoints, MountPoints)
-    mounts.refresh()
+    queued, missed = state.latest(PolledQueue), state.latest(MissedJobs)
+    totals = state.own(RunTotals, RunTotals).refresh(state, now)
     return Report(
         cluster=parts.cluster,
         made_at=now,
         slurm_trouble=queued.slurm_trouble,
         polled_at=queued.polled_at,
-        scanned_at=scanned.scanned_at,
+        scanned_at=state.latest(ScanProgress).scanned_at,
         jobs_by_state=queued.jobs_by_state,
         open_flags=open_flags,
         totals=state.events.read(),
         losses=losses.totals,
         backfill_gap=missed.gap.until - missed.gap.since if missed.gap and not missed.is_hopeless else timedelta(0),
         recent_requeues=state.latest(RequeueStarts).count(now),
-        runs_by_locator=Counter(
-            located_by.get(each.key) or "unknown" if each.key.is_located else "none"
-            for each in watched
-            if each.key not in copies
-        ),
-        unknown_directories=sum(each.is_unknown for each in watched),
-        unreadable_directory_users=per_user_cap.count_unreadable_directory_users(watched),
-        scan_delay=now - min((each.due_at for each in watched if each.due_at < now), default=now),
-        fleet=state.own(FleetCounter, FleetCounter).sum_up(in_queue, now, mounts.find, runs.shares),
+        runs_by_locator=totals.by_locator,
+        unknown_directories=totals.unknown_directories,
+        unreadable_directory_users=totals.unreadable_directory_users,
+        scan_delay=totals.scan_delay,
+        fleet=totals.fleet,
     )

@@ -91,19 +91,30 @@ def _scan_as_owner(
         search_again.search_again(parts, state, located, now)
         named_links.follow_links(parts, state, [each for each in located if each.key in state.watchlist], now)
         watched = [each for each in located if each.key in state.watchlist]
+        has_news = len(watched) < len(due)
         for start in range(0, len(watched), RESCANNED_AT_ONCE):
             some = watched[start : start + RESCANNED_AT_ONCE]
             if start:  # those before may have used up a budget; the rest stays due
                 some = [each for each in some if not turns.owes(parts.budgets, each.key.directory)]
-            rescan_directories(parts, state, some, now)
+            found = rescan_directories(parts, state, some, now)
+            has_news = has_news or not all(map(_is_unchanged, some, found))
         state.change(ScanProgress, lambda progress: replace(progress, scanned_at=now))
-        state.decision_due.set()
+        if has_news:
+            state.decision_due.set()
     except StoreError:
         state.watchlist.postpone([each.key for each in due], now)
         raise
     finally:
         turns.end(taken)
         lock.release()
+
+
+def _is_unchanged(watched: WatchedRun, found: Scan | Unknown) -> bool:
+    """Whether a scan shows the same files as the last one: a decision about it can wait until the next poll."""
+    last = watched.last
+    if not isinstance(last, Scan) or not isinstance(found, Scan):
+        return False
+    return found.fingerprint is not None and found.fingerprint == last.fingerprint
 
 
 def scan_again(
