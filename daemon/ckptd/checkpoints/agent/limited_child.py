@@ -110,7 +110,7 @@ class LimitedChild:
         while (lines := self._next_lines(watch)) is not None:
             for line in lines:
                 try:
-                    yield json.loads(line)
+                    yield json.loads(line.decode())  # with bytes, the module would look for their encoding first
                 except ValueError as error:
                     self.fail(error)
                     return

@@ -267,6 +267,7 @@ def examine_parts(parts: CheckpointParts, check: Callable[[], object], unread: R
         if parts.findings.doubt:
             state, reason = CheckpointState.UNKNOWN, parts.findings.doubt
     found = parts.findings
+    role = _choose_role(found, state, unread)
     return Examination(
         state=state,
         reason=reason,
@@ -280,7 +281,10 @@ def examine_parts(parts: CheckpointParts, check: Callable[[], object], unread: R
         unsafe=tuple(sorted(found.unsafe)),
         has_checksum=not found.unchecked,
         unchecked=found.describe_unchecked(len(parts.files)),
-    ).shown_as(_choose_role(found, state, unread))
+        role=role.role,
+        role_evidence=role.evidence,
+        is_result=role.is_result,
+    )
 
 
 def _choose_role(found: PartFindings, state: CheckpointState, unread: RoleEvidence) -> RoleEvidence:

@@ -6,8 +6,9 @@ bounded in width and depth, because a hostile state may share or contain itself.
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from ckptd.checkpoints.formats.encodings.pickle_values import Opaque
@@ -79,6 +80,7 @@ _NOT_STATE = re.compile(
 )
 _WIDTH = 2_000
 _DEPTH = 3
+_HOLDERS = (dict, Opaque)
 
 Number = Callable[[Any], float | int | None]
 
@@ -123,7 +125,8 @@ def find_facts(value: Any, number: Number = plain_number) -> StateFacts:
             found.setdefault(name.lower(), as_number)
             if _is_metric(name) and len(metrics) < 64:
                 metrics.setdefault(name, float(as_number))
-    epoch = _first(found, _EPOCH_KEYS) if _first(found, _EPOCH_KEYS) is not None else _first(found, _EPOCH_KEYS_LATE)
+    epoch = _first(found, _EPOCH_KEYS)
+    epoch = _first(found, _EPOCH_KEYS_LATE) if epoch is None else epoch
     step = _first(found, _STEP_KEYS)
     step = _find_fairseq_step(value, number) if step is None else step
     goal_epoch, goal_step = _find_goal(value, number)
@@ -152,7 +155,7 @@ def _find_goal(value: Any, number: Number) -> tuple[float | int | None, float | 
     goals: dict[str, float | int] = {}
     settings: dict[str, float | int] = {}
     for name, item in _entries(value):
-        if isinstance(item, (dict, Opaque)) and _SETTINGS.fullmatch(name.lower()):
+        if isinstance(item, _HOLDERS) and _SETTINGS.fullmatch(name.lower()):
             _add_numbers(settings, item, number)
     _add_numbers(goals, value, number)
     epoch, step = _first(goals, _GOAL_EPOCH_KEYS), _first(goals, _GOAL_STEP_KEYS)
@@ -174,7 +177,11 @@ def _beyond(goal: float | None, reached: float | None) -> float | None:
 
 
 def _first(found: Mapping[str, float | int], keys: tuple[str, ...]) -> float | int | None:
-    return next((found[key] for key in keys if key in found and found[key] >= 0), None)
+    if found:
+        for key in keys:
+            if key in found and found[key] >= 0:
+                return found[key]
+    return None
 
 
 def _is_metric(name: str) -> bool:
@@ -192,28 +199,23 @@ def _walk(value: Any) -> Iterator[tuple[str, Any]]:
             if id(holder) in seen:
                 continue
             seen.add(id(holder))
-            for key, item in list(_entries(holder))[:_WIDTH]:
+            for key, item in _entries(holder)[:_WIDTH]:
                 yield key, item
-                is_holder = isinstance(item, (dict, Opaque)) and len(deeper) < _WIDTH
+                is_holder = isinstance(item, _HOLDERS) and len(deeper) < _WIDTH
                 if is_holder and not _NOT_STATE.search(key.lower()):
                     deeper.append(item)
         level = deeper
 
 
-def _entries(holder: Any) -> Iterator[tuple[str, Any]]:
+def _entries(holder: Any) -> Sequence[tuple[str, Any]]:
     if isinstance(holder, Opaque):
-        for mapping in (holder.attributes, holder.entries or {}):
-            yield from _named(mapping)
-    elif isinstance(holder, dict):
-        yield from _named(holder)
+        return [*_named(holder.attributes), *_named(holder.entries or {})]
+    return _named(holder) if isinstance(holder, dict) else ()
 
 
-def _named(mapping: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
-    for count, (key, item) in enumerate(mapping.items()):
-        if count >= _WIDTH:
-            return
-        if isinstance(key, str) and len(key) <= 128:
-            yield key, item
+def _named(mapping: dict[Any, Any]) -> list[tuple[str, Any]]:
+    first = islice(mapping.items(), _WIDTH)
+    return [(key, item) for key, item in first if isinstance(key, str) and len(key) <= 128]
 
 
 def examine_state(

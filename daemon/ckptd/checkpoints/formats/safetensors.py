@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from struct import unpack
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.checkpoint_names import claim_file, list_temporaries
@@ -36,8 +36,7 @@ _LONG_RUN_BYTES = 4096
 _CHUNK_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Tensor:
+class Tensor(NamedTuple):
     """One tensor's place; `begin` and `end` count from the first byte of data."""
 
     name: str
@@ -80,7 +79,7 @@ def read_header(file: BinaryIO, size_bytes: int) -> SafetensorsHeader:
     except ValueError as error:
         raise DamagedError(f"its header is no JSON: {error}") from error
     metadata = content.pop("__metadata__", {})
-    tensors = sorted((_tensor(name, entry) for name, entry in content.items()), key=lambda tensor: tensor.begin)
+    tensors = sorted([_tensor(name, entry) for name, entry in content.items()], key=lambda tensor: tensor.begin)
     _check_cover(tensors, size_bytes - 8 - length)
     return SafetensorsHeader(
         data_start=8 + length,
@@ -100,7 +99,7 @@ def _tensor(name: str, entry: Any) -> Tensor:
     bits = _BITS.get(dtype)
     if bits is not None and len(shape) <= 64 and math.prod(shape) * bits != (end - begin) * 8:
         raise DamagedError(f"tensor {name!r} has the shape {shape} of {dtype}, but {end - begin} bytes")
-    return Tensor(name=name, begin=begin, end=end, element_bits=bits)
+    return Tensor(name, begin, end, bits)
 
 
 def _check_cover(tensors: list[Tensor], data_bytes: int) -> None:

@@ -20,6 +20,8 @@ _MAX_FAILURES = 100
 _SECONDS_PER_FILE = 0.01  # on a slow file system; a claim may open each of its files
 _TEXTS = ("in_progress", "temporary", "damage", "note", "unlisted")
 _FLAGS = ("is_newest", "is_best", "is_listed")
+_SAID: dict[str, Callable[[Any], str | bool]] = {**dict.fromkeys(_TEXTS, str), **dict.fromkeys(_FLAGS, bool)}
+_SHAPES = {each.value: each for each in Shape}
 
 Claims = tuple[list[Claim], list[File]]
 GoOn = Callable[[Sequence[Claim], ChildReporter], None]  # what a child does with all claims, after it has reported them
@@ -251,7 +253,7 @@ def decode(data: dict[str, Any], directory: Directory, files: Mapping[str, File]
         KeyError, TypeError, ValueError: the data is not of `encode`'s form.
 
     """
-    shape, path = Shape(data.get("shape", "file")), data["path"]
+    shape, path = _SHAPES[data.get("shape", "file")], data["path"]
     if data["format"] not in FORMATS or not path.startswith(directory.path) or ".." in path.split("/"):
         raise ValueError(f"no claim of {directory.path!r}: {path!r}")
     if "files" not in data:
@@ -261,8 +263,7 @@ def decode(data: dict[str, Any], directory: Directory, files: Mapping[str, File]
     else:
         taken = tuple([files[name] for name in data["files"]])
     epoch, step = data.get("name_epoch"), data.get("name_step")
-    said: dict[str, Any] = {name: str(data[name]) for name in _TEXTS if name in data}
-    said.update({name: bool(data[name]) for name in _FLAGS if name in data})
+    said: dict[str, Any] = {name: _SAID[name](value) for name, value in data.items() if name in _SAID}
     return Claim(
         format=data["format"],
         shape=shape,

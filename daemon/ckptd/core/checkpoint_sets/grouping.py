@@ -33,7 +33,7 @@ def group(
     groups, alone = draft_files(families, taken)
     drafts = _assign_unique_paths([*join([*directories, *groups], alone), *alone])
     built = [assembly.build(draft, root, unchanged_since_ns) for draft in drafts]
-    return tuple(sorted(membership.mark_missing(built, drafts, unchanged_since_ns), key=lambda made: made.path))
+    return tuple(sorted(membership.mark_missing(built, drafts, unchanged_since_ns), key=lambda made: made.path.parts))
 
 
 def _assign_unique_paths(drafts: list[SetDraft]) -> list[SetDraft]:

@@ -53,8 +53,10 @@ class Piece:
     @property
     def is_directory(self) -> bool:
         found = self.checkpoint
+        if not found.files or "/" not in found.files[0]:
+            return False
         start = f"{found.path.name}/"
-        return bool(found.files) and all(file.startswith(start) for file in found.files)
+        return all(file.startswith(start) for file in found.files)
 
     @property
     def is_data(self) -> bool:

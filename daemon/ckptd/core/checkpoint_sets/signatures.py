@@ -20,7 +20,10 @@ UNREAD = frozenset((Meaning.PROGRESS, Meaning.SAVE, Meaning.BARE, Meaning.OPEN))
 
 def sign(pieces: Iterable[Piece]) -> Signature:
     """Return the names of the parts of one checkpoint, and of a framework's other files in its directory."""
-    counts = Counter(name for piece in pieces for name in _list_names(piece))
+    names = [name for piece in pieces for name in _list_names(piece)]
+    if len(names) == 1:
+        return frozenset([(names[0], 0)])
+    counts = Counter(names)
     return frozenset([(name, at) for name, count in counts.items() for at in range(count)])
 
 

@@ -1,0 +1,59 @@
+import json
+from dataclasses import fields
+
+import pytest
+
+from ckptd.checkpoints.formats.interface import Examination
+from ckptd.checkpoints.scanning.examination import decode, encode
+from ckptd.core.model import CheckpointState, Role
+
+EVERYTHING = Examination(
+    state=CheckpointState.DAMAGED,
+    reason="it ends early",
+    epoch=1.5,
+    step=7,
+    is_best=False,
+    best_path="best.pt",
+    metrics={"loss": 0.5},
+    goal_epoch=3,
+    goal_step=70,
+    unsafe=("os.system",),
+    has_checksum=True,
+    unchecked="no checksum in this format for a.bin",
+    role=Role.STATE,
+    role_evidence="holds the state of an optimizer",
+    is_result=True,
+    continued_count=2,
+    continued_from_step=5,
+    computation="a b",
+)
+
+
+@pytest.mark.parametrize("found", [Examination(), EVERYTHING, Examination(reason="", is_best=True)])
+def test_an_examination_arrives_as_it_was_sent(found):
+    assert decode(json.loads(json.dumps(encode(found)))) == found
+
+
+def test_every_field_of_an_examination_is_sent():
+    assert encode(EVERYTHING).keys() == {each.name for each in fields(Examination)}
+
+
+def test_what_an_examination_does_not_know_is_not_sent():
+    assert encode(Examination(step=7)).keys() == {"state", "role", "step", "role_evidence", "has_checksum", "is_result"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"state": "fine"},
+        {"state": []},
+        {"role": None},
+        {"step": "x"},
+        {"metrics": 3},
+        {"metrics": {"a": None}},
+        {"unsafe": 1},
+    ],
+)
+def test_a_malformed_examination_is_refused(wrong):
+    with pytest.raises((KeyError, TypeError, ValueError, AttributeError)):
+        decode(encode(EVERYTHING) | wrong)
