@@ -1,11 +1,14 @@
+"""What a parser in a child says of checkpoints arrives as it was sent, and what is malformed harms nothing else."""
+
 import json
 from dataclasses import fields
+from types import SimpleNamespace
 
 import pytest
 
 from ckptd.checkpoints.formats.interface import Examination
-from ckptd.checkpoints.scanning.examination import decode, encode
-from ckptd.core.model import CheckpointState, Role
+from ckptd.checkpoints.scanning.examination import decode, encode, examine_in_child
+from ckptd.core.model import CheckpointState, Level, Role
 
 EVERYTHING = Examination(
     state=CheckpointState.DAMAGED,
@@ -57,3 +60,15 @@ def test_what_an_examination_does_not_know_is_not_sent():
 def test_a_malformed_examination_is_refused(wrong):
     with pytest.raises((KeyError, TypeError, ValueError, AttributeError)):
         decode(encode(EVERYTHING) | wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"step": float("inf")}, {"metrics": {"loss": 10**400}}, {"state": "fine"}])
+def test_a_malformed_answer_fails_only_its_claim(wrong):
+    failures = []
+    child = SimpleNamespace(step=0, failure="its answer is malformed", fail=failures.append)
+    begun = SimpleNamespace(child=child, answers=iter([encode(EVERYTHING), encode(EVERYTHING) | wrong]))
+    claims = [None, None]
+    first, second = examine_in_child(claims, None, Level.STRUCTURE, limits=None, begun=begun)
+    assert first == EVERYTHING
+    assert (second.state, second.reason) == (CheckpointState.UNKNOWN, "its answer is malformed")
+    assert len(failures) == 1

@@ -73,7 +73,7 @@ def claim_and_go_on(
             for answer in running.answers:
                 try:
                     parent.take(answer)
-                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
                     child.fail(error)
                     break
                 if not parent.pending and go_on is not None:
@@ -250,7 +250,7 @@ def decode(data: dict[str, Any], directory: Directory, files: Mapping[str, File]
     """Decode a claim, with files of the parent's listing.
 
     Raises:
-        KeyError, TypeError, ValueError: the data is not of `encode`'s form.
+        KeyError, TypeError, ValueError, OverflowError: the data is not of `encode`'s form.
 
     """
     shape, path = _SHAPES[data.get("shape", "file")], data["path"]

@@ -44,7 +44,7 @@ def examine_in_child(
             for answer in running.answers:
                 try:
                     found = decode(answer)
-                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
                     child.fail(error)
                     break
                 yield found
@@ -130,7 +130,7 @@ def decode(data: dict[str, Any]) -> Examination:
     """Decode an examination.
 
     Raises:
-        KeyError, TypeError, ValueError: the data is not of `encode`'s form.
+        KeyError, TypeError, ValueError, OverflowError: the data is not of `encode`'s form.
 
     """
     told = {name: _DECODERS[name](value) for name, value in data.items() if name in _DECODERS and value is not None}
