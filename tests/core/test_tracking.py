@@ -4,7 +4,7 @@ import pytest
 
 from ckptd.core import queue
 from ckptd.core.model import ENDED_STATES, EndCause, RestartKind
-from support.queue_facts import STATES, at, follow, look, make_job
+from support.queue_facts import MINUTE, STATES, at, follow, look, make_job
 
 
 def test_a_job_waiting_for_its_first_start_is_only_counted():
@@ -216,3 +216,34 @@ def test_an_execution_after_a_requeue_that_is_first_seen_completing_is_told():
     completing = make_job(1, STATES.COMPLETING, 1, submitted_at=at(2), started_at=at(3), ends_at=at(4))
     changes, _ = follow(look(0, make_job(1)), look(5, completing))
     assert [(each.restart_count, each.started_at) for each in changes.begun] == [(1, at(3))]
+
+
+@pytest.mark.parametrize("state", [STATES.COMPLETED, STATES.FAILED, STATES.NODE_FAIL, STATES.PREEMPTED, STATES.TIMEOUT])
+def test_an_end_in_the_queue_is_believed_though_the_clock_of_this_host_is_behind(state):
+    limit = MINUTE * (126 if state is STATES.TIMEOUT else 200)
+    ended = make_job(1, state, time_limit=limit, ends_at=at(125))
+    changes, tracked = follow(look(0, make_job(1)), look(5, ended))
+    assert [attempt.ended_at for attempt in changes.ended] == [at(125)]
+    assert tracked[1].ended_at == at(125)
+
+
+@pytest.mark.parametrize("state", [STATES.COMPLETED, STATES.NODE_FAIL, STATES.PREEMPTED, STATES.CANCELLED])
+@pytest.mark.parametrize("limit", [MINUTE * 126, MINUTE * 100, None])  # the end is at it, beyond it, or it is unknown
+def test_a_planned_end_is_cut_to_the_time_of_the_poll(state, limit):
+    ended = make_job(1, state, time_limit=limit, ends_at=at(125))
+    changes, tracked = follow(look(0, make_job(1)), look(5, ended))
+    assert [attempt.ended_at for attempt in changes.ended] == [at(5)]
+    assert tracked[1].ended_at == at(5)
+
+
+def test_an_end_further_ahead_than_a_clock_may_be_wrong_is_cut_to_the_time_of_the_poll():
+    ended = make_job(1, STATES.FAILED, time_limit=MINUTE * 1000, ends_at=at(5 + 181))
+    changes, _ = follow(look(0, make_job(1)), look(5, ended))
+    assert [attempt.ended_at for attempt in changes.ended] == [at(5)]
+
+
+@pytest.mark.parametrize(("submitted", "ended"), [(125, 125), (5 + 181, 5)])
+def test_the_time_of_a_requeue_is_believed_though_the_clock_of_this_host_is_behind(submitted, ended):
+    waiting = make_job(1, STATES.PENDING, 1, submitted_at=at(submitted), started_at=None, ends_at=None)
+    changes, _ = follow(look(0, make_job(1)), look(5, waiting))
+    assert [attempt.ended_at for attempt in changes.ended] == [at(ended)]

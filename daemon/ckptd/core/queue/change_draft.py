@@ -112,8 +112,9 @@ class ChangeDraft:
         ended_at = self.at
         if job.restart_count > attempt.restart_count + 1:
             ended_at = known.last_sign_at
-        elif job.submitted_at is not None and attempt.started_at <= job.submitted_at <= self.at:
-            ended_at = job.submitted_at  # a requeue resets it
+        elif job.submitted_at is not None and attempt.started_at <= job.submitted_at:
+            # a requeue resets it
+            ended_at = job.submitted_at if executions.is_plausible(job.submitted_at, self.at) else self.at
         cause = executions.requeue_cause(known.job, job)
         state = JobState.REQUEUED if job.restart_count > attempt.restart_count else attempt.state
         ended_at = max(ended_at, attempt.started_at)

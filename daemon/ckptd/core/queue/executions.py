@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ckptd.core.model import Attempt, EndCause, Job, JobKey, JobState, RestartKind
 from ckptd.core.runs import suspension
@@ -24,6 +24,9 @@ CAUSES = {
     JobState.LAUNCH_FAILED: EndCause.FAILURE,
     JobState.RECONFIG_FAIL: EndCause.FAILURE,
 }
+# A larger difference is no error of a clock: one whose hardware clock holds local time is wrong by hours. With munge,
+# slurmctld rejects hosts whose clock differs by more than 5 minutes.
+MAX_CLOCK_ERROR = timedelta(hours=3)
 GUESSED_CAUSES = frozenset({EndCause.REQUEUE, EndCause.UNKNOWN})
 
 
@@ -99,15 +102,38 @@ def requeue_cause(old: Job, new: Job) -> EndCause:
 
 
 def end_of(job: Job, started_at: datetime | None, at: datetime) -> datetime:
-    """Return when a job ended that a poll at `at` showed as ended; Slurm's end time if it is plausible."""
-    ended_at = job.ends_at if job.ends_at is not None and job.ends_at <= at else at
+    """Return when a job ended that a poll at `at` showed as ended; Slurm's end time if it is plausible.
+
+    It may be later than `at`, because this host's clock may be behind Slurm's, but not if it is only planned.
+    """
+    ended_at = job.ends_at
+    if ended_at is None or not is_plausible(ended_at, at) or (ended_at > at and _is_planned_end(job, started_at)):
+        ended_at = at
     return max(ended_at, started_at) if started_at is not None and started_at <= at else ended_at
+
+
+def is_plausible(slurm_time: datetime, at: datetime) -> bool:
+    """Whether an instant of Slurm's clock may have passed at `at`, if this host's clock is behind."""
+    return slurm_time <= at + MAX_CLOCK_ERROR
+
+
+def _is_planned_end(job: Job, started_at: datetime | None) -> bool:
+    """Whether the end time of an ended job may be the one at its limit, although something else ended it.
+
+    Slurm moves the planned end of a suspended job beyond its start and limit.
+    """
+    started_at = job.started_at or started_at
+    if CAUSES.get(job.state) is EndCause.TIME_LIMIT:
+        return False
+    if job.ends_at is None or started_at is None or job.time_limit is None:
+        return True
+    return job.ends_at >= started_at + job.time_limit
 
 
 def end(attempt: Attempt, job: Job, at: datetime) -> Attempt:
     """Return the attempt with the end that its job showed in the poll at `at`."""
     cause = CAUSES.get(job.state, EndCause.UNKNOWN)
-    ended_at = max(end_of(job, None, at), attempt.started_at)
+    ended_at = max(end_of(job, attempt.started_at, at), attempt.started_at)
     return suspension.close(replace(attempt, state=job.state, cause=cause, ended_at=ended_at))
 
 
