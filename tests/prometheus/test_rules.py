@@ -13,6 +13,7 @@ from demo.patience import allow
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy/prometheus"
 RULE_FILES = sorted(FOLDER.glob("*.rules.yml"))
+TEST_FILES = [path.name for path in sorted(FOLDER.glob("*.test.yml"))]
 
 
 def run(*argv):
@@ -41,12 +42,12 @@ def test_amtool_finds_the_alertmanager_example_sound():
 
 
 def test_every_alert_fires_when_it_should_and_not_before():
-    run("promtool", "test", "rules", "alert.test.yml")
+    run("promtool", "test", "rules", *TEST_FILES)
 
 
 def test_every_alert_has_a_test_that_sees_it_silent_and_one_that_sees_it_fire():
     seen = {}
-    for test in read("alert.test.yml")["tests"]:
+    for test in (test for name in TEST_FILES for test in read(name)["tests"]):
         for case in test["alert_rule_test"]:
             seen.setdefault(case["alertname"], set()).add(bool(case["exp_alerts"]))
     assert seen == {alert["alert"]: {True, False} for alert in alerts()}
