@@ -10,6 +10,7 @@ from simulation.observer import Watch
 from simulation.ordinary import make_cluster
 from simulation.run_truth import HOUR
 from simulation.world import BROKEN_OFF, make_world
+from support.examples import FACTOR
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,7 @@ def test_a_flag_does_not_flap(watch):
 
 
 def test_judging_where_something_may_have_changed_finds_what_judging_at_every_look_does():
-    world = together.World(seed=2, run_count=40, days=4)
+    world = together.World(seed=2, run_count=40, days=2 if FACTOR == 1 else 4)
     (_, thinned), (_, whole) = together.watch_all([world, replace(world, is_always=True)])
     found = compare(thinned.flags, whole.flags)
     assert found.total > 80
