@@ -164,7 +164,7 @@ def _judge(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChange
     moved = queued.find_moved(memory.decided_about)
     is_comparison = is_comparison or moved is None
     if is_comparison:
-        memory.flags = OpenFlags(parts.store.flags.list_open(parts.cluster))
+        memory.flags = memory.flags.read_again(parts.store.flags.list_open(parts.cluster))
     scans = _list_scans(state, queued, memory)
     memory.evaluated.keep(scans.keys())
     if memory.failed_rules:

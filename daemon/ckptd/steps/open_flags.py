@@ -16,6 +16,14 @@ class OpenFlags:
         for flag in self._by_id.values():
             self._ids[flag.finding.run].add(flag.flag_id)
 
+    def read_again(self, flags: Iterable[Flag]) -> "OpenFlags":
+        """Return the open flags as they were read anew; those that are as before are the same objects.
+
+        What was published of them before would otherwise keep a second and a third copy in memory.
+        """
+        known = self._by_id
+        return OpenFlags(before if (before := known.get(flag.flag_id)) == flag else flag for flag in flags)
+
     @property
     def all(self) -> tuple[Flag, ...]:
         return tuple(self._by_id.values())
