@@ -39,9 +39,9 @@ from ckptd.steps.state import State
 from ckptd.store.database_errors import StoreError, UnknownRunError
 from ckptd.store.histories import RevisedRecord
 
-RUNS_AT_ONCE = 100  # whose checkpoints are in memory, unpacked, while they are evaluated
-FIRST_AT_ONCE = 40 * RUNS_AT_ONCE  # evaluated for the first time in one decision: scans wait for its end
-PAUSE_PER_RUN = timedelta(milliseconds=0.5)  # between two decisions, each of which looks at all runs for about 10 us
+RUNS_AT_ONCE = 25  # whose checkpoints are in memory, unpacked, while they are evaluated
+FIRST_AT_ONCE = 160 * RUNS_AT_ONCE  # evaluated for the first time in one decision: scans wait for its end
+PAUSE_PER_RUN = timedelta(milliseconds=0.2)  # between two decisions, each of which looks at all runs for about 10 us
 MISSED_SCANS = 4  # a scan that is older than so many intervals is too old for decisions
 
 

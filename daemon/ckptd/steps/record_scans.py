@@ -23,10 +23,11 @@ LONGEST_SCAN = timedelta(minutes=10)
 SCANNED_AT_ONCE = 10  # directories of one owner whose checkpoints are in memory at once, because requests contain them
 
 
-def rescan_directories(parts: Parts, state: State, due: list[WatchedRun], now: datetime) -> list[Scan | Unknown]:
+def rescan_directories(parts: Parts, state: State, due: list[WatchedRun], now: datetime) -> bool:
     """Scan directories again; of those in which nothing changed, neither list nor compare the checkpoints.
 
-    The result of an unchanged directory has no checkpoints: the record has them.
+    Return whether anything else was found than by the last scans. The results themselves are only on record: those of
+    all owners' directories would not fit into memory.
     """
     keys = [each.key for each in due]
     with state.record_lock:
@@ -42,8 +43,18 @@ def rescan_directories(parts: Parts, state: State, due: list[WatchedRun], now: d
             _record_rescans(parts, state, rescanned, now)
     others = [each for each in due if each.key not in rescanned]
     groups = [others[start : start + SCANNED_AT_ONCE] for start in range(0, len(others), SCANNED_AT_ONCE)]
-    rescanned.update(zip((each.key for each in others), _scan_in_turn(parts, state, groups, now), strict=True))
-    return [rescanned[key] for key in keys]
+    has_news = any(not _is_unchanged(each, rescanned[each.key]) for each in due if each.key in rescanned)
+    for each, found in zip(others, _scan_in_turn(parts, state, groups, now), strict=True):
+        has_news = has_news or not _is_unchanged(each, found)
+    return has_news
+
+
+def _is_unchanged(watched: WatchedRun, found: Scan | Unknown) -> bool:
+    """Whether a scan shows the same files as the last one: a decision about it can wait until the next poll."""
+    last = watched.last
+    if not isinstance(last, Scan) or not isinstance(found, Scan):
+        return False
+    return found.fingerprint is not None and found.fingerprint == last.fingerprint
 
 
 def _scan_in_turn(

@@ -96,8 +96,7 @@ def _scan_as_owner(
             some = watched[start : start + RESCANNED_AT_ONCE]
             if start:  # those before may have used up a budget; the rest stays due
                 some = [each for each in some if not turns.owes(parts.budgets, each.key.directory)]
-            found = rescan_directories(parts, state, some, now)
-            has_news = has_news or not all(map(_is_unchanged, some, found))
+            has_news = rescan_directories(parts, state, some, now) or has_news
         state.change(ScanProgress, lambda progress: replace(progress, scanned_at=now))
         if has_news:
             state.decision_due.set()
@@ -107,14 +106,6 @@ def _scan_as_owner(
     finally:
         turns.end(taken)
         lock.release()
-
-
-def _is_unchanged(watched: WatchedRun, found: Scan | Unknown) -> bool:
-    """Whether a scan shows the same files as the last one: a decision about it can wait until the next poll."""
-    last = watched.last
-    if not isinstance(last, Scan) or not isinstance(found, Scan):
-        return False
-    return found.fingerprint is not None and found.fingerprint == last.fingerprint
 
 
 def scan_again(
