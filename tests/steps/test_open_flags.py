@@ -11,7 +11,7 @@ FINDING = Finding(rule="at-risk", severity=Severity.WARNING, run=RUN, job_id=1, 
 
 
 def make_flags():
-    """Make equal flags anew, as a database does."""
+    """Make equal flags, new objects at each call, as a database does."""
     return [Flag(flag_id=number, finding=replace(FINDING, job_id=number), opened_at=at(1)) for number in (1, 2)]
 
 

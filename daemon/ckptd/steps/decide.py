@@ -72,7 +72,7 @@ class DecisionSlice:
         return self.compared_at is not None and not timedelta(0) <= now - self.compared_at < gap
 
     def must_pause(self, now: datetime) -> bool:
-        """Whether the last decision was so lately that those of many runs would keep a core busy."""
+        """Whether the last decision was a moment ago: each one looks at all runs, and many would keep a core busy."""
         pause = PAUSE_PER_RUN * len(self.evaluated.by_run)
         return not self.postponed and self.decided_at is not None and timedelta(0) <= now - self.decided_at < pause
 

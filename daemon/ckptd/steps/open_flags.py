@@ -17,7 +17,7 @@ class OpenFlags:
             self._ids[flag.finding.run].add(flag.flag_id)
 
     def read_again(self, flags: Iterable[Flag]) -> "OpenFlags":
-        """Return the open flags as they were read anew; those that are as before are the same objects.
+        """Return the open flags as the database has them now; those that did not change are the same objects.
 
         What was published of them before would otherwise keep a second and a third copy in memory.
         """

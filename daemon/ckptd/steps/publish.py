@@ -60,7 +60,7 @@ class LostWorkTotals:
 
 
 class RunTotals:
-    """The totals over all runs, summed up less often the more runs there are: so they take a fixed share of a core."""
+    """The totals over all runs, summed up less often the more runs there are: this takes a fixed share of a core."""
 
     def __init__(self) -> None:
         self.fleet = FleetTotals()

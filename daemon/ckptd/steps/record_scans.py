@@ -26,8 +26,8 @@ SCANNED_AT_ONCE = 10  # directories of one owner whose checkpoints are in memory
 def rescan_directories(parts: Parts, state: State, due: list[WatchedRun], now: datetime) -> bool:
     """Scan directories again; of those in which nothing changed, neither list nor compare the checkpoints.
 
-    Return whether anything else was found than by the last scans. The results themselves are only on record: those of
-    all owners' directories would not fit into memory.
+    Return whether anything else was found than by the last scans. The results themselves are not kept: with their
+    checkpoints, those of all owners' directories take tens of megabytes.
     """
     keys = [each.key for each in due]
     with state.record_lock:
