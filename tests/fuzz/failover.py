@@ -125,11 +125,17 @@ class Cluster:
             daemon.start()
         wait_for("a standby", lambda: daemon.is_leader is False, START_SECONDS)
 
-    def has_taken_over(self):
-        both = self.waiting.is_leader, self.acting.process.poll() is None and self.acting.is_leader
-        if all(both):
+    def take_over(self):
+        """Wait until the other daemon acts; return after how many seconds it did.
+
+        The one that acted is asked only then: one that is stopped answers nothing, and each question would wait for it.
+        """
+        took = wait_for("a takeover", lambda: self.waiting.is_leader, TAKEOVER_SECONDS)
+        if self.acting.process.poll() is None and self.acting.is_leader:
             raise RuntimeError("both daemons say that they act")
-        return bool(both[0])
+        if took > TAKEOVER_SECONDS:
+            raise RuntimeError(f"a takeover took {took:.0f} s")
+        return took
 
     def run_round(self, kind):
         """Do one thing to the daemon that acts; return after how many seconds the other one acted."""
@@ -141,9 +147,7 @@ class Cluster:
             self.acting.process.send_signal(signal.SIGSTOP)
         else:
             self.links[self.acting].cut()
-        took = wait_for("a takeover", self.has_taken_over, TAKEOVER_SECONDS)
-        if took > TAKEOVER_SECONDS:
-            raise RuntimeError(f"a takeover took {took:.0f} s")
+        took = self.take_over()
         if kind == "stop":
             self.acting.process.send_signal(signal.SIGCONT)
         self.links[self.acting].is_cut = False
