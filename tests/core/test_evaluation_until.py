@@ -1,5 +1,8 @@
 """An evaluation says until when it holds: no later evaluation of the same history differs before that."""
 
+import inspect
+import re
+import sys
 from dataclasses import replace
 from datetime import timedelta
 
@@ -8,6 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from ckptd.core.health import RULES, evaluate, evaluate_until
+from ckptd.core.health.evaluation import ASKING_FOR_OWN_FLAG
 from ckptd.core.model import CheckpointState, EndCause, FileClock, Hold, Maintenance, PurgeRule, SitePurge, UserSettings
 from ckptd.core.tracked_now import Validity, track
 from core.histories import at, attempt, history, job, saved
@@ -82,6 +86,21 @@ def shape(evaluation):
 
 def first_of(*instants):
     return min((each for each in instants if each is not None), default=None)
+
+
+@hypothesis.given(histories())
+@hypothesis.settings(max_examples=150 * FACTOR, deadline=None)
+def test_open_flags_make_no_difference_to_rules_that_do_not_ask_for_them(found):
+    history, now = found
+    asked = frozenset(flag for flag in history.context.flagged if flag[0] in ASKING_FOR_OWN_FLAG)
+    other = replace(history, context=replace(history.context, flagged=asked))
+    assert evaluate(other, EVERY_RULE, now, **WIDE) == evaluate(history, EVERY_RULE, now, **WIDE)
+
+
+def test_the_rules_that_ask_for_their_flag_are_those_whose_source_does():
+    asks = re.compile(r"is_flagged\(|context\.flagged|open_evidence|list_jobs_to_tell\(")
+    sources = {name: inspect.getsource(sys.modules[rule.__module__]) for name, rule in RULES.items()}
+    assert {name for name, source in sources.items() if asks.search(source)} == ASKING_FOR_OWN_FLAG
 
 
 @hypothesis.given(histories(), st.sampled_from([TIGHT, WIDE]), st.floats(0, 1), st.integers(0, 360_000))

@@ -1,141 +1,22 @@
 """Decisions about the runs that changed come to the same flags as decisions about all of them."""
 
 from datetime import timedelta
-from itertools import count
-from pathlib import PurePosixPath
 
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from ckptd.core import health
+from ckptd.core.health.evaluation import ASKING_FOR_OWN_FLAG
 from ckptd.core.health.no_room import NoRoom
-from ckptd.core.model import CheckpointState, Finding, JobState, RunKey, Scan, Severity
-from ckptd.core.model.records import LocationRecord
-from ckptd.steps import decide, declared_locations, poll, publish, record_scans
-from ckptd.steps.polled_queue import PolledQueue
+from ckptd.core.model import CheckpointState, JobState
+from ckptd.steps import decide, publish
 from ckptd.steps.results import IDLE
 from ckptd.steps.snapshots import RunHistories
-from ckptd.steps.state import begin
-from support.checkpoints import make_checkpoint
+from support.deciding import Always, Counted, Deciding, files
 from support.examples import FACTOR
-from support.migrated import open_record
-from support.parts import make_parts
-from support.queue_facts import CLUSTER, at, look, make_job
+from support.queue_facts import CLUSTER, at, make_job
 
 JOBS = (1, 2, 3, 4)  # 3 and 4 are tasks of one array
-FILE_NUMBERS = count()
-
-
-class Counted:
-    """A rule, and how often it was asked."""
-
-    name = "not-requeueable"
-
-    def __init__(self):
-        self.asked = []
-
-    def evaluate(self, history, now):
-        self.asked.append(history.key)
-        return ()
-
-
-class Twin:
-    """One daemon; `forgets` lets it decide about all runs each time."""
-
-    def __init__(self, path, *, forgets, rules=None):
-        self.forgets = forgets
-        self.store = open_record(f"sqlite:///{path}/{next(FILE_NUMBERS)}.db")
-        every = tuple(rule() for name, rule in health.RULES.items() if name not in {"volatile-path", "too-sparse"})
-        self.parts = make_parts(
-            CLUSTER,
-            None,
-            self.store,
-            rules=rules or every,
-            scan_interval=timedelta(minutes=5),
-            max_poll_age=timedelta(minutes=10),
-            min_job_duration=timedelta(minutes=10),
-        )
-        self.state = begin(self.parts, at(0))
-
-    def poll(self, minute, jobs):
-        poll.record_queue(self.parts, self.state, look(minute, *jobs), (), at(minute))
-
-    def locate(self, minute, job_id):
-        known = self.state.latest(PolledQueue).tracked.get(job_id)
-        if known is None or known.run.is_located:
-            return
-        where = LocationRecord(
-            jobs=(known.key,),
-            run=RunKey(CLUSTER, known.job.uid, f"/scratch/{job_id}"),
-            user=known.job.user,
-            located_by="comment",
-            user_settings={},
-            settings_directory="/scratch",
-        )
-        watched = self.state.watchlist.get(known.run)
-        self.store.located_runs.record([where], at(minute))
-        declared_locations.publish_locations(self.state, (), [(watched, where)], at(minute))
-
-    def scan(self, minute, job_id, checkpoints, free_bytes):
-        watched = self.state.watchlist.get(RunKey(CLUSTER, make_job(job_id).uid, f"/scratch/{job_id}"))
-        if watched is None:
-            return
-        recorded = self.store.checkpoints.read_many([watched.key])
-        seen = Scan(
-            directory=PurePosixPath(watched.key.directory),
-            scanned_at=at(minute),
-            checkpoints=checkpoints,
-            free_bytes=free_bytes,
-            total_bytes=10**9,
-            filesystem_type="lustre",
-            fingerprint=make_fingerprint(checkpoints),
-        )
-        record_scans._record_scans(self.parts, self.state, [(watched, seen)], recorded, at(minute))
-
-    def decide(self, minute):
-        if self.forgets:
-            self.state.slices.pop(decide.DecisionSlice, None)
-        decide.decide(self.parts, self.state, at(minute))
-
-    def flags(self):
-        """What people and notices see of the flags, without figures that count the time on."""
-        return sorted(
-            (
-                str(each.finding.run),
-                each.finding.rule,
-                str(each.finding.job_id),
-                each.finding.severity,
-                each.opened_at,
-                str(each.worsened_at),
-                str(each.resolved_at),
-                str(sorted((k, v) for k, v in each.finding.evidence.items() if not isinstance(v, int | float))),
-            )
-            for each in self.store.flags.read(CLUSTER, include_resolved=True)
-        )
-
-
-def make_fingerprint(checkpoints):
-    """Make what a scan has of its files once none of them is being written."""
-    if any(each.state is CheckpointState.WRITING for each in checkpoints):
-        return None
-    return str([(str(each.path), each.state) for each in checkpoints])
-
-
-def files(job_id, minute, gap, newest_state):
-    numbers = range(1, minute // gap + 1)
-    return tuple(
-        make_checkpoint(
-            f"/scratch/{job_id}/step-{number}.pt",
-            at(number * gap),
-            inode=job_id * 1000 + number,
-            size_bytes=1000,
-            step=number,
-            state=newest_state if number == numbers[-1] else CheckpointState.COMPLETE,
-        )
-        for number in numbers
-    )
-
 
 states = st.sampled_from(
     [JobState.RUNNING] * 5 + [JobState.SUSPENDED, JobState.PENDING, JobState.COMPLETED, JobState.FAILED]
@@ -161,7 +42,7 @@ steps = st.lists(
     max_examples=12 * FACTOR, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
 )
 def test_incremental_decisions_equal_those_from_scratch(tmp_path, planned):
-    twins = [Twin(tmp_path, forgets=False), Twin(tmp_path, forgets=True)]
+    twins = [Deciding(tmp_path, forgets=False), Deciding(tmp_path, forgets=True)]
     try:
         jobs = {
             job_id: make_job(
@@ -205,7 +86,7 @@ def test_incremental_decisions_equal_those_from_scratch(tmp_path, planned):
 
 
 def test_what_an_old_poll_left_undecided_is_decided_after_the_next_one(tmp_path):
-    twin = Twin(tmp_path, forgets=False)
+    twin = Deciding(tmp_path, forgets=False)
     jobs = [make_job(1, time_limit=timedelta(minutes=90), ends_at=at(90))]
     twin.poll(0, jobs)
     twin.locate(1, 1)
@@ -221,7 +102,7 @@ def test_what_an_old_poll_left_undecided_is_decided_after_the_next_one(tmp_path)
 @pytest.fixture
 def counted(tmp_path):
     rule = Counted()
-    twin = Twin(tmp_path, forgets=False, rules=(rule,))
+    twin = Deciding(tmp_path, forgets=False, rules=(rule,))
     twin.poll(0, [make_job(job_id) for job_id in JOBS])
     for job_id in JOBS:
         twin.locate(1, job_id)
@@ -249,6 +130,21 @@ def test_a_poll_that_became_too_old_has_every_run_evaluated_once(counted, monkey
     for minute, expected in ((old, 0), (old + 0.1, len(JOBS)), (old + 1, len(JOBS))):
         twin.decide(minute)
         assert len(evaluated) == expected
+
+
+@pytest.mark.parametrize(("name", "times"), [("checkpoint-overdue", 1), ("at-risk", 2)])
+def test_a_flag_has_a_run_evaluated_again_only_if_its_rule_asks_for_it(tmp_path, name, times):
+    rule = Always(name)
+    twin = Deciding(tmp_path, forgets=False, rules=(rule,))
+    assert (name in ASKING_FOR_OWN_FLAG) == (times > 1)
+    twin.poll(0, [make_job(1)])
+    twin.locate(1, 1)
+    for _ in range(3):
+        twin.decide(1)
+    assert len(rule.asked) == times
+    [history] = twin.state.latest(RunHistories).by_run.values()
+    assert history.context.flagged == {(name, None)}  # actions on the job read it
+    twin.store.close()
 
 
 def test_only_the_scanned_run_is_evaluated(counted):
@@ -295,7 +191,7 @@ def test_a_later_scan_that_found_the_same_evaluates_nothing(counted):
 
 
 def test_less_free_space_is_judged_though_a_scan_found_the_same(tmp_path):
-    twin = Twin(tmp_path, forgets=False, rules=(NoRoom(),))
+    twin = Deciding(tmp_path, forgets=False, rules=(NoRoom(),))
     jobs = [make_job(1)]
     twin.poll(0, jobs)
     twin.locate(1, 1)
@@ -318,7 +214,7 @@ def test_after_a_start_runs_are_decided_about_in_portions_and_none_is_forgotten(
     monkeypatch.setattr(decide, "RUNS_AT_ONCE", 1)
     monkeypatch.setattr(decide, "FIRST_AT_ONCE", 2)
     rule = Counted()
-    twin = Twin(tmp_path, forgets=False, rules=(rule,))
+    twin = Deciding(tmp_path, forgets=False, rules=(rule,))
     jobs = [make_job(job_id) for job_id in range(1, 6)]
     twin.poll(0, jobs)
     for job in jobs[:3]:  # the others have no run on record that a portion could wait for
@@ -370,7 +266,7 @@ def test_all_runs_are_summed_up_less_often_the_more_there_are(counted, monkeypat
 
 
 def test_a_decision_after_searches_and_scans_does_not_compare_every_run_again(tmp_path):
-    twin = Twin(tmp_path, forgets=False)
+    twin = Deciding(tmp_path, forgets=False)
     twin.poll(0, [make_job(1)])
     twin.decide(0)
     memory = twin.state.find(decide.DecisionSlice)
@@ -386,19 +282,10 @@ def test_a_decision_after_searches_and_scans_does_not_compare_every_run_again(tm
     assert memory.compared_at == at(1)
 
 
-class Always:
-    """A rule that flags every run."""
-
-    name = "not-requeueable"
-
-    def evaluate(self, history, now):
-        return (Finding(rule=self.name, severity=Severity.INFO, run=history.key, job_id=None, user="eve", evidence={}),)
-
-
 def test_a_run_that_another_process_moves_during_a_decision_keeps_no_other_flag_from_being_recorded(
     tmp_path, monkeypatch
 ):
-    twin = Twin(tmp_path, forgets=False, rules=(Always(),))
+    twin = Deciding(tmp_path, forgets=False, rules=(Always(),))
     twin.poll(0, [make_job(1), make_job(2)])
     for job_id in (1, 2):
         twin.locate(1, job_id)

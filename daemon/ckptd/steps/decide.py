@@ -1,7 +1,7 @@
 """Evaluates the rules for the runs that changed, and records flags and notices in one transaction."""
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ckptd.core import health
@@ -9,23 +9,15 @@ from ckptd.core.fleet.fleet_totals import measure
 from ckptd.core.health import array_folding, flag_changes
 from ckptd.core.health.no_room import needed_bytes
 from ckptd.core.model import (
-    SUSPENDED_STATES,
-    Flag,
     Job,
-    LimitSignal,
-    RunContext,
     RunHistory,
     RunKey,
-    RunRecord,
     Scan,
-    SitePurge,
     Unknown,
 )
-from ckptd.core.runs.earlier_directories import join_earlier
 from ckptd.steps import job_action_history, plan_notices, read_scripts
 from ckptd.steps.evaluated_runs import EvaluatedRun, EvaluatedRuns, has_damaged
-from ckptd.steps.further_locations import read_locations
-from ckptd.steps.job_action_history import RunActions
+from ckptd.steps.live_facts import bring_up, make_context
 from ckptd.steps.open_flags import OpenFlags
 from ckptd.steps.opened_flag_lines import list_opened
 from ckptd.steps.packed_checkpoints import is_packed, pack, unpack
@@ -33,13 +25,14 @@ from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.queued_jobs import QueuedJobs
 from ckptd.steps.results import IDLE, StepResult, error
-from ckptd.steps.run_facts import EndTallies, FreeSpaceSamples, JobHolds
+from ckptd.steps.run_facts import FreeSpaceSamples, JobHolds
 from ckptd.steps.snapshots import CurrentFlags, PurgeFacts, RunHistories, ScanProgress
 from ckptd.steps.state import State
 from ckptd.store.database_errors import StoreError, UnknownRunError
 from ckptd.store.histories import RevisedRecord
 
 RUNS_AT_ONCE = 25  # whose checkpoints are in memory, unpacked, while they are evaluated
+EMPTY_AT_ONCE = 16 * RUNS_AT_ONCE  # the same, as long as those before had none
 FIRST_AT_ONCE = 160 * RUNS_AT_ONCE  # evaluated for the first time in one decision: scans wait for its end
 PAUSE_PER_RUN = timedelta(milliseconds=0.2)  # between two decisions, each of which looks at all runs for about 10 us
 MISSED_SCANS = 4  # a scan that is older than so many intervals is too old for decisions
@@ -226,10 +219,14 @@ def _evaluate(
         due = set(scans)
     memory.read_once &= scans.keys()
     memory.postponed = frozenset([key for key in scans if key not in memory.read_once][FIRST_AT_ONCE:])
-    asked = [key for key in scans if (key in due or key in compared) and key not in memory.postponed]
+    told = memory.evaluated.noted_flags
+    asked = [key for key in scans if (key in due or key in compared or key in told) and key not in memory.postponed]
     memory.read_once.update(asked)
-    for start in range(0, len(asked), RUNS_AT_ONCE):
-        _evaluate_some(parts, state, {key: scans[key] for key in asked[start : start + RUNS_AT_ONCE]}, due, now)
+    start, count = 0, RUNS_AT_ONCE
+    while portion := asked[start : start + count]:
+        start += count
+        checkpoint_count = _evaluate_some(parts, state, {key: scans[key] for key in portion}, due, now)
+        count = RUNS_AT_ONCE if checkpoint_count else min(count * 2, EMPTY_AT_ONCE)
     for key in scans.keys() & memory.evaluated.by_run.keys() - due:
         memory.evaluated.note_scan(key, scans[key])
     evaluated = memory.evaluated.by_run
@@ -239,8 +236,11 @@ def _evaluate(
 
 def _evaluate_some(
     parts: Parts, state: State, scans: Mapping[RunKey, Scan | Unknown | None], due: Collection[RunKey], now: datetime
-) -> None:
-    """Read what the database has of some runs, and evaluate those that are due or of which anything changed."""
+) -> int:
+    """Read what the database has of some runs, and evaluate those that are due or of which anything changed.
+
+    Return how many checkpoints were read.
+    """
     memory = state.own(DecisionSlice, DecisionSlice)
     known = memory.evaluated.by_run
     revised = parts.store.histories.read_changed(
@@ -254,14 +254,19 @@ def _evaluate_some(
             wanted[key] = revised.records[key]
         elif (each := known.get(key)) is not None:
             wanted[key] = RevisedRecord(each.row_id, each.revision, each.history)
-    current = [each for each in _bring_up(parts, state, wanted, scans) if not each.is_only_copy]
+    before = {key: known[key].history if key in known else None for key in wanted}
+    queue = memory.sort_jobs(state.latest(PolledQueue))
+    current = [each for each in bring_up(parts, state, wanted, scans, queue, before) if not each.is_only_copy]
     actions = job_action_history.read_actions(parts, state, current, now)
     signals = read_scripts.known_signals(state)
     for record in current:
-        context = _context_of(parts, state, record, signals, memory.flags.of_run(record.key), actions[record.key])
+        context = make_context(parts, state, record, signals, memory.flags.of_run(record.key), actions[record.key])
         history = RunHistory.join(record, context)
         if record.key in due or record.key in revised.records or known[record.key].is_outdated(history):
             _evaluate_run(parts, memory, wanted[record.key], history, now)
+        else:
+            memory.evaluated.note_flags(context, record.key)
+    return sum(len(each.record.checkpoints) for each in revised.records.values())
 
 
 def _evaluate_run(parts: Parts, memory: DecisionSlice, read: RevisedRecord, history: RunHistory, now: datetime) -> None:
@@ -314,82 +319,3 @@ def _running_since(queued: PolledQueue) -> dict[tuple[RunKey, int | None], datet
         for known in queued.tracked.values()
         if known.run and known.job.is_running and known.attempt and known.attempt.ended_at is None
     }
-
-
-def _context_of(
-    parts: Parts,
-    state: State,
-    record: RunRecord,
-    signals: Mapping[int, LimitSignal | None],
-    flags: Iterable[Flag],
-    actions: RunActions,
-) -> RunContext:
-    """Return the live data about a run that is not in the database."""
-    asked = {job.job_id: signals.get(job.job_id) for job in record.jobs}
-    tallies = state.latest(EndTallies)
-    flags = tuple(flags)
-    return RunContext(
-        is_named_by_script=record.key in state.latest(ScanProgress).named_by_script,
-        is_preempted_there=any(tallies.is_preempted(job.partition) for job in record.jobs),
-        interruptions=tallies.find_interruptions(record),
-        maintenance=state.latest(PolledQueue).maintenance,
-        holds=state.latest(JobHolds).find(record.attempts),
-        signals={job_id: signal for job_id, signal in asked.items() if signal},
-        signalled=actions.signalled,
-        standing=actions.standing,
-        resubmitted=actions.resubmitted,
-        flagged=frozenset((flag.finding.rule, flag.finding.job_id) for flag in flags),
-        open_evidence={(flag.finding.rule, flag.finding.job_id): flag.finding.evidence for flag in flags},
-        purge=_purge_of(parts, state, record.key),
-    )
-
-
-def _purge_of(parts: Parts, state: State, key: RunKey) -> SitePurge:
-    """Return what the site deletes by itself at a run's directory."""
-    workspace = None
-    if parts.workspace_databases and key.is_located:
-        unread = Unknown(what="workspace", reason="the database of workspaces was not read yet")
-        workspace = state.latest(PurgeFacts).workspaces.get(key, unread)
-    return SitePurge(rules=parts.purge_rules, workspace=workspace)
-
-
-def _bring_up(
-    parts: Parts,
-    state: State,
-    wanted: Mapping[RunKey, RevisedRecord],
-    scans: Mapping[RunKey, Scan | Unknown | None],
-) -> list[RunRecord]:
-    """Return records with newer data: jobs, other writers, the last scan, free space; in the order of their rows."""
-    queued, memory = state.latest(PolledQueue), state.own(DecisionSlice, DecisionSlice)
-    sorted_jobs = memory.sort_jobs(queued)
-    jobs, writers = sorted_jobs.by_run, sorted_jobs.by_directory
-    free_space = state.latest(FreeSpaceSamples).by_run
-    known = memory.evaluated.by_run
-    before = {key: known[key].history if key in known else None for key in wanted}
-    locations = read_locations(parts, state, before)
-    polled_at = None if queued.slurm_trouble else queued.polled_at  # while Slurm is silent nothing is judged
-    return [
-        join_earlier(
-            replace(
-                record,
-                jobs=tuple(jobs.get(record.key, ())),
-                suspended_until=_bring_up_suspensions(record, jobs.get(record.key, ()), queued.polled_at),
-                other_writers=tuple(
-                    (job, job.user) for run, job in writers.get(record.key.directory, ()) if run != record.key
-                ),
-                polled_at=polled_at,
-                scan=scans[record.key],
-                free_space_samples=free_space.get(record.key, ()),
-            ),
-            locations.get(record.key, record.copies),
-        )
-        for _, _, record in sorted(wanted.values(), key=lambda each: each.row_id)
-    ]
-
-
-def _bring_up_suspensions(record: RunRecord, jobs: Iterable[Job], polled_at: datetime | None) -> Mapping[int, datetime]:
-    """Return when each job was last suspended; for a job that is suspended, the time of the last poll."""
-    now = [job.job_id for job in jobs if job.state in SUSPENDED_STATES]
-    if not now or polled_at is None:
-        return record.suspended_until
-    return {**record.suspended_until, **dict.fromkeys(now, polled_at)}

@@ -12,12 +12,13 @@ from datetime import UTC, datetime
 
 from ckptd.core.fleet.fleet_totals import RunShare
 from ckptd.core.health import Evaluation
+from ckptd.core.health.evaluation import ASKING_FOR_OWN_FLAG
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
 from ckptd.core.model import CheckpointState, Flag, RunContext, RunHistory, RunKey, Scan, Unknown
 
-# other jobs' ends change the first, and recording an evaluation the second
-_FREE_CONTEXT = frozenset({"interruptions", "open_evidence"})
+# other jobs' ends change the first, and recording an evaluation the second; of the third, few rules read something
+_FREE_CONTEXT = frozenset({"interruptions", "open_evidence", "flagged"})
 _CONTEXT = tuple(each.name for each in fields(RunContext) if each.name not in _FREE_CONTEXT)
 _NO_TIME = datetime.min.replace(tzinfo=UTC)
 _Array = tuple[int, int]  # owner, id
@@ -60,6 +61,7 @@ class EvaluatedRun:
             or (mine.earlier, mine.copies) != (history.earlier, history.copies)
             or mine.suspended_until != history.suspended_until
             or any(getattr(mine.context, name) != getattr(history.context, name) for name in _CONTEXT)
+            or _list_asked(mine.context) != _list_asked(history.context)
         )
 
     def _is_found_the_same(self, scan: Scan | Unknown | None) -> bool:
@@ -89,6 +91,11 @@ def _facts_of(scan: Scan) -> Scan:
     )
 
 
+def _list_asked(context: RunContext) -> set[tuple[str, int | None]]:
+    """Return the open flags that rules ask for."""
+    return {flag for flag in context.flagged if flag[0] in ASKING_FOR_OWN_FLAG}
+
+
 def has_damaged(history: RunHistory) -> bool:
     """Whether a checkpoint on disk is damaged."""
     return any(
@@ -102,7 +109,8 @@ class EvaluatedRuns:
 
     by_run: dict[RunKey, EvaluatedRun] = field(default_factory=dict)
     unrecorded: set[RunKey] = field(default_factory=set)  # evaluated since flags were last recorded
-    flagged: set[RunKey] = field(default_factory=set)  # their flags changed since they were evaluated
+    flagged: set[RunKey] = field(default_factory=set)  # flags that rules ask for changed since they were evaluated
+    noted_flags: set[RunKey] = field(default_factory=set)  # others changed
     _tasks: dict[_Array, set[RunKey]] = field(default_factory=lambda: defaultdict(set))
     _changed_arrays: set[_Array] = field(default_factory=set)  # since flags were last recorded
 
@@ -112,7 +120,7 @@ class EvaluatedRuns:
         self._forget_tasks(key)
         self.by_run[key] = evaluated
         self.unrecorded.add(key)
-        self.flagged.discard(key)
+        self._forget_flags(key)
         for array in _arrays_of(evaluated.history):
             self._tasks[array].add(key)
             self._changed_arrays.add(array)
@@ -122,6 +130,15 @@ class EvaluatedRuns:
         known = self.by_run[key]
         if scan is not known.history.scan:
             self.by_run[key] = replace(known, history=replace(known.history, scan=scan))
+
+    def note_flags(self, context: RunContext, key: RunKey) -> None:
+        """Note which flags are open now of a run that need not be evaluated because of them."""
+        known = self.by_run[key]
+        mine = known.history.context
+        if mine.flagged != context.flagged:
+            told = replace(mine, flagged=context.flagged, open_evidence=context.open_evidence)
+            self.by_run[key] = replace(known, history=replace(known.history, context=told))
+        self._forget_flags(key)
 
     def keep(self, keys: Collection[RunKey]) -> None:
         """Remove all other runs."""
@@ -133,7 +150,7 @@ class EvaluatedRuns:
         self._forget_tasks(key)
         self.by_run.pop(key, None)
         self.unrecorded.discard(key)
-        self.flagged.discard(key)
+        self._forget_flags(key)
 
     def list_unrecorded(self) -> list[EvaluatedRun]:
         """Return the runs evaluated since, and those whose findings are folded with theirs, in the order of rows."""
@@ -151,7 +168,14 @@ class EvaluatedRuns:
         self._changed_arrays.clear()
         edges = (*changes.opened, *changes.worsened, *changes.resolved)
         news = [each for each in changes.updated if _words(each) != _words(before[each.flag_id])]
-        self.flagged.update(run for each in (*edges, *news) if (run := each.finding.run) in self.by_run)
+        for each in (*edges, *news):
+            if each.finding.run in self.by_run:
+                runs = self.flagged if each.finding.rule in ASKING_FOR_OWN_FLAG else self.noted_flags
+                runs.add(each.finding.run)
+
+    def _forget_flags(self, key: RunKey) -> None:
+        self.flagged.discard(key)
+        self.noted_flags.discard(key)
 
     def _forget_tasks(self, key: RunKey) -> None:
         known = self.by_run.get(key)

@@ -51,6 +51,22 @@ ABOUT_OWN_SAVES = frozenset(
     }
 )
 ABOUT_REGULAR_SAVES = frozenset({"checkpoint-overdue", "too-frequent", "too-sparse"})  # skipped for weights, too
+# rules that ask whether their own flag is open already; to the others open flags make no difference
+ASKING_FOR_OWN_FLAG = frozenset(
+    {
+        "at-risk",
+        "concurrent-writers",
+        "copy-behind",
+        "damaged-checkpoint",
+        "no-room",
+        "not-resubmitted",
+        "restart-loop",
+        "too-frequent",
+        "too-sparse",
+        "will-be-purged",
+        "will-not-finish",
+    }
+)
 OF_ALL_FILES = frozenset({"damaged-checkpoint", "interrupted-save", "unsafe-pickle", "foreign-owner"})
 RESUME_GRACE = timedelta(minutes=10)  # after a suspension, until a scan can show what the job does
 

@@ -1,0 +1,140 @@
+"""One daemon's decisions about a few runs, step by step, to compare two ways of making them."""
+
+from datetime import timedelta
+from itertools import count
+from pathlib import PurePosixPath
+
+from ckptd.core import health
+from ckptd.core.model import CheckpointState, Finding, RunKey, Scan, Severity
+from ckptd.core.model.records import LocationRecord
+from ckptd.steps import decide, declared_locations, poll, record_scans
+from ckptd.steps.polled_queue import PolledQueue
+from ckptd.steps.state import begin
+from support.checkpoints import make_checkpoint
+from support.migrated import open_record
+from support.parts import make_parts
+from support.queue_facts import CLUSTER, at, look, make_job
+
+FILE_NUMBERS = count()
+
+
+class Counted:
+    """A rule, and how often it was asked."""
+
+    name = "not-requeueable"
+
+    def __init__(self):
+        self.asked = []
+
+    def evaluate(self, history, now):
+        self.asked.append(history.key)
+        return ()
+
+
+class Always:
+    """A rule that flags every run, by the name of any rule."""
+
+    def __init__(self, name="not-requeueable"):
+        self.name = name
+        self.asked = []
+
+    def evaluate(self, history, now):
+        self.asked.append(history.key)
+        return (Finding(rule=self.name, severity=Severity.INFO, run=history.key, job_id=None, user="eve", evidence={}),)
+
+
+class Deciding:
+    """One daemon; `forgets` lets it decide about all runs each time."""
+
+    def __init__(self, path, *, forgets, rules=None):
+        self.forgets = forgets
+        self.store = open_record(f"sqlite:///{path}/{next(FILE_NUMBERS)}.db")
+        every = tuple(rule() for name, rule in health.RULES.items() if name not in {"volatile-path", "too-sparse"})
+        self.parts = make_parts(
+            CLUSTER,
+            None,
+            self.store,
+            rules=rules or every,
+            scan_interval=timedelta(minutes=5),
+            max_poll_age=timedelta(minutes=10),
+            min_job_duration=timedelta(minutes=10),
+        )
+        self.state = begin(self.parts, at(0))
+
+    def poll(self, minute, jobs):
+        poll.record_queue(self.parts, self.state, look(minute, *jobs), (), at(minute))
+
+    def locate(self, minute, job_id):
+        known = self.state.latest(PolledQueue).tracked.get(job_id)
+        if known is None or known.run.is_located:
+            return
+        where = LocationRecord(
+            jobs=(known.key,),
+            run=RunKey(CLUSTER, known.job.uid, f"/scratch/{job_id}"),
+            user=known.job.user,
+            located_by="comment",
+            user_settings={},
+            settings_directory="/scratch",
+        )
+        watched = self.state.watchlist.get(known.run)
+        self.store.located_runs.record([where], at(minute))
+        declared_locations.publish_locations(self.state, (), [(watched, where)], at(minute))
+
+    def scan(self, minute, job_id, checkpoints, free_bytes):
+        watched = self.state.watchlist.get(RunKey(CLUSTER, make_job(job_id).uid, f"/scratch/{job_id}"))
+        if watched is None:
+            return
+        recorded = self.store.checkpoints.read_many([watched.key])
+        seen = Scan(
+            directory=PurePosixPath(watched.key.directory),
+            scanned_at=at(minute),
+            checkpoints=checkpoints,
+            free_bytes=free_bytes,
+            total_bytes=10**9,
+            filesystem_type="lustre",
+            fingerprint=make_fingerprint(checkpoints),
+        )
+        record_scans._record_scans(self.parts, self.state, [(watched, seen)], recorded, at(minute))
+
+    def decide(self, minute):
+        if self.forgets:
+            self.state.slices.pop(decide.DecisionSlice, None)
+        decide.decide(self.parts, self.state, at(minute))
+
+    def flags(self):
+        """What people and notices see of the flags, without figures that count the time on."""
+        return sorted(
+            (
+                str(each.finding.run),
+                each.finding.rule,
+                str(each.finding.job_id),
+                each.finding.severity,
+                each.opened_at,
+                str(each.worsened_at),
+                str(each.resolved_at),
+                str(sorted((k, v) for k, v in each.finding.evidence.items() if not isinstance(v, int | float))),
+            )
+            for each in self.store.flags.read(CLUSTER, include_resolved=True)
+        )
+
+
+def make_fingerprint(checkpoints):
+    """Make what a scan has of its files once none of them is being written."""
+    if any(each.state is CheckpointState.WRITING for each in checkpoints):
+        return None
+    return str([(str(each.path), each.state) for each in checkpoints])
+
+
+def files(job_id, minute, gap, newest_state):
+    numbers = range(1, minute // gap + 1)
+    return tuple(
+        make_checkpoint(
+            f"/scratch/{job_id}/step-{number}.pt",
+            at(number * gap),
+            inode=job_id * 1000 + number,
+            size_bytes=1000,
+            step=number,
+            state=newest_state if number == numbers[-1] else CheckpointState.COMPLETE,
+        )
+        for number in numbers
+    )
