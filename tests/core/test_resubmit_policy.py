@@ -125,16 +125,16 @@ def test_what_was_said_of_it_stays_until_it_goes_on(run, minute, stays):
 
 def test_the_user_hears_of_a_job_that_ckptd_submitted_and_from_where_it_goes_on():
     own = job(2, comment=f"x ckptd-resubmit=2.{sbatch_command.name_end(ENDED)}")
-    outcomes = {NAME: "submitted job 2; accounting has no command line of it", "other": "failed: x", "third": None}
+    outcomes = {NAME: f"submitted job 2; {resubmit_policy.WITHOUT_LINE}", "other": "failed: x", "third": None}
     saves = [saved(10, step=1), saved(50, step=5), saved(80, step=9)]
     run = history(now=90, jobs=[own], attempts=[ENDED, attempt(70, job_id=2)], checkpoints=saves)
     told = resubmit_policy.list_resubmitted(run, outcomes)
-    assert told == {2: Resubmission(2, 1, "accounting has no command line of it")}
+    assert told == {2: Resubmission(2, 1, has_submit_line=False)}
     (found,) = judge(change(run, resubmitted=told), 90).findings
     assert (found.rule, found.severity, found.job_id) == ("resubmitted", Severity.INFO, 2)
     assert (found.evidence["goes_on_from"], found.evidence["ended_job"]) == ("step 5", 1)
     assert "job 1 reached its time limit" in text_of(found)
-    assert "accounting has no command line of it" in text_of(found)
+    assert "accounting has no submit line" in text_of(found)
 
 
 def test_a_mark_that_belongs_to_no_end_of_the_run_says_nothing():

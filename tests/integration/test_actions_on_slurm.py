@@ -319,7 +319,7 @@ def check_told(watcher, first, second, stuck):
     flags = watcher.read("flags", "--all")["flags"]
     told = {(each["rule"], str(each["job_id"])): each["evidence"] for each in flags if "resubmitted" in each["rule"]}
     on = told["resubmitted", second]
-    assert (str(on["ended_job"]), on["newest_good"][-18:], on["remark"]) == (first, "step_1.safetensors", None)
+    assert (str(on["ended_job"]), on["newest_good"][-18:], on["has_submit_line"]) == (first, "step_1.safetensors", True)
     assert "the maximum that max_resubmits allows" in told["not-resubmitted", second]["reason"]
     assert "saved no checkpoint with more progress" in told["not-resubmitted", stuck]["reason"]
     assert not {first for rule, job in told if rule == "not-resubmitted" and job == first}

@@ -16,7 +16,7 @@ from integration.systemd import debian_tree
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent / "systemd"
-WITHOUT_A_LINE = "accounting has no submit line of the job: options given only there are lost, such as --signal"
+WITHOUT_A_LINE = "accounting has no submit line of the job before it"
 
 
 @pytest.fixture(scope="module")

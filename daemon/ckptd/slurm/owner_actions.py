@@ -79,7 +79,7 @@ def resubmit_job(item: Mapping[str, Any], run: Runner, uid: int) -> dict[str, An
         return {"failed": argv.reason, "is_question": False}
     output = "" if isinstance(submission.shown, Unknown) else submission.shown["StdOut"]
     answer = run({"argv": argv, "input": submission.script, "directory": str(job.work_dir or "/"), "like": output})
-    return {"output": answer["output"], "argv": argv, "remark": submission.remark}
+    return {"output": answer["output"], "argv": argv, "has_submit_line": bool(submission.line)}
 
 
 def _act(

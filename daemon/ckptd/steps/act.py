@@ -19,7 +19,7 @@ from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.job_actions import action_policy, sbatch_options
 from ckptd.core.job_actions.action_policy import DONE, ActionKind, ActionPermits, DeferReason, JobAction
 from ckptd.core.job_actions.hourly_limit import ACTOR
-from ckptd.core.job_actions.resubmit_policy import SUBMITTED, TimedOutRun
+from ckptd.core.job_actions.resubmit_policy import SUBMITTED, WITHOUT_LINE, TimedOutRun
 from ckptd.core.model import Job, RunHistory, RunKey, Unknown
 from ckptd.core.model.records import AuditEntry
 from ckptd.slurm import commands as slurm_actions
@@ -237,9 +237,8 @@ def _resubmit(parts: ActParts, act: JobAction, marked: Marked) -> _ActionOutcome
     done = _decode(answer)
     if isinstance(done, Unknown) or isinstance(answer, Unknown):
         return done
-    return _ActionOutcome(
-        f"{SUBMITTED} {answer['output'].strip().partition(';')[0][:40]}{answer['remark']}", answer["argv"]
-    )
+    told = f"{SUBMITTED} {answer['output'].strip().partition(';')[0][:40]}"
+    return _ActionOutcome(told if answer["has_submit_line"] else f"{told}; {WITHOUT_LINE}", answer["argv"])
 
 
 def _ask(parts: ActParts, job: Job, operation: str, **fields: Any) -> Answer:

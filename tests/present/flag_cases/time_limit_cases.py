@@ -34,7 +34,7 @@ RESUBMITTED = {
     "resubmission_number": 2,
     "goes_on_from": "step 5",
     "newest_good": f"{DIRECTORY}/step-5.pt",
-    "remark": None,
+    "has_submit_line": True,
     "slurm_job": "71250",
 }
 GOAL = {
@@ -119,9 +119,9 @@ CASES = {
     ),
     "resubmitted with fewer options": Case(
         "resubmitted",
-        RESUBMITTED | {"goes_on_from": None, "remark": "accounting has no command line of it"},
+        RESUBMITTED | {"goes_on_from": None, "has_submit_line": False},
         "ckptd submitted this job because job 71234 reached its time limit and .ckptd.toml sets `resubmit`.",
-        "Check that the job has all options that it needs: accounting has no command line of it. To end the resubmissions, remove `resubmit` from .ckptd.toml and cancel the job:",
+        "Check that the job has all options that it needs: those given only on the command line of the first submission, such as --signal, are lost because Slurm's accounting has no submit line of that job. To end the resubmissions, remove `resubmit` from .ckptd.toml and cancel the job:",
         "scancel 71250",
     ),
     "will not finish": Case(

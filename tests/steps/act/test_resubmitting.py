@@ -87,10 +87,7 @@ def test_without_accounting_the_attributes_are_enough(resubmitting):
     (outcome,) = resubmit(resubmitting(slurm))
     (item,) = slurm.submitted
     assert {"--exclude=n7", "--mail-user=alice", "--mail-type=END"} <= set(item["argv"])
-    assert outcome == (
-        "submitted job 77; accounting has no submit line of the job: "
-        "options given only there are lost, such as --signal"
-    )
+    assert outcome == "submitted job 77; accounting has no submit line of the job before it"
 
 
 @pytest.mark.parametrize(

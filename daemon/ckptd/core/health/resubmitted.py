@@ -33,7 +33,7 @@ class WasResubmitted:
             "resubmission_number": resubmission.number,
             "goes_on_from": goes_on_from,
             "newest_good": str(found.checkpoint.path) if found else None,
-            "remark": resubmission.remark or None,
+            "has_submit_line": resubmission.has_submit_line,
         }
         return builder.make_finding(job, Severity.INFO, evidence)
 

@@ -10,6 +10,7 @@ from ckptd.core.model import Attempt, Job, JobState, Resubmission, ResubmitRefus
 from ckptd.core.runs import attempt_progress
 
 SUBMITTED = "submitted job"  # how the outcome of a resubmission begins that Slurm took
+WITHOUT_LINE = "accounting has no submit line of the job before it"  # what follows then
 LATEST = timedelta(hours=1)  # after its end; later nobody counts on it any more
 _WAITS = "another job of yours, pending or just started, may continue it"
 _NOT_READ = "its directory could not be read completely within an hour after its end"
@@ -88,22 +89,24 @@ def stand(
 
 
 def list_resubmitted(history: RunRecord, outcomes: Mapping[str, str | None]) -> dict[int, Resubmission]:
-    """Return the jobs of a run that ckptd submitted to continue it, with the note about each."""
+    """Return the jobs of a run that ckptd submitted to continue it."""
     ends = {sbatch_command.name_end(each): each for each in history.attempts if each.ended_at is not None}
-    remarks = {words[0]: text for outcome in outcomes.values() if (words := _read(outcome)) for text in words[1:]}
+    without_line = {job_id for outcome in outcomes.values() if (job_id := _find_without_line(outcome)) is not None}
     found: dict[int, Resubmission] = {}
     for job in history.jobs:
         mark = sbatch_command.mark_of(job.comment)
         if mark is not None and mark.end in ends:
-            found[job.job_id] = Resubmission(mark.number, ends[mark.end].job.job_id, remarks.get(str(job.job_id), ""))
+            ended_job_id = ends[mark.end].job.job_id
+            found[job.job_id] = Resubmission(mark.number, ended_job_id, str(job.job_id) not in without_line)
     return found
 
 
-def _read(outcome: str | None) -> list[str]:
-    """Return the id of the submitted job, and the note about it if there is one."""
+def _find_without_line(outcome: str | None) -> str | None:
+    """Return the id of a job that was submitted without the submit line of the one before; None of any other."""
     if outcome is None or not outcome.startswith(SUBMITTED):
-        return []
-    return outcome.removeprefix(SUBMITTED).strip().split("; ", 1)
+        return None
+    job_id, _, why = outcome.removeprefix(SUBMITTED).strip().partition("; ")
+    return job_id if why else None
 
 
 def _was_continued(history: RunRecord, attempt: Attempt) -> bool:

@@ -74,15 +74,6 @@ class JobSubmission(NamedTuple):
     line: str | None
     shown: Mapping[str, str] | Unknown  # by those of SHOWN
 
-    @property
-    def remark(self) -> str:
-        """What is to be said of a job that was submitted again by this."""
-        return (
-            ""
-            if self.line
-            else "; accounting has no submit line of the job: options given only there are lost, such as --signal"
-        )
-
 
 def plan_command(job: Job, submission: JobSubmission, mark: ResubmitMark) -> list[str] | Unknown:
     """Return the command that submits the job's script, from its standard input, once more."""

@@ -105,7 +105,7 @@ class Resubmission(NamedTuple):
 
     number: int
     ended_job_id: int
-    remark: str = ""  # options of that job that could not be repeated
+    has_submit_line: bool = True  # else options that were given only there could not be repeated
 
 
 class Totals(NamedTuple):

@@ -123,8 +123,11 @@ def resubmitted(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     if evidence.has("goes_on_from"):
         statement += f" At that time, the newest checkpoint to resume from was {evidence.text('goes_on_from')}."
     check = ""
-    if evidence.has("remark"):
-        check = f"Check that the job has all options that it needs: {evidence.text('remark')}. "
+    if not evidence.is_true("has_submit_line"):
+        check = (
+            "Check that the job has all options that it needs: those given only on the command line of the first "
+            "submission, such as --signal, are lost because Slurm's accounting has no submit line of that job. "
+        )
     return FlagText(
         title=context.title,
         statement=statement,
