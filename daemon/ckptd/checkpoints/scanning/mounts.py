@@ -1,9 +1,9 @@
 """Which file system a path is on, from the kernel's own table: no path is touched, so a dead server hangs nobody."""
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PurePosixPath
 
 NETWORK_TYPES = frozenset(
@@ -31,6 +31,7 @@ def read_mounts() -> tuple[Mount, ...]:
     return parse_mounts(_MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape"))
 
 
+@functools.lru_cache(maxsize=4)  # each scan reads the table, which hardly ever changes
 def parse_mounts(text: str) -> tuple[Mount, ...]:
     """Parse /proc/self/mountinfo (proc_pid_mountinfo(5)): fields 5 and 6 before the dash, the type after it."""
     mounts: list[Mount] = []
@@ -46,7 +47,8 @@ def parse_mounts(text: str) -> tuple[Mount, ...]:
 
 def find_mount(mounts: tuple[Mount, ...], path: PurePosixPath) -> Mount | None:
     """Return the mount that a path without links is on."""
-    holding = [mount for mount in mounts if path.is_relative_to(mount.point)]
+    below = _end_with_slash(path)
+    holding = [mount for mount in mounts if below.startswith(_end_with_slash(mount.point))]
     return max(holding, key=lambda mount: len(mount.point.parts), default=None)
 
 
@@ -67,11 +69,15 @@ class MountPoints:
             return
         if mounts != self._mounts:
             self._mounts, self._points = mounts, frozenset(mount.point for mount in mounts)
-            self.find = partial(self._find)
+            self.find = functools.partial(self._find)
 
     def _find(self, directory: PurePosixPath) -> str:
         """Return the mount point of a path without links; empty if there is none."""
         return next((str(each) for each in (directory, *directory.parents) if each in self._points), "")
+
+
+def _end_with_slash(path: PurePosixPath) -> str:
+    return f"{str(path).rstrip('/')}/"
 
 
 def _unescape(field: str) -> str:
