@@ -1,3 +1,4 @@
+import itertools
 import os
 import shlex
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from ckptd.checkpoints.agent import watcher as watcher_process
+from ckptd.checkpoints.agent import watcher_client
 from ckptd.checkpoints.agent.watcher_client import WatcherClient
 from demo.patience import Deadline
 from support.unit_capabilities import limit_to_unit
@@ -21,7 +23,7 @@ def watcher(tmp_path_factory, monkeypatch):
         program.write_text(f'#!/bin/sh\nexec {shlex.join([*limit_to_unit(), sys.executable])} "$@"\n')
         program.chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(program))
-    client = WatcherClient()
+    client = WatcherClient(clock=itertools.count().__next__)  # no change waits
     yield client
     client.close()
 
@@ -30,7 +32,7 @@ OWNER = 54_321 if os.geteuid() == 0 else os.geteuid()  # a uid that no user has
 
 
 def watch(watcher, *directories, uid=OWNER):
-    watcher.watch((PurePosixPath(directory), uid) for directory in directories)
+    watcher.watch((str(directory), uid) for directory in directories)
 
 
 @pytest.fixture
@@ -61,21 +63,34 @@ def changes_after(watcher, directory, act):
         count += 1
         act(directory / f"file-{count}")
         changed = watcher.take_changed()
-        return changed if PurePosixPath(directory) in changed else None
+        return changed if str(directory) in changed else None
 
     return wait_for(told)
 
 
 def test_a_new_file_is_told(watcher, tmp_path):
     watch(watcher, tmp_path)
-    assert changes_after(watcher, tmp_path, lambda path: path.write_bytes(b"x")) == {PurePosixPath(tmp_path)}
+    assert changes_after(watcher, tmp_path, lambda path: path.write_bytes(b"x")) == {str(tmp_path)}
 
 
 def test_a_directory_that_is_not_there_is_left_to_the_scans_and_others_are_watched(watcher, tmp_path):
-    missing = PurePosixPath(tmp_path / "missing")
+    missing = str(tmp_path / "missing")
     watch(watcher, missing, tmp_path)
     assert wait_for(lambda: watcher.unwatched)[missing] == "No such file or directory"
     assert changes_after(watcher, tmp_path, lambda path: path.mkdir())
+
+
+def test_a_change_soon_after_another_waits_the_longer_the_more_directories_there_are(monkeypatch):
+    now = [0.0]
+    client = WatcherClient(clock=lambda: now[0])
+    sent = []
+    monkeypatch.setattr(watcher_client, "encode_wanted", lambda wanted: sent.append(len(wanted)) or b"")
+    try:
+        for now[0], count in ((0, 2000), (1.9, 2001), (2.1, 2002), (4, 2003), (4.2, 2003), (4.3, 2003)):
+            client.watch((f"/{number}", OWNER) for number in range(count))
+    finally:
+        client.close()
+    assert sent == [2000, 2002, 2003]
 
 
 def test_what_is_no_longer_wanted_is_no_longer_told(watcher, tmp_path):
@@ -87,7 +102,7 @@ def test_what_is_no_longer_wanted_is_no_longer_told(watcher, tmp_path):
     watch(watcher, second)
     changes_after(watcher, second, lambda path: path.write_bytes(b"x"))
     (first / "late").write_bytes(b"x")
-    assert changes_after(watcher, second, lambda path: path.write_bytes(b"x")) == {PurePosixPath(second)}
+    assert changes_after(watcher, second, lambda path: path.write_bytes(b"x")) == {str(second)}
 
 
 @pytest.mark.parametrize("name", ["link", "link/below", "{root}/../{name}/real", "relative"])
@@ -95,11 +110,11 @@ def test_no_link_leads_the_watcher_elsewhere(watcher, tmp_path, name):
     (tmp_path / "real/below").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real")
     named = name.format(root=tmp_path, name=tmp_path.name)
-    followed = PurePosixPath(named if named == "relative" else tmp_path / named)
+    followed = named if named == "relative" else str(PurePosixPath(tmp_path / named))
     watch(watcher, followed, tmp_path)
     wait_for(lambda: watcher.unwatched)
     assert set(watcher.unwatched) == {followed}
-    assert changes_after(watcher, tmp_path, lambda path: path.write_bytes(b"x")) == {PurePosixPath(tmp_path)}
+    assert changes_after(watcher, tmp_path, lambda path: path.write_bytes(b"x")) == {str(tmp_path)}
 
 
 def test_many_directories_are_told_apart(watcher, tmp_path):
@@ -109,9 +124,9 @@ def test_many_directories_are_told_apart(watcher, tmp_path):
     watch(watcher, *directories)
     written = set()
     for directory in (directories[0], directories[7], directories[-1]):
-        written.add(PurePosixPath(directory))
+        written.add(str(directory))
         told = changes_after(watcher, directory, lambda path: path.write_bytes(b"x"))
-        assert PurePosixPath(directory) in told
+        assert str(directory) in told
         assert told <= written
     watch(watcher, directories[3])
     assert changes_after(watcher, directories[3], lambda path: path.write_bytes(b"x"))
@@ -123,10 +138,10 @@ def test_a_directory_is_watched_with_the_rights_of_its_runs_user_only(watcher, t
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)  # root's
     watch(watcher, closed, tmp_path)
-    assert wait_for(lambda: watcher.unwatched) == {PurePosixPath(closed): "Permission denied"}
-    assert changes_after(watcher, tmp_path, lambda path: path.write_bytes(b"x")) == {PurePosixPath(tmp_path)}
+    assert wait_for(lambda: watcher.unwatched) == {str(closed): "Permission denied"}
+    assert changes_after(watcher, tmp_path, lambda path: path.write_bytes(b"x")) == {str(tmp_path)}
     (tmp_path / "other").mkdir()
-    other = PurePosixPath(tmp_path / "other")
+    other = str(tmp_path / "other")
     watch(watcher, other, uid=OWNER + 1)
     assert wait_for(lambda: watcher.unwatched) == {other: "Permission denied"}
     watch(watcher, other, uid=0)

@@ -5,7 +5,6 @@ import dataclasses
 import sys
 import threading
 from datetime import timedelta
-from pathlib import PurePosixPath
 
 from ckptd.core.model import RunKey
 from ckptd.steps.polled_queue import PolledQueue
@@ -83,7 +82,7 @@ def test_changes_of_a_snapshot_by_several_threads_are_all_in_it():
 def test_the_watchlist_may_be_used_by_polls_scans_and_the_watcher_of_files_at_once():
     watchlist = Watchlist(timedelta(minutes=1))
     runs = [RUN._replace(directory=f"/data/{number}") for number in range(100)]
-    directories = [PurePosixPath(run.directory) for run in runs]
+    directories = [run.directory for run in runs]
 
     def come_and_go(number):
         for run in runs:

@@ -33,7 +33,7 @@ def test_a_new_run_is_due_at_once_and_then_once_in_an_interval():
 def test_a_change_makes_it_due_soon_but_never_more_often_than_the_smallest_gap():
     watchlist = watching()
     watchlist.record_scan(RUN, EMPTY, START)
-    watchlist.hasten_directories([PurePosixPath(RUN.directory)], START)
+    watchlist.hasten_directories([RUN.directory], START)
     assert due_in(watchlist) == MIN_GAP
 
 
@@ -156,12 +156,12 @@ def test_another_interval_makes_no_trouble_be_tried_sooner():
 def test_the_watched_directories_are_the_same_object_until_a_run_comes_or_goes():
     watchlist = watching()
     known = watchlist.directories
-    assert known == {(PurePosixPath(RUN.directory), RUN.uid)}
+    assert known == {(RUN.directory, RUN.uid)}
     watchlist.record_scan(RUN, EMPTY, START)
     assert watchlist.directories is known
     moved = RUN._replace(directory="/elsewhere")
     watchlist.move(RUN, moved, START)
-    assert watchlist.directories == {(PurePosixPath("/elsewhere"), RUN.uid)}
+    assert watchlist.directories == {("/elsewhere", RUN.uid)}
     watchlist.keep([], START)
     watchlist.record_scan(moved, EMPTY, START)
     assert watchlist.directories == frozenset()

@@ -25,7 +25,8 @@ def collect_nearby_jobs(parts: Parts, state: State, due: Collection[WatchedRun],
     since = min((known.key.first_seen_at for known in past.values()), default=None)
     uid = next(iter(keys)).uid
     beside = () if since is None else parts.store.backfill.list_neighbours(parts.cluster, uid, since)
-    neighbours = nearby_candidates.sort_neighbours(state.latest(PolledQueue).tracked.values())
+    tracked = state.latest(PolledQueue).tracked.values()
+    neighbours = nearby_candidates.sort_neighbours(known for known in tracked if known.job.uid == uid)
     return NearbyJobs(neighbours, past, state.latest(RunHistories).by_run, now, beside)
 
 

@@ -242,9 +242,10 @@ def _record_locations(
     parts: Parts, state: State, answered: Collection[Answered], around: NearbyJobs, now: datetime, *, is_recorded: bool
 ) -> None:
     """Record locations of checkpoints and user settings in one transaction, then publish them."""
-    jobs: dict[RunKey | None, list[JobKey]] = defaultdict(list)
+    jobs: dict[RunKey | None, list[JobKey]] = {watched.key: [] for watched, _, _ in answered}
     for known in chain(state.latest(PolledQueue).tracked.values(), state.latest(MissedJobs).visited):
-        jobs[known.run].append(known.key)
+        if known.run in jobs:
+            jobs[known.run].append(known.key)
     found: list[tuple[WatchedRun, LocationRecord]] = []
     absent: list[tuple[WatchedRun, Scan | Unknown]] = []
     unlocated: list[LocationRecord] = []

@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import PurePosixPath
 
 from ckptd.core.discovery import scan_schedule
 from ckptd.core.discovery.scan_schedule import WatchedRun
@@ -26,7 +25,7 @@ class Watchlist:
         self._lock = threading.Lock()
         self._interval = interval
         self._watched: dict[RunKey, WatchedRun] = {}
-        self._directories: frozenset[tuple[PurePosixPath, int]] | None = None  # None: a run was added or removed since
+        self._directories: frozenset[tuple[str, int]] | None = None  # None: a run was added or removed since
         self._copies: dict[RunKey, tuple[NamedLocation, ...]] = {}  # further locations of runs
 
     def __contains__(self, key: RunKey) -> bool:
@@ -61,13 +60,11 @@ class Watchlist:
             return tuple(self._watched.values())
 
     @property
-    def directories(self) -> frozenset[tuple[PurePosixPath, int]]:
+    def directories(self) -> frozenset[tuple[str, int]]:
         """The directories of the watched runs with their owners; the same object while they stay the same."""
         with self._lock:
             if self._directories is None:
-                self._directories = frozenset(
-                    (PurePosixPath(key.directory), key.uid) for key in self._watched if key.is_located
-                )
+                self._directories = frozenset([(key.directory, key.uid) for key in self._watched if key.is_located])
             return self._directories
 
     def list_unsearched(self, uid: int | None = None) -> list[WatchedRun]:
@@ -131,9 +128,8 @@ class Watchlist:
         with self._lock:
             self._hasten(list(self._watched), now)
 
-    def hasten_directories(self, directories: Iterable[PurePosixPath], now: datetime) -> None:
+    def hasten_directories(self, changed: Collection[str], now: datetime) -> None:
         """Scan every run in these directories soon."""
-        changed = {str(directory) for directory in directories}
         if not changed:
             return
         with self._lock:

@@ -142,9 +142,9 @@ def _owner(wanted: tuple[str, int]) -> int:
     return wanted[1]
 
 
-def encode_wanted(directories: Iterable[tuple[PurePosixPath, int]]) -> bytes:
+def encode_wanted(directories: Iterable[tuple[str, int]]) -> bytes:
     """Return the request to watch exactly these directories, each with the rights of a user."""
-    return json.dumps({"watch": sorted((str(directory), uid) for directory, uid in directories)}).encode() + b"\n"
+    return json.dumps({"watch": sorted(directories)}).encode() + b"\n"
 
 
 def main() -> None:

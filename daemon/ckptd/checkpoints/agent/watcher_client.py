@@ -9,23 +9,27 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
-from pathlib import PurePosixPath
+import time
+from collections.abc import Callable, Iterable
 
 from ckptd.checkpoints.agent import helper_process
 from ckptd.checkpoints.agent.watcher import encode_wanted
+
+PAUSE_PER_DIRECTORY = 0.001  # seconds between two requests, each of which names all directories
 
 
 class WatcherClient:
     """Starts the watcher, sends it directories, and collects the changed ones. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._next_at = clock()
         ours, theirs = socket.socketpair()
         self._connection = ours
         self._lock = threading.Lock()
-        self._wanted: frozenset[tuple[PurePosixPath, int]] = frozenset()
-        self._changed: set[PurePosixPath] = set()
-        self._unwatched: dict[PurePosixPath, str] = {}
+        self._wanted: frozenset[tuple[str, int]] = frozenset()
+        self._changed: set[str] = set()
+        self._unwatched: dict[str, str] = {}
         self._process = subprocess.Popen(  # noqa: S603 - this very program
             [sys.executable, "-P", "-m", "ckptd.checkpoints.agent.watcher", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
@@ -33,26 +37,30 @@ class WatcherClient:
         theirs.close()
         threading.Thread(target=self._receive, name="watcher-client", daemon=True).start()
 
-    def watch(self, directories: Iterable[tuple[PurePosixPath, int]]) -> None:
-        """Watch exactly these directories from now on, each with the rights of the user whose run is in it."""
+    def watch(self, directories: Iterable[tuple[str, int]]) -> None:
+        """Watch exactly these directories from now on, each with the rights of the user whose run is in it.
+
+        Call this often: a change soon after another one has to wait, the longer the more directories there are.
+        """
         wanted = frozenset(directories)  # the same object, if it is one already
-        if wanted is self._wanted or wanted == self._wanted:
+        if wanted is self._wanted or wanted == self._wanted or self._clock() < self._next_at:
             return
         self._wanted = wanted
+        self._next_at = self._clock() + PAUSE_PER_DIRECTORY * len(wanted)
         paths = {path for path, _ in wanted}
         with self._lock:
             self._unwatched = {path: reason for path, reason in self._unwatched.items() if path in paths}
         with contextlib.suppress(OSError):  # a watcher that has ended leaves the scans, which need none
             self._connection.sendall(encode_wanted(wanted))
 
-    def take_changed(self) -> frozenset[PurePosixPath]:
+    def take_changed(self) -> frozenset[str]:
         """Return the directories that changed since the last call."""
         with self._lock:
             changed, self._changed = frozenset(self._changed), set()
         return changed
 
     @property
-    def unwatched(self) -> dict[PurePosixPath, str]:
+    def unwatched(self) -> dict[str, str]:
         """The directories that cannot be watched, with the reason."""
         with self._lock:
             return dict(self._unwatched)
@@ -67,6 +75,6 @@ class WatcherClient:
                 message = json.loads(line)
                 with self._lock:
                     if "changed" in message:
-                        self._changed.add(PurePosixPath(message["changed"]))
+                        self._changed.add(str(message["changed"]))
                     else:
-                        self._unwatched[PurePosixPath(message["unwatched"])] = message["reason"]
+                        self._unwatched[str(message["unwatched"])] = str(message["reason"])
