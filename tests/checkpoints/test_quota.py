@@ -10,7 +10,7 @@ import pytest
 
 from ckptd.checkpoints.agent import scan_json
 from ckptd.checkpoints.agent.agent_operations import OPERATIONS
-from ckptd.checkpoints.agent.process import answer
+from ckptd.checkpoints.agent.request_child import answer
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.agent.scan_client import QUOTA_GAP, scan_runs
 from ckptd.checkpoints.scanning import quota

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from ckptd import cli
-from ckptd.checkpoints.agent import process
+from ckptd.checkpoints.agent import request_child
 from ckptd.checkpoints.agent.agent_operations import OPERATIONS, preload
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.cli import apply_plan, pinning, plan_output, trash_changes
@@ -43,7 +43,7 @@ class OwnAgent:
     def _answer(self, batch, item):
         if batch.uid != os.geteuid():
             return Unknown(what="agent", reason=f"this process may not act as uid {batch.uid}")
-        result = process.answer(batch.operation, item, self.policy, OPERATIONS)
+        result = request_child.answer(batch.operation, item, self.policy, OPERATIONS)
         return Unknown(what="x", reason=result["unknown"]) if "unknown" in result else result
 
     def close(self):

@@ -11,7 +11,7 @@ from pathlib import Path
 from ckptd.checkpoints.agent import agent_operations, process
 from ckptd.checkpoints.agent.job_commands import run_command
 from ckptd.checkpoints.agent.lease_memory import LeaseView
-from ckptd.checkpoints.agent.process import Operation
+from ckptd.checkpoints.agent.request_child import Operation
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.errors import CkptdError
 from ckptd.service import verify_job_operations

@@ -3,7 +3,7 @@
 import codecs
 import importlib
 
-from ckptd.checkpoints.agent.process import Operation
+from ckptd.checkpoints.agent.request_child import Operation
 from ckptd.checkpoints.scanning.locate import locate, read_mutes
 from ckptd.checkpoints.scanning.pointers import look_up_paths
 from ckptd.checkpoints.scanning.scan_operation import scan

@@ -15,7 +15,6 @@ anything, and kills the children that run one.
 import contextlib
 import json
 import os
-import resource
 import selectors
 import signal
 import socket
@@ -24,18 +23,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from ckptd.checkpoints.agent import confinement, requests
-from ckptd.checkpoints.agent.identities import DeniedUserError
+from ckptd.checkpoints.agent import child_states, confinement, request_child, requests
+from ckptd.checkpoints.agent.child_states import ChildSignals
 from ckptd.checkpoints.agent.lease_memory import LEASE_OVER, NOT_BEGUN, LeaseOverError, LeaseView
+from ckptd.checkpoints.agent.request_child import Operation
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.agent.request_rate import RequestRate
-from ckptd.checkpoints.agent.user_switch import become, effective_user
-from ckptd.checkpoints.scanning import user_paths
+from ckptd.checkpoints.agent.user_switch import effective_user
 from ckptd.errors import CkptdError
-
-Operation = Callable[[dict[str, Any]], dict[str, Any]]  # takes and returns JSON types
 
 MAX_CHILDREN = 8  # at work at the same time
 MAX_SILENT_CHILDREN = 32  # more that have not answered for a while: stopped by their owner, or on a disk that hangs
@@ -44,9 +42,9 @@ SILENT_SECONDS = 3.0  # after which a child no longer takes the place of another
 MAX_LINE_BYTES = 64 * 2**20
 MAX_REQUEST_BYTES = 2**30  # the known checkpoints of fifty large directories
 MAX_WAITING = 20_000
-MAX_OPEN_FILES = 256
 LOG_SECONDS = 60.0
 MAX_LOGGED = 1000  # refusals that are remembered
+STOPPED = "its process was stopped"
 
 
 @dataclass(slots=True)
@@ -83,8 +81,10 @@ class Agent:
         self._operations = operations
         self._lease = lease
         self._policy = read_policy()
+        self._signals = ChildSignals()
         self._selector = selectors.DefaultSelector()
         self._selector.register(connection, selectors.EVENT_READ)
+        self._selector.register(self._signals, selectors.EVENT_READ)
         self._waiting: deque[dict[str, Any]] = deque()
         self._children: dict[int, _BatchChild] = {}
         self._abandoned: set[int] = set()
@@ -100,6 +100,8 @@ class Agent:
             for key, _ in self._selector.select(timeout=self._seconds_to_deadline()):
                 if key.fileobj is self._connection:
                     self._receive()
+                elif key.fileobj is self._signals:
+                    self._end_stopped_children()
                 elif (child := self._children.get(key.fd)) is not None:
                     self._read_child(child)
             self._end_late_children()
@@ -224,9 +226,11 @@ class Agent:
         if process_id == 0:
             for pipe in (reading, *self._children):  # what other owners' children answer is none of its business
                 os.close(pipe)
-            self._run_child(request, writing)
+            self._connection.close()
+            self._signals.close()
+            request_child.run(request, writing, self._policy, self._operations, partial(self._require_lease, request))
         os.close(writing)
-        _lead_group(process_id)
+        request_child.lead_group(process_id)
         now = time.monotonic()
         deadline, count = now + request["deadline_seconds"], len(request["items"])
         child = _BatchChild(
@@ -234,31 +238,6 @@ class Agent:
         )
         self._children[reading] = child
         self._selector.register(reading, selectors.EVENT_READ)
-
-    def _run_child(self, request: dict[str, Any], pipe: int) -> None:
-        status = 1
-        try:
-            self._connection.close()
-            _lead_group(0)
-            self._policy.identities.check_names(request["uid"])
-            confinement.drop_capability_bounds()
-            become(request["uid"])
-            _confine(request, self._policy)
-            _limit()
-            with os.fdopen(pipe, "wb") as out:
-                for index, item in enumerate(request["items"]):
-                    self._require_lease(request)  # once more: the whole host may have been frozen meanwhile
-                    result = answer(request["operation"], item, self._policy, self._operations)
-                    out.write(json.dumps({"index": index, "result": result}).encode() + b"\n")
-                    out.flush()
-            status = 0
-        except (DeniedUserError, LeaseOverError) as error:
-            with os.fdopen(pipe, "wb") as out:
-                out.write(json.dumps({"refused": str(error)}).encode() + b"\n")
-        except Exception as error:  # noqa: BLE001 - the child must end here and never return into the agent's loop
-            sys.stderr.write(f"agent: request {request['id']} failed: {type(error).__name__}: {error}\n")
-        finally:
-            os._exit(status)
 
     def _read_child(self, child: _BatchChild) -> None:
         data = os.read(child.pipe, 1 << 16)
@@ -295,6 +274,16 @@ class Agent:
         self._abandoned.add(child.process_id)
         self._send({"id": child.request_id, "done": True, "reason": reason})
 
+    def _end_stopped_children(self) -> None:
+        """End each child that was stopped, even if it goes on, and start what its user waits for after all others."""
+        self._signals.clear()
+        for child in list(self._children.values()):
+            if child_states.was_stopped(child.process_id):
+                self._end(child, STOPPED)
+                theirs = [request for request in self._waiting if request["uid"] == child.uid]
+                others = [request for request in self._waiting if request["uid"] != child.uid]
+                self._waiting = deque(others + theirs)
+
     def _end_late_children(self) -> None:
         now = time.monotonic()
         for child in [child for child in self._children.values() if child.deadline <= now]:
@@ -324,41 +313,6 @@ class Agent:
     def _send(self, message: dict[str, Any]) -> None:
         if self._is_open:
             self._connection.sendall(json.dumps(message).encode() + b"\n")
-
-
-def _lead_group(process_id: int) -> None:
-    """Put a child into a process group of its own; parent and child both do it, because either may run first."""
-    with contextlib.suppress(OSError):
-        os.setpgid(process_id, process_id)
-
-
-def answer(operation: str, item: Any, policy: RequestPolicy, operations: Mapping[str, Operation]) -> dict[str, Any]:
-    """Run one operation; if an item fails, its answer is the error, and the next item continues."""
-    try:
-        return operations[operation](requests.complete(operation, item, policy))
-    except OSError as error:
-        return {"unknown": error.strerror or str(error)}
-    except CkptdError as error:
-        return {"unknown": str(error)}
-    except Exception as error:  # noqa: BLE001 - the content of one directory must not stop the scan of the next
-        return {"unknown": f"{type(error).__name__}: {error}"}
-
-
-def _confine(request: dict[str, Any], policy: RequestPolicy) -> None:
-    """Leave the process only the system calls that the request needs."""
-    if requests.needs_programs(request, policy):
-        confinement.confine_commands()
-        return
-    with contextlib.suppress(KeyError):  # nobody's, who has no home
-        user_paths.read_home(request["uid"])
-    confinement.confine_files()
-
-
-def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN_FILES, MAX_OPEN_FILES))
-    os.nice(10)
-    os.umask(0o077)
 
 
 def serve(

@@ -1,7 +1,7 @@
 """Leaves out users who kept a request waiting, ever longer, so that they delay others at most once a day in the end.
 
-Users can stop the agent's children that work on their files, because these run as the users themselves. A file system
-that hangs looks the same.
+Users can stop the agent's children that work on their files, because these run as the users themselves. The agent ends
+such a child at once, and one whose file system hangs at its deadline; both are requests without an answer.
 """
 
 from collections.abc import Iterable, Sequence

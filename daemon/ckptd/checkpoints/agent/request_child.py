@@ -1,0 +1,92 @@
+"""Carries out one request in a child of the agent: becomes the owner of the files, confines itself, and answers."""
+
+import contextlib
+import json
+import os
+import resource
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from ckptd.checkpoints.agent import child_states, confinement, requests
+from ckptd.checkpoints.agent.identities import DeniedUserError
+from ckptd.checkpoints.agent.lease_memory import LeaseOverError
+from ckptd.checkpoints.agent.request_policy import RequestPolicy
+from ckptd.checkpoints.agent.user_switch import become
+from ckptd.checkpoints.scanning import user_paths
+from ckptd.errors import CkptdError
+
+Operation = Callable[[dict[str, Any]], dict[str, Any]]  # takes and returns JSON types
+
+MAX_OPEN_FILES = 256
+
+
+def run(
+    request: dict[str, Any],
+    pipe: int,
+    policy: RequestPolicy,
+    operations: Mapping[str, Operation],
+    require_lease: Callable[[], None],
+) -> NoReturn:
+    """Write an answer for each item to the pipe, one JSON document a line, and end this process.
+
+    `require_lease` raises LeaseOverError if the next item must not be started.
+    """
+    status = 1
+    try:
+        child_states.stop_with_children()
+        lead_group(0)
+        policy.identities.check_names(request["uid"])
+        confinement.drop_capability_bounds()
+        become(request["uid"])
+        _confine(request, policy)
+        _limit()
+        with os.fdopen(pipe, "wb") as out:
+            for index, item in enumerate(request["items"]):
+                require_lease()  # once more: the whole host may have been frozen meanwhile
+                result = answer(request["operation"], item, policy, operations)
+                out.write(json.dumps({"index": index, "result": result}).encode() + b"\n")
+                out.flush()
+        status = 0
+    except (DeniedUserError, LeaseOverError) as error:
+        with os.fdopen(pipe, "wb") as out:
+            out.write(json.dumps({"refused": str(error)}).encode() + b"\n")
+    except Exception as error:  # noqa: BLE001 - the child must end here and never return into the agent's loop
+        sys.stderr.write(f"agent: request {request['id']} failed: {type(error).__name__}: {error}\n")
+    finally:
+        os._exit(status)
+
+
+def lead_group(process_id: int) -> None:
+    """Put a child into a process group of its own; parent and child both do it, because either may run first."""
+    with contextlib.suppress(OSError):
+        os.setpgid(process_id, process_id)
+
+
+def answer(operation: str, item: Any, policy: RequestPolicy, operations: Mapping[str, Operation]) -> dict[str, Any]:
+    """Run one operation; if an item fails, its answer is the error, and the next item continues."""
+    try:
+        return operations[operation](requests.complete(operation, item, policy))
+    except OSError as error:
+        return {"unknown": error.strerror or str(error)}
+    except CkptdError as error:
+        return {"unknown": str(error)}
+    except Exception as error:  # noqa: BLE001 - the content of one directory must not stop the scan of the next
+        return {"unknown": f"{type(error).__name__}: {error}"}
+
+
+def _confine(request: dict[str, Any], policy: RequestPolicy) -> None:
+    """Leave the process only the system calls that the request needs."""
+    if requests.needs_programs(request, policy):
+        confinement.confine_commands()
+        return
+    with contextlib.suppress(KeyError):  # nobody's, who has no home
+        user_paths.read_home(request["uid"])
+    confinement.confine_files()
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN_FILES, MAX_OPEN_FILES))
+    os.nice(10)
+    os.umask(0o077)
