@@ -12,7 +12,7 @@ import pytest
 from checkpoints.parser_attacks import ATTACKS, Attacks, SubvertedFormat, read_outcome, try_one
 from ckptd.checkpoints import formats
 from ckptd.checkpoints.agent import agent_operations, confinement, landlock, process, syscall_filter
-from ckptd.checkpoints.agent.confinement import confine_commands, confine_files
+from ckptd.checkpoints.agent.confinement import confine_commands, confine_files, hold_in_group
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.scanning.inspection import inspect_tree
 
@@ -111,6 +111,17 @@ def test_a_confined_command_still_starts_programs_and_sockets(tmp_path):
         return subprocess.run(["/bin/sh", "-c", "echo hello | cat"], check=True, capture_output=True).stdout
 
     assert in_child(work) == b"hello\n"
+
+
+@pytest.mark.parametrize("leave", [os.setsid, lambda: os.setpgid(0, 0)])
+def test_a_program_cannot_leave_its_process_group_and_does_not_fail(leave):
+    def work():
+        before = os.getpgid(0), os.getsid(0)
+        hold_in_group()
+        leave()
+        return b"held" if (os.getpgid(0), os.getsid(0)) == before else b"left"
+
+    assert in_child(work) == b"held"
 
 
 def test_confinement_says_what_the_kernel_lacks(monkeypatch):

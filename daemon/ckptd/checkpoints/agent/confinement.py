@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ckptd.checkpoints.agent import landlock, syscall_filter
+from ckptd.checkpoints.agent import landlock, orphans, syscall_filter
 from ckptd.checkpoints.agent.syscall_filter import Profile
 
 # what Python imports late, and libraries that it then loads: code that every user can read
@@ -37,6 +37,20 @@ def confine_commands() -> None:
     """
     landlock.forbid_new_privileges()
     syscall_filter.limit_system_calls(Profile.COMMANDS)
+
+
+def hold_in_group() -> None:
+    """Let this process and all that it starts stay in their process group, so that one signal ends them all.
+
+    Otherwise a process that forks faster than it can be found could outrun whoever ends it. `setsid` and `setpgid` do
+    nothing and report success.
+
+    Raises:
+        OSError: the kernel refuses.
+
+    """
+    landlock.forbid_new_privileges()
+    syscall_filter.limit_system_calls(Profile.ONE_GROUP)
 
 
 def confine_files() -> None:
@@ -76,4 +90,6 @@ def list_missing() -> list[str]:
     if not syscall_filter.is_supported():
         machine = os.uname().machine
         missing.append(f"there is no seccomp filter on {machine}: parsers can open sockets and start programs")
+    if not orphans.is_supported():
+        missing.append("the kernel has no CONFIG_PROC_CHILDREN: what a site's command leaves behind may stay")
     return missing

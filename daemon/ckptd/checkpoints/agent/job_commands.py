@@ -6,6 +6,7 @@ import stat
 import subprocess
 from typing import Any
 
+from ckptd.checkpoints.agent import confinement
 from ckptd.errors import CkptdError
 
 PROGRAMS = frozenset({"sacct", "sacctmgr", "sbatch", "scancel", "scontrol", "squeue"})
@@ -41,8 +42,10 @@ def run_command(item: dict[str, Any]) -> dict[str, Any]:
             capture_output=True,
             timeout=TIMEOUT_SECONDS,
             check=False,
+            start_new_session=True,
+            preexec_fn=confinement.hold_in_group,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except (OSError, subprocess.SubprocessError) as error:
         raise CommandError(f"{argv[0]}: {error}") from error
     stderr = done.stderr.decode("utf-8", "replace").strip()
     # scontrol complains with exit status 0 (22.05)

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from ckptd.checkpoints.agent import child_states, confinement, request_child, requests
+from ckptd.checkpoints.agent import child_states, confinement, orphans, request_child, requests
 from ckptd.checkpoints.agent.child_states import ChildSignals
 from ckptd.checkpoints.agent.lease_memory import LEASE_OVER, NOT_BEGUN, LeaseOverError, LeaseView
 from ckptd.checkpoints.agent.request_child import Operation
@@ -42,6 +42,7 @@ SILENT_SECONDS = 3.0  # after which a child no longer takes the place of another
 MAX_LINE_BYTES = 64 * 2**20
 MAX_REQUEST_BYTES = 2**30  # the known checkpoints of fifty large directories
 MAX_WAITING = 20_000
+LAST_SECONDS = 1.0  # that the agent waits for processes that it has killed, before it ends itself
 LOG_SECONDS = 60.0
 MAX_LOGGED = 1000  # refusals that are remembered
 STOPPED = "its process was stopped"
@@ -81,6 +82,7 @@ class Agent:
         self._operations = operations
         self._lease = lease
         self._policy = read_policy()
+        orphans.adopt()
         self._signals = ChildSignals()
         self._selector = selectors.DefaultSelector()
         self._selector.register(connection, selectors.EVENT_READ)
@@ -88,6 +90,7 @@ class Agent:
         self._waiting: deque[dict[str, Any]] = deque()
         self._children: dict[int, _BatchChild] = {}
         self._abandoned: set[int] = set()
+        self._has_orphans = False
         self._received = bytearray()
         self._rate = RequestRate()
         self._logged: dict[tuple[str, str], float] = {}  # refusals, by when they were logged
@@ -108,6 +111,7 @@ class Agent:
             self._reap()
             while (request := self._choose_next()) is not None:
                 self._start(request)
+        self._reap_the_last()
 
     def _choose_next(self) -> dict[str, Any] | None:
         """Remove and return the request to start now; None if all places are taken.
@@ -293,12 +297,26 @@ class Agent:
                 self._end(child, LEASE_OVER)
 
     def _reap(self) -> None:
+        """Wait for children that have ended, and end what they left behind."""
         for process_id in list(self._abandoned):
             if os.waitpid(process_id, os.WNOHANG)[0]:
                 self._abandoned.discard(process_id)
+                self._has_orphans = True  # perhaps
+        if self._has_orphans:
+            known = {child.process_id for child in self._children.values()} | self._abandoned
+            self._has_orphans = orphans.end_orphans(known)
+
+    def _reap_the_last(self) -> None:
+        """Do so until nothing is left, or what is left does not end."""
+        until = time.monotonic() + LAST_SECONDS
+        while self._abandoned or self._has_orphans:
+            self._reap()
+            if time.monotonic() > until:
+                return
+            time.sleep(0.02)
 
     def _seconds_to_deadline(self) -> float | None:
-        if self._abandoned:
+        if self._abandoned or self._has_orphans:
             return 0.2
         if not self._children:
             return None

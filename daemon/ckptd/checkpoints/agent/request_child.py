@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from ckptd.checkpoints.agent import child_states, confinement, requests
+from ckptd.checkpoints.agent import child_states, confinement, orphans, requests
 from ckptd.checkpoints.agent.identities import DeniedUserError
 from ckptd.checkpoints.agent.lease_memory import LeaseOverError
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
@@ -78,6 +78,7 @@ def answer(operation: str, item: Any, policy: RequestPolicy, operations: Mapping
 def _confine(request: dict[str, Any], policy: RequestPolicy) -> None:
     """Leave the process only the system calls that the request needs."""
     if requests.needs_programs(request, policy):
+        orphans.adopt()  # what its programs leave behind ends with this process, and not while they are at work
         confinement.confine_commands()
         return
     with contextlib.suppress(KeyError):  # nobody's, who has no home

@@ -156,6 +156,7 @@ _PARSER: _Numbers = {
 }
 _OPENAT: _Numbers = {"openat": (257, 56)}
 _PRLIMIT: _Numbers = {"prlimit64": (302, 261)}
+_GROUPS: _Numbers = {"setpgid": (109, 154), "setsid": (112, 157)}
 _SIGNALS: _Numbers = {"kill": (62, 129), "tgkill": (234, 131)}
 
 
@@ -164,6 +165,7 @@ class Profile(Enum):
 
     COMMANDS = "commands"  # programs of Slurm and of the site: all but attacks on other processes and on the kernel
     FILES = "files"  # scans and moves: no sockets and no programs, either
+    ONE_GROUP = "one group"  # all, but it cannot leave its process group, so that one signal reaches all it started
     PARSER = "parser"  # read files and answer, and nothing else
 
 
@@ -201,6 +203,7 @@ def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> 
 
 _DENY = _instruction(_RETURN, _ERRNO | errno.EPERM)
 _PERMIT = _instruction(_RETURN, _ALLOW)
+_IGNORE = _instruction(_RETURN, _ERRNO)  # the call returns 0, as if it had been carried out
 
 
 def _own_process(process_id: int) -> bytes:
@@ -231,6 +234,9 @@ def _build(machine: str, profile: Profile) -> bytes:
         decide(_PRLIMIT, _load_argument(0), _instruction(_EQUAL, 0, 0, 1), _PERMIT, _DENY)
         decide(_SIGNALS, _load_argument(0), _OWN_PROCESS, _PERMIT, _DENY)
         return b"".join([*code, _DENY])
+    if profile is Profile.ONE_GROUP:
+        decide(_GROUPS, _IGNORE)  # scripts that start their own commands in a new session shall not fail
+        return b"".join([*code, _PERMIT])
     decide(_DANGEROUS, _DENY)
     if profile is Profile.FILES:
         decide(_SOCKETS | _PROGRAMS, _DENY)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from ckptd.checkpoints.agent import confinement
 from ckptd.core.model import Unknown
 
 BUILT_IN = "quota"
@@ -114,8 +115,9 @@ def _run(argv: Sequence[str], facts: dict[str, str]) -> str | Unknown:
             env={**kept, **facts, "LC_ALL": "C"},
             cwd="/",
             start_new_session=True,
+            preexec_fn=confinement.hold_in_group,  # noqa: PLW1509 - this process has one thread
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
         return _unknown(f"{argv[0]}: {error}")
     with process:
         try:
