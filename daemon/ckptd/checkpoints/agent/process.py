@@ -43,6 +43,7 @@ MAX_LINE_BYTES = 64 * 2**20
 MAX_REQUEST_BYTES = 2**30  # the known checkpoints of fifty large directories
 MAX_WAITING = 20_000
 LAST_SECONDS = 1.0  # that the agent waits for processes that it has killed, before it ends itself
+FORK_SECONDS = 1.0  # between two attempts to start a child when there are too many processes
 LOG_SECONDS = 60.0
 MAX_LOGGED = 1000  # refusals that are remembered
 STOPPED = "its process was stopped"
@@ -91,6 +92,7 @@ class Agent:
         self._children: dict[int, _BatchChild] = {}
         self._abandoned: set[int] = set()
         self._has_orphans = False
+        self._fork_at = 0.0  # no child is forked before, because it failed; 0: it did not
         self._received = bytearray()
         self._rate = RequestRate()
         self._logged: dict[tuple[str, str], float] = {}  # refusals, by when they were logged
@@ -118,6 +120,9 @@ class Agent:
 
         A silent child leaves its place to a request of another owner, so that nobody who stops children delays others.
         """
+        if time.monotonic() < self._fork_at:
+            return None
+        self._fork_at = 0.0
         silent_since = time.monotonic() - SILENT_SECONDS
         silent = [child.uid for child in self._children.values() if child.answered_at <= silent_since]
         if len(self._children) - min(len(silent), MAX_SILENT_CHILDREN) >= MAX_CHILDREN:
@@ -190,14 +195,17 @@ class Agent:
             self._send({"id": request["id"], "done": True, "reason": f"refused: {reason}"})
 
     def _log_refusal(self, uid: Any, reason: str) -> None:
-        """Write one line for a reason at most once a minute: the log must not be flooded."""
-        now = time.monotonic()
         uid = str(uid)[:20]
+        self._log(uid, f"refused a request for uid {uid}: {reason}")
+
+    def _log(self, about: str, text: str) -> None:
+        """Write one line at most once a minute: the log must not be flooded."""
+        now = time.monotonic()
         if len(self._logged) > MAX_LOGGED:
             self._logged.clear()
-        if now - self._logged.get((uid, reason), -LOG_SECONDS) >= LOG_SECONDS:
-            self._logged[uid, reason] = now
-            sys.stderr.write(f"agent: refused a request for uid {uid}: {reason}\n")
+        if now - self._logged.get((about, text), -LOG_SECONDS) >= LOG_SECONDS:
+            self._logged[about, text] = now
+            sys.stderr.write(f"agent: {text}\n")
 
     def _reload(self, request_id: Any) -> None:
         """Read the policy again; a wrong one leaves the old in force."""
@@ -226,7 +234,13 @@ class Agent:
             self._refuse(request, str(error))
             return
         reading, writing = os.pipe2(os.O_CLOEXEC)
-        process_id = os.fork()
+        try:
+            process_id = os.fork()
+        except OSError as error:  # a user's programs, or others on this host, have used up what there is
+            os.close(reading)
+            os.close(writing)
+            self._wait_to_fork(request, error)
+            return
         if process_id == 0:
             for pipe in (reading, *self._children):  # what other owners' children answer is none of its business
                 os.close(pipe)
@@ -242,6 +256,12 @@ class Agent:
         )
         self._children[reading] = child
         self._selector.register(reading, selectors.EVENT_READ)
+
+    def _wait_to_fork(self, request: dict[str, Any], error: OSError) -> None:
+        """Put a request back: no child could be forked for it."""
+        self._waiting.appendleft(request)
+        self._fork_at = time.monotonic() + FORK_SECONDS
+        self._log("fork", f"no process can be started: {error.strerror}; retrying every {FORK_SECONDS:g} s")
 
     def _read_child(self, child: _BatchChild) -> None:
         data = os.read(child.pipe, 1 << 16)
@@ -318,10 +338,12 @@ class Agent:
     def _seconds_to_deadline(self) -> float | None:
         if self._abandoned or self._has_orphans:
             return 0.2
-        if not self._children:
-            return None
         now = time.monotonic()
         times = [child.deadline for child in self._children.values()]
+        if self._fork_at:
+            times.append(self._fork_at)
+        if not times:
+            return None
         if self._lease is not None and any(child.is_leased for child in self._children.values()):
             times.append(now + self._lease.seconds_left)
         if self._waiting:  # a place becomes free when a child is silent for too long
