@@ -90,6 +90,7 @@ def test_an_operation_that_is_not_in_the_list_is_refused_and_logged(attacker, op
         {"deadline_seconds": 0},
         {"deadline_seconds": 1e9},
         {"deadline_seconds": "1"},
+        {"deadline_seconds": 10**400},  # no float is as large
         {"argv": ["sh"]},
     ],
 )
@@ -107,6 +108,7 @@ def test_a_malformed_request_is_refused(site, attacker, changes):
         {"directory": "/x" * 4096},
         {"directory": "/a\0b"},
         {"now": "now"},
+        {"now": 10**400},
         {"work_dirs": "/"},
         {"work_dirs": [{}]},
         {"known": [3]},

@@ -173,7 +173,9 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return _is_whole(value)  # JSON allows whole numbers that no float can hold
 
 
 def _is_text(value: Any) -> bool:
