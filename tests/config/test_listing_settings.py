@@ -11,6 +11,7 @@ SAMPLES = {
     "an address": '[store]\nurl = "postgresql://ckptd@db/ckptd"\npassword_file = "/run/secret"\n',
     "an empty address": '[store]\nurl = ""\n',
     "an address of another database": '[store]\nurl = "mysql://u:secret@h/d"\n',
+    "an address without a port": '[store]\nurl = "postgresql://u:secret@h:port/d"\n',
     "no address": '[store]\nurl = "ckptd"\n',
     "limits": '[slurm]\npoll_interval = "1h30m"\n[actions]\nmax_per_hour = 0\n',
     "a time as TOML has it": "[slurm]\npoll_interval = 08:30:00\n",

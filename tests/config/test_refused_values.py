@@ -5,6 +5,7 @@ from click.testing import CliRunner
 
 from ckptd import cli
 from ckptd.config import ConfigError, read_config
+from ckptd.store.engine import create_engine
 
 
 def refusal(tmp_path, text):
@@ -32,6 +33,39 @@ def test_other_databases_are_refused_without_showing_the_password(tmp_path):
     told = refusal(tmp_path, '[store]\nurl = "mysql://ckptd:hunter2@db/ckptd"\n')
     assert 'store.url: "mysql://..." is no database that ckptd can use' in told
     assert "hunter2" not in told
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+psycopg://ckptd:hunter2@db.example.org:abc/ckptd",
+        "postgresql://ckptd:hunter2@[::1]:54x/ckptd",
+        "postgres://db:70000/ckptd",
+        "postgresql://ckptd:hunter2@db:5432 /ckptd",
+        "postgresql://ckptd:hunter2@db:/ckptd",
+    ],
+)
+def test_a_port_that_is_none_is_refused_without_showing_the_password(tmp_path, url):
+    told = refusal(tmp_path, f'[store]\nurl = "{url}"\n')
+    assert "store.url: the part between the host's colon and the next slash is no port" in told
+    assert "hunter2" not in told
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ckptd@[::1]:5432/ckptd",
+        "postgresql://ckptd:a:b/c@db:5432/ckptd",
+        "postgresql+psycopg://ckptd@/ckptd?host=/run/postgresql&port=5433",
+        "postgres://db/ckptd?options=-c%20a:b",
+        "sqlite:////srv/a:b/ckptd.sqlite3",
+    ],
+)
+def test_a_database_url_that_can_be_read_is_accepted_as_it_is(tmp_path, url):
+    path = tmp_path / "config.toml"
+    path.write_text(f'[store]\nurl = "{url}"\n')
+    assert read_config(path, {}).database_url == url
+    create_engine(url).dispose()
 
 
 @pytest.mark.parametrize(

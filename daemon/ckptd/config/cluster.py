@@ -8,7 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from ckptd.config.base import TEMPLATE_VARIABLES, Duration, Pattern, Section
-from ckptd.config.listing_settings import is_database_url
+from ckptd.config.listing_settings import find_url_mistake
 from ckptd.core.discovery.declared import MAX_LOCATIONS
 from ckptd.core.text.similar_names import nearest
 
@@ -70,10 +70,8 @@ class StoreSection(Section):
     @field_validator("url")
     @classmethod
     def _url_is_of_a_known_database(cls, url: str | None) -> str | None:
-        if url and not is_database_url(url):
-            kind, separator, _ = url.partition("://")
-            shown = f'"{kind}://..." is no database that ckptd can use' if separator else "this is no database URL"
-            raise ValueError(f"{shown}; use sqlite:///PATH or postgresql://USER@HOST/DATABASE")
+        if url and (mistake := find_url_mistake(url)):
+            raise ValueError(mistake)
         return url
 
 

@@ -96,7 +96,7 @@ def pick_settings(data: Mapping[str, Any]) -> ListingSettings:
     state_directory = read_value(tables["service"], "state_directory", str)
     password_file = read_value(tables["store"], "password_file", str)
     url = read_value(tables["store"], "url", str)
-    if url and not is_database_url(url):
+    if url and find_url_mistake(url):
         raise UncertainSettingError
     settings = ListingSettings(
         url or default_url(choose_state_directory(Path(state_directory) if state_directory else None)),
@@ -156,9 +156,22 @@ def choose_state_directory(configured: Path | None) -> Path:
     return Path(base) / "ckptd"
 
 
-def is_database_url(url: str) -> bool:
-    """Whether an address names a kind of database that ckptd can use."""
-    return re.match(r"(sqlite(\+pysqlite)?|postgres(ql)?(\+psycopg)?)://", url) is not None
+def find_url_mistake(url: str) -> str | None:
+    """Return why ckptd cannot use a database at this address, without its password; None where it can."""
+    kind, separator, rest = url.partition("://")
+    if re.fullmatch(r"sqlite(\+pysqlite)?|postgres(ql)?(\+psycopg)?", kind) is None or not separator:
+        shown = f'"{kind}://..." is no database that ckptd can use' if separator else "this is no database URL"
+        return f"{shown}; use sqlite:///PATH or postgresql://USER@HOST/DATABASE"
+    port = _read_port(rest)
+    if kind.startswith("sqlite") or port is None or (port.isascii() and port.isdigit() and int(port) < 2**16):
+        return None
+    return "the part between the host's colon and the next slash is no port; use postgresql://USER@HOST:5432/DATABASE"
+
+
+def _read_port(rest: str) -> str | None:
+    """Return the port of an address without its scheme, as SQLAlchemy finds it; None where there is none."""
+    found = re.match(r"([^:/]*(:[^@]*)?@)?(\[[^/?]+\]|[^/:?]+)?(:(?P<port>[^/?]*))?", rest)
+    return found["port"] if found else None
 
 
 def default_url(state_directory: Path) -> str:
