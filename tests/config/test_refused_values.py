@@ -89,3 +89,16 @@ def test_config_check_names_every_unknown_account_and_every_bad_file_at_once(tmp
     assert "service.user: there is no account 'no-such-user' on this host" in done.stderr
     assert "web.proxy_account: there is no account 'no-such-proxy' on this host" in done.stderr
     assert f"{tmp_path}/none: " in done.stderr
+
+
+def test_config_check_names_unknown_accounts_and_bad_files_beside_settings_that_are_wrong(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text(
+        '[service]\nuser = "no-such-user"\n[slurm]\ntimeout = "7 dayz"\n[web]\nlisten = "hello"\n'
+        f'[apprise]\nurls_file = "{tmp_path}/none"\n'
+    )
+    done = CliRunner().invoke(cli.main, ["--config", str(path), "config", "check"])
+    assert done.exit_code == 2
+    for told in ("slurm.timeout: ", "web.listen: ", "service.user: there is no account", f"{tmp_path}/none: "):
+        assert done.stderr.count(told) == 1, done.stderr
+    assert done.stdout == ""

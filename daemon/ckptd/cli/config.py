@@ -35,15 +35,16 @@ def check(context: click.Context, is_live: bool) -> None:
 
         print_report(context, is_json=False, timeout_seconds=60.0)
     from ckptd.checkpoints.formats import FORMATS  # noqa: PLC0415 - --help needs none of it
-    from ckptd.cli.whole_config import load_config  # noqa: PLC0415
     from ckptd.config import list_unknown_formats  # noqa: PLC0415
+    from ckptd.config.valid_sections import read_valid_sections  # noqa: PLC0415
     from ckptd.errors import CkptdError  # noqa: PLC0415
     from ckptd.service.accounts import list_unknown_accounts  # noqa: PLC0415
     from ckptd.service.build_notify import build_policy, build_renderer  # noqa: PLC0415
 
-    config = load_config(context)
-    troubles = list_unknown_accounts(config)
-    troubles += _become_service(config, context.find_root().params.get("config"), is_user_known=not troubles)
+    path = context.find_root().params.get("config")
+    config, errors = read_valid_sections(path, os.environ)
+    unknown = list_unknown_accounts(config)
+    troubles = [*errors, *unknown, *_become_service(config, path, is_user_known=not unknown)]
     try:
         build_policy(config)
     except CkptdError as error:
