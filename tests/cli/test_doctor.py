@@ -148,6 +148,17 @@ def test_a_database_that_is_away_is_named_without_its_password(world):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_missing_account_is_said_once_with_all_that_was_not_checked_from_it(world):
+    checks = world.doctor(f'[service]\nuser = "no-such-user"\nstate_directory = "{world.root}/state"\n')
+    skipped, named = found(checks, "account", "error")
+    assert named == "service.user: there is no account 'no-such-user' on this host"
+    assert skipped.endswith("nothing was checked from there: account, state, slurm, database, mail, apprise, files")
+    assert "no-such-user" not in {each["account"] for each in checks}
+    assert not errors(checks) - {"account"}, checks
+    assert found(checks, "slurm", "ok"), "what the agent needs is checked"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_files_are_checked_from_the_account_that_reads_them(world):
     secret = world.root / "password"
     secret.write_text("hunter2")

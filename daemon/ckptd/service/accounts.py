@@ -11,11 +11,12 @@ def list_unknown_accounts(config: Config) -> list[str]:
     return [
         f"{setting}: there is no account {name!r} on this host"
         for setting, name in named.items()
-        if name is not None and not _exists(name)
+        if name is not None and not has_account(name)
     ]
 
 
-def _exists(name: str) -> bool:
+def has_account(name: str) -> bool:
+    """Return whether this host has an account of this name."""
     try:
         pwd.getpwnam(name)
     except KeyError:

@@ -10,6 +10,7 @@ from typing import NamedTuple, NoReturn
 
 from ckptd.config import Config
 from ckptd.errors import CkptdError
+from ckptd.service.accounts import has_account
 from ckptd.service.doctor.findings import Account, Check, CheckResult, Verdict, error
 from ckptd.service.privileges import drop_root
 
@@ -32,12 +33,26 @@ class _Child(NamedTuple):
 
 def run_checks(checks: Sequence[Check], config: Config, timeout_seconds: float) -> Iterator[CheckedTopic]:
     """Run all checks and yield their findings in the order of the checks."""
-    children = [_start(check, config) for check in checks]
+    possible = [check for check in checks if not _lacks_account(check, config)]
+    if skipped := dict.fromkeys(check.topic for check in checks if check not in possible):
+        what = f"{config.service.user!r}, so nothing was checked from there: {', '.join(skipped)}"
+        yield CheckedTopic("account", "root", error(f"there is no account {what}", "create it and run this again"))
+    children = [_start(check, config) for check in possible]
     deadline = time.monotonic() + timeout_seconds
     for child in children:
         output = _read(child, deadline)
         for finding in _parse(output, timeout_seconds):
             yield CheckedTopic(child.check.topic, _name_account(child.check, config), finding)
+
+
+def _lacks_account(check: Check, config: Config) -> bool:
+    """Return whether a check runs as the service's account, and this host has no such account."""
+    return (
+        check.account is Account.SERVICE
+        and os.geteuid() == 0
+        and config.service.user is not None
+        and not has_account(config.service.user)
+    )
 
 
 def _name_account(check: Check, config: Config) -> str:
