@@ -279,7 +279,7 @@ def freeze_agent():
     run("systemctl", "start", "ckptd")
     wait_for(lambda: "ckptd_slurm_up" in scrape(), "the metrics of the daemon that writes JSON")
     pid = main_pid()
-    [agent] = [child for child, argv in children_of(pid).items() if argv[3] == "ckptd.service.agent_process"]
+    [agent] = [child for child, argv in children_of(pid).items() if argv[3:4] == ["ckptd.service.agent_process"]]
     os.kill(agent, signal.SIGSTOP)
     began = time.monotonic()
     be_attacked()
