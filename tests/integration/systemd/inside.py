@@ -3,6 +3,7 @@
 Writes /out/facts.json; the test outside judges them.
 """
 
+import contextlib
 import http.server
 import json
 import os
@@ -123,9 +124,15 @@ def status_of(pid):
     return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
 
 
-def children_of(pid):
-    found = run("pgrep", "--parent", str(pid), check=False).stdout.split()
-    return {int(child): pathlib.Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0") for child in found}
+def helpers_of(pid):
+    """Return the modules that a daemon runs as processes of their own, by their pids; no program that it just runs."""
+    found = {}
+    for child in run("pgrep", "--parent", str(pid), check=False).stdout.split():
+        with contextlib.suppress(FileNotFoundError):  # it has ended
+            argv = pathlib.Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0")
+            if "-m" in argv:
+                found[int(child)] = argv[argv.index("-m") + 1]
+    return found
 
 
 def install():
@@ -190,7 +197,7 @@ def start():
     pid = main_pid()
     FACTS["main"] = status_of(pid)
     FACTS["ckptd_uid"] = int(run("id", "-u", "ckptd").stdout)
-    FACTS["children"] = {name: status_of(child) for child, argv in children_of(pid).items() for name in [argv[3]]}
+    FACTS["children"] = {name: status_of(child) for child, name in helpers_of(pid).items()}
     wait_for(lambda: run("/opt/ckptd/bin/ckptd", "status", check=False).returncode == 0, "a good status")
     FACTS["jobs"] = json.loads(run("/opt/ckptd/bin/ckptd", "jobs", "--json").stdout)
     FACTS["state_directory"] = run("stat", "-c", "%U %a", "/var/lib/ckptd").stdout.strip()
@@ -199,7 +206,7 @@ def start():
 
 def kill_and_return():
     pid = main_pid()
-    helpers = set(children_of(pid))
+    helpers = set(helpers_of(pid))
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: main_pid() not in {0, pid} and show("ActiveState") == "active", "the restart after kill -9")
     wait_for(lambda: "ckptd_slurm_up" in scrape(), "metrics after the restart")
@@ -279,7 +286,7 @@ def freeze_agent():
     run("systemctl", "start", "ckptd")
     wait_for(lambda: "ckptd_slurm_up" in scrape(), "the metrics of the daemon that writes JSON")
     pid = main_pid()
-    [agent] = [child for child, argv in children_of(pid).items() if argv[3:4] == ["ckptd.service.agent_process"]]
+    [agent] = [child for child, name in helpers_of(pid).items() if name == "ckptd.service.agent_process"]
     os.kill(agent, signal.SIGSTOP)
     began = time.monotonic()
     be_attacked()
