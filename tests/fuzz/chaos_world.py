@@ -102,7 +102,8 @@ class World:
         is_requeued = last is not None and last.state is JobState.NODE_FAIL
         job_id = last.job_id if is_requeued else self._next_job
         self._next_job += not is_requeued
-        started = Execution(job_id, last.restart_count + 1 if is_requeued else 0, self.minute - 1, self.minute)
+        submitted_at = last.ended_at if is_requeued else self.minute - 1  # a requeue submits it again
+        started = Execution(job_id, last.restart_count + 1 if is_requeued else 0, submitted_at, self.minute)
         started.is_hidden = training.is_replaced
         training.executions.append(started)
         training.fate = self.seed.choice([JobState.TIMEOUT, JobState.TIMEOUT, JobState.NODE_FAIL, JobState.FAILED])
@@ -143,13 +144,15 @@ class World:
                 yield self._describe(training, last)
 
     def _describe(self, training, execution):
-        started = self.at(execution.started_at)
-        ends_at = started + training.limit * MINUTE if execution.ended_at is None else self.at(execution.ended_at)
-        state, restart_count = execution.state, execution.restart_count
-        if state is JobState.NODE_FAIL:  # Slurm has requeued it at once
-            state, started, ends_at, restart_count = JobState.PENDING, None, None, restart_count + 1
+        submitted, started = self.at(execution.submitted_at), self.at(execution.started_at)
         limit = training.limit * MINUTE
+        ends_at = started + limit if execution.ended_at is None else self.at(execution.ended_at)
+        state, restart_count = execution.state, execution.restart_count
         left = max(ends_at - self.at(self.minute), timedelta(0)) if state is JobState.RUNNING else None
+        if state is JobState.NODE_FAIL:  # Slurm has submitted it again at once, and says when it expects it to run
+            state, restart_count, left = JobState.PENDING, restart_count + 1, limit
+            submitted, started = ends_at, ends_at + REQUEUE_DELAY * MINUTE
+            ends_at = started + limit
         return Job(
             cluster=CLUSTER,
             job_id=execution.job_id,
@@ -158,7 +161,7 @@ class World:
             name=f"train{training.number}",
             state=state,
             restart_count=restart_count,
-            submitted_at=self.at(execution.submitted_at),
+            submitted_at=submitted,
             started_at=started,
             ends_at=ends_at,
             time_limit=limit,
