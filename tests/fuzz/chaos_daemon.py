@@ -6,6 +6,7 @@ start. What it knew beyond the database is lost with it.
 
 import random
 import sqlite3
+from contextlib import contextmanager
 from datetime import timedelta
 
 import sqlalchemy as sa
@@ -47,7 +48,8 @@ class ChaosDaemon:
         self.now = self.elapsed = None
         self.state = self.parts = self.store = None
         self.is_database_away = self.is_database_full = self.is_database_halted = False
-        self.kill_after = None  # transactions
+        self.kill_after = None  # transactions of its own
+        self._is_at_work = False  # otherwise it is the judge who reads
         self.lives = self.failures = 0
         self._memory = prune.PruneSlice()
         self._agent = None
@@ -62,7 +64,7 @@ class ChaosDaemon:
         return self.state is not None
 
     def start(self, now, elapsed):
-        """Begin a life; it ends at once if the database is away."""
+        """Begin a life; it ends at once if the database is away, or if it is killed."""
         self.now, self.elapsed = now, elapsed
         self.lives += 1
         self._agent = get_agent(write_grace="60s")
@@ -97,8 +99,9 @@ class ChaosDaemon:
         )
         self._memory = prune.PruneSlice()
         try:
-            self.state = begin(self.parts, now)
-        except CkptdError:
+            with self._work():
+                self.state = begin(self.parts, now)
+        except (CkptdError, KilledError):
             self.end()
 
     def end(self):
@@ -118,18 +121,30 @@ class ChaosDaemon:
         self.now, self.elapsed = now, elapsed
         errors = []
         try:
-            for line in TABLE:
-                if line.name not in LEFT_OUT:
-                    for _ in range(line.once):
-                        self._run(line.name, line.run, errors)
-            self._run("backfill", STEPS["backfill"].run, errors)
-            if minute % PRUNE_EVERY == 0:
-                self._run("prune", self._prune, errors)
-            if minute % EXPIRE_EVERY == 0:
-                self._run(EXPIRE, STEPS[EXPIRE].run, errors)
+            with self._work():
+                self._run_all(minute, errors)
         except KilledError:
             self.end()
         return errors
+
+    @contextmanager
+    def _work(self):
+        self._is_at_work = True
+        try:
+            yield
+        finally:
+            self._is_at_work = False
+
+    def _run_all(self, minute, errors):
+        for line in TABLE:
+            if line.name not in LEFT_OUT:
+                for _ in range(line.once):
+                    self._run(line.name, line.run, errors)
+        self._run("backfill", STEPS["backfill"].run, errors)
+        if minute % PRUNE_EVERY == 0:
+            self._run("prune", self._prune, errors)
+        if minute % EXPIRE_EVERY == 0:
+            self._run(EXPIRE, STEPS[EXPIRE].run, errors)
 
     def _prune(self, parts, state, now):
         site = make_site(self.root, make_policy())
@@ -165,7 +180,7 @@ class ChaosDaemon:
         self._count()
 
     def _count(self):
-        if self.kill_after is not None:
+        if self._is_at_work and self.kill_after is not None:
             self.kill_after -= 1
             if self.kill_after <= 0:
                 raise KilledError
