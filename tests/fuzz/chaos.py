@@ -66,6 +66,7 @@ class Chaos:
         self.daemon = ChaosDaemon(root, database, self.slurm, self.channel, self.random)
         self.clock_error = timedelta(0)
         self.unrecorded_from = self.recorded_at = 0  # the last minutes in which nothing could be learned or recorded
+        self.queued, self.followed_at = {}, {}  # whether a run's job is queued as recorded; when that became so
         self.uncertain_count = 0  # messages of which nobody knows whether they arrived
         self.under_way = {}  # the end of each fault, with the minute when it ends
         self.counts = {}
@@ -141,17 +142,31 @@ class Chaos:
             self.uncertain_count += 1
             judge.forget_flags()
         else:
+            self._note_followed()
             still = {judge.key_of(each) for each in self.world.trainings if self._is_blind(each)}
             judge.check_flags(daemon, blind & still)
 
+    def _note_followed(self):
+        """Note which records of jobs have just become what the queue shows, be it that it shows nothing."""
+        for training in self.world.trainings:
+            run = self.judge.key_of(training)
+            before, now = self.queued.get(run), self.daemon.is_queued(run)
+            self.queued[run] = now
+            is_shown = training.is_queued and not self.slurm.is_empty
+            if now is not before and now is is_shown and not self.slurm.is_down:
+                self.followed_at[run] = self.world.minute
+
     def _is_blind(self, training):
         """Whether nothing is known of a run; what the queue has just said of its job may change its flags."""
+        run = self.judge.key_of(training)
+        followed_at = self.followed_at.get(run)
+        is_followed = followed_at is not None and self.world.minute - followed_at <= SETTLED
         last = training.executions[-1] if training.executions else None
         changed_at = 0 if last is None else max(last.started_at, last.ended_at or 0)
         if changed_at >= self.unrecorded_from - SETTLED:  # it is learned when recording is possible again
             changed_at = max(changed_at, self.recorded_at)
-        is_new = self.world.minute - changed_at <= SETTLED and not self.slurm.is_down
-        return self.daemon.is_blind(self.judge.key_of(training)) and not is_new
+        is_new = self.world.minute - changed_at <= SETTLED or is_followed
+        return self.daemon.is_blind(run) and (self.slurm.is_down or not is_new)
 
     def _begin(self, fault):
         if fault in self.under_way:

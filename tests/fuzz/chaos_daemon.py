@@ -161,6 +161,11 @@ class ChaosDaemon:
             lines = getattr(result, "lines", ())
             errors += [f"step {name}: {line.text}: {line.error!r}" for line in lines if line.error is not None]
 
+    def is_queued(self, run):
+        """Whether a job of this run waits or runs, as recorded."""
+        tracked = self.state.latest(PolledQueue).tracked.values()
+        return any(known.run == run and known.is_open for known in tracked)
+
     def is_blind(self, run):
         """Whether the last poll, or the last scan of this run, failed."""
         queued = self.state.latest(PolledQueue)

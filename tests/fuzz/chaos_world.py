@@ -64,6 +64,12 @@ class Training:
         last = self.executions[-1] if self.executions else None
         return last if last is not None and last.ended_at is None else None
 
+    @property
+    def is_queued(self):
+        """Whether its job runs, or waits after a requeue."""
+        last = self.executions[-1] if self.executions else None
+        return last is not None and (last.ended_at is None or last.state is JobState.NODE_FAIL)
+
 
 class World:
     """All trainings. `advance` plays one minute."""
