@@ -32,6 +32,24 @@ def test_a_complete_checkpoint_is_complete_since_its_last_byte():
     assert (found.first_seen_at, found.completed_at, found.started_writing_at) == (at(5), at(0), None)
 
 
+def test_a_checkpoint_that_this_hosts_clock_was_behind_is_dated_by_its_files_once_the_clock_has_passed_them():
+    saved = make_checkpoint(written=60)
+    (known,) = record(saved, seen=2)
+    assert (known.first_seen_at, known.completed_at) == (at(2), at(2))
+    assert merge([known], make_scan(59, saved)).is_empty
+    (dated,) = merge([known], make_scan(61, saved)).changed
+    assert dated == replace(known, completed_at=at(60))
+    assert merge([dated], make_scan(62, saved)).is_empty
+
+
+def test_a_checkpoint_that_was_dated_by_its_files_keeps_its_date():
+    saved = make_checkpoint(written=3)
+    (known,) = record(saved, seen=3)
+    assert merge([known], make_scan(61, saved)).is_empty
+    (later,) = merge([known], make_scan(62, other_content(saved, 61))).appeared
+    assert later.completed_at == at(61)
+
+
 def test_the_same_look_twice_changes_nothing():
     scan = make_scan(1, make_checkpoint("a"), make_checkpoint("b"))
     assert merge(record(*scan.checkpoints), scan).is_empty

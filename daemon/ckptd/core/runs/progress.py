@@ -286,6 +286,7 @@ def _appear(found: Checkpoint, writers: Writers, now: datetime) -> RecordedCheck
 
 
 def _update(known: RecordedCheckpoint, found: Checkpoint, writers: Writers, now: datetime) -> RecordedCheckpoint:
+    known = _date_again(known, found, now)
     old, found = known.checkpoint, keep_complete(known.checkpoint, found)
     if found == old and found.state is CheckpointState.COMPLETE and known.completed_at and not _is_verified(found):
         return known
@@ -318,6 +319,14 @@ def keep_complete(old: Checkpoint, found: Checkpoint) -> Checkpoint:
     if old.state is CheckpointState.COMPLETE and membership.is_short_of_others(found) and _is_untouched(old, found):
         return replace(found, state=CheckpointState.COMPLETE, reason=None)
     return found
+
+
+def _date_again(known: RecordedCheckpoint, found: Checkpoint, now: datetime) -> RecordedCheckpoint:
+    """Date an unchanged checkpoint by its files if this host's clock was behind them when it was first seen."""
+    modified_at = known.checkpoint.modified_at
+    was_cut = known.completed_at == known.first_seen_at < modified_at <= now
+    is_late = was_cut and _is_unchanged(known.checkpoint, found)
+    return replace(known, completed_at=modified_at) if is_late else known
 
 
 def _completed_at(found: Checkpoint, now: datetime) -> datetime | None:
