@@ -75,6 +75,17 @@ def test_a_look_that_did_not_see_everything_settles_nothing(store, trouble):
     assert [line.is_final for line in store.lost_work.list_lines(RUN)] == [False]
 
 
+def test_a_scan_before_the_end_was_polled_settles_nothing_though_this_hosts_clock_was_ahead(store):
+    job = run_job(store)
+    scan(store, 75, make_checkpoint(written=4))  # an hour ahead of Slurm: it is the 15th minute
+    poll(store, 81, timed_out(job))
+    (line,) = store.lost_work.list_lines(RUN)
+    assert (line.ended_at, line.loss.lost, line.is_final) == (at(20), timedelta(minutes=16), False)
+    scan(store, 82, make_checkpoint(written=4), make_checkpoint("last.pt", written=18))
+    (line,) = store.lost_work.list_lines(RUN)
+    assert (line.loss.saved_at, line.loss.lost, line.is_final) == (at(18), timedelta(minutes=2), True)
+
+
 def test_a_save_that_is_dated_again_after_this_hosts_clock_was_behind_changes_the_line(store):
     job = run_job(store)
     scan(store, 5, make_checkpoint(written=15))  # ten minutes behind Slurm and the file server

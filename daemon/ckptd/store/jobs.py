@@ -243,6 +243,16 @@ def _record_attempts(connection: sa.Connection, changes: JobChanges) -> None:
     resumed_from.record_resumes(connection, begun_in)
     checkpoint_writers.correct_writers(connection, begun_in)
     lost_work.write_lines_of_jobs(connection, rows.rows())
+    _await_scans(connection, rows, changes.ended)
+
+
+def _await_scans(connection: sa.Connection, rows: _JobRows, ended: Collection[Attempt]) -> None:
+    """Let only a scan from now on make the lost work of these attempts final.
+
+    An earlier one may have been before the end, though its time is later: one is of this host's clock, one of Slurm's.
+    """
+    known = _find_attempts(connection, rows) if ended else {}
+    lost_work.reopen_lines(connection, [known[rows[each.job][0], each.restart_count] for each in ended])
 
 
 def _update_of(attempt: Attempt, row_id: int) -> dict[str, Any]:
