@@ -86,6 +86,15 @@ def test_a_scan_before_the_end_was_polled_settles_nothing_though_this_hosts_cloc
     assert (line.loss.saved_at, line.loss.lost, line.is_final) == (at(18), timedelta(minutes=2), True)
 
 
+def test_a_run_that_was_scanned_before_the_end_was_polled_is_to_be_scanned_after_a_restart(store):
+    job = run_job(store)
+    scan(store, 20.5, make_checkpoint(written=4))
+    poll(store, 21, timed_out(job))  # and the daemon is killed before it scans again
+    assert store.lost_work.list_unscanned_runs(CLUSTER, at(0)) == (RUN,)
+    scan(store, 22, make_checkpoint(written=4))
+    assert store.lost_work.list_unscanned_runs(CLUSTER, at(0)) == ()
+
+
 def test_a_save_that_is_dated_again_after_this_hosts_clock_was_behind_changes_the_line(store):
     job = run_job(store)
     scan(store, 5, make_checkpoint(written=15))  # ten minutes behind Slurm and the file server
