@@ -10,9 +10,9 @@ import pytest
 
 from ckptd.checkpoints.agent import scan_json
 from ckptd.checkpoints.agent.client import NOT_REACHED, AgentGoneError, Batch
-from ckptd.checkpoints.agent.watcher_client import WatcherClient
 from ckptd.core.model import Unknown
 from ckptd.service.agent_start import start_agent
+from ckptd.service.watcher_start import start_watcher
 from demo.patience import allow
 from support import hanging_file_system
 
@@ -150,7 +150,7 @@ def test_the_rules_that_a_user_mutes_are_read_as_that_user(agent, owned, text, e
     assert answer["mute"] == expected
 
 
-@pytest.mark.parametrize("start", [partial(start_agent, None), WatcherClient])
+@pytest.mark.parametrize("start", [partial(start_agent, None), partial(start_watcher, None)])
 def test_a_helper_that_hangs_and_can_no_longer_be_killed_holds_nobody_up(start):
     """As in the daemon, which has become its own account by then."""
     is_root = os.geteuid() == 0

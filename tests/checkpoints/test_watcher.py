@@ -1,4 +1,3 @@
-import itertools
 import os
 import shlex
 import sys
@@ -10,7 +9,9 @@ import pytest
 
 from ckptd.checkpoints.agent import watcher as watcher_process
 from ckptd.checkpoints.agent import watcher_client
-from ckptd.checkpoints.agent.watcher_client import WatcherClient
+from ckptd.checkpoints.agent.request_policy import RequestPolicy
+from ckptd.service.agent_options import DEFAULTS
+from ckptd.service.watcher_start import start_watcher
 from demo.patience import Deadline
 from support.unit_capabilities import limit_to_unit
 
@@ -23,7 +24,8 @@ def watcher(tmp_path_factory, monkeypatch):
         program.write_text(f'#!/bin/sh\nexec {shlex.join([*limit_to_unit(), sys.executable])} "$@"\n')
         program.chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(program))
-    client = WatcherClient(clock=itertools.count().__next__)  # no change waits
+    monkeypatch.setattr(watcher_client, "PAUSE_PER_DIRECTORY", 0)
+    client = start_watcher(None, is_configured=False)
     yield client
     client.close()
 
@@ -82,7 +84,7 @@ def test_a_directory_that_is_not_there_is_left_to_the_scans_and_others_are_watch
 
 def test_a_change_soon_after_another_waits_the_longer_the_more_directories_there_are(monkeypatch):
     now = [0.0]
-    client = WatcherClient(clock=lambda: now[0])
+    client = watcher_client.WatcherClient("ckptd.service.watcher_process", [DEFAULTS], clock=lambda: now[0])
     sent = []
     monkeypatch.setattr(watcher_client, "encode_wanted", lambda wanted: sent.append(len(wanted)) or b"")
     try:
@@ -150,7 +152,7 @@ def test_a_directory_is_watched_with_the_rights_of_its_runs_user_only(watcher, t
 
 def test_that_there_is_no_room_is_told_once_for_each_directory(tmp_path, monkeypatch):
     monkeypatch.setattr(watcher_process, "MAX_WATCHED", 2)
-    watching, told = watcher_process.Watcher(None), []
+    watching, told = watcher_process.Watcher(None, RequestPolicy), []
     monkeypatch.setattr(watching, "send", told.append)
     places = [(str(tmp_path / name), OWNER) for name in "abcd"]
     for place, _ in places:

@@ -84,7 +84,7 @@ def test_the_main_process_keeps_no_privilege_and_the_helpers_do(facts):
     uid = str(facts["ckptd_uid"])
     assert facts["main"]["Uid"].split() == [uid] * 4
     assert int(facts["main"]["CapEff"], 16) == 0
-    assert set(facts["children"]) == {"ckptd.service.agent_process", "ckptd.checkpoints.agent.watcher"}
+    assert set(facts["children"]) == {"ckptd.service.agent_process", "ckptd.service.watcher_process"}
     assert all(child["Uid"].split() == ["0"] * 4 for child in facts["children"].values())
     assert facts["state_directory"] == "ckptd 750"
 

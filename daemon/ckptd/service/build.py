@@ -26,6 +26,7 @@ from ckptd.service.build_verification import build_job_executor, find_verify_pla
 from ckptd.service.lease_term import LeasedAgent, LeasedChannel, LeaseTerm
 from ckptd.service.open_database import make_state_directory, open_store
 from ckptd.service.privileges import become_service_user
+from ckptd.service.watcher_start import start_watcher
 from ckptd.slurm import open_source
 from ckptd.slurm.cluster_facts import ClusterFacts
 from ckptd.slurm.interface import JobSource
@@ -46,6 +47,17 @@ class Helpers:
     watcher: WatcherClient | None
     only_user: str | None  # started as an ordinary user, the daemon watches that user's own jobs
 
+    def reload(self) -> None:
+        """Let both read the configuration again.
+
+        Raises:
+            CkptdError: the agent keeps the previous one.
+
+        """
+        self.agent.reload()
+        if self.watcher:
+            self.watcher.reload()
+
     def close(self) -> None:
         self.agent.close()
         if self.watcher:
@@ -62,7 +74,7 @@ def start_helpers(config: Config, config_path: Path | None) -> Helpers:
     make_state_directory(config.state_directory)
     helpers = Helpers(
         agent=start_agent(config_path, is_leased=True),
-        watcher=WatcherClient() if config.scan.inotify else None,
+        watcher=start_watcher(config_path) if config.scan.inotify else None,
         only_user=None if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name,
     )
     try:

@@ -348,7 +348,7 @@ class Daemon:
             parts = build(config, self._opened)
             if self._web:
                 self._web.change_access(build_access_rules(config))
-            self._opened.helpers.agent.reload()
+            self._opened.helpers.reload()
         except CkptdError as error:
             log.error("configuration reload failed: %s; keeping the previous one", error)  # noqa: TRY400 - the text says it all
             self._record_failed_reload()

@@ -199,6 +199,22 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= MAX_PATH_BYTES and "\0" not in value
 
 
+def are_owned_paths(value: Any) -> bool:
+    """Return whether a value is a list of directories, each with the uid of a user."""
+    return isinstance(value, list) and len(value) <= MAX_PLACES and all(map(_is_owned_path, value))
+
+
+def _is_owned_path(value: Any) -> bool:
+    if not isinstance(value, list) or len(value) != 2:
+        return False
+    path, uid = value
+    return _is_path(path) and _is_uid(uid)
+
+
+def _is_uid(value: Any) -> bool:
+    return _is_whole(value) and 0 <= value <= _LARGEST_UID
+
+
 def _is_object(value: Any) -> bool:
     return isinstance(value, dict)
 
@@ -249,7 +265,7 @@ _names = _list_of(_is_text, MAX_NAMES)
 
 _ENVELOPE: dict[str, Check] = {
     "id": _is_whole,
-    "uid": lambda value: _is_whole(value) and 0 <= value <= _LARGEST_UID,
+    "uid": _is_uid,
     "operation": _is_text,
     "items": lambda value: isinstance(value, list) and 0 < len(value) <= MAX_ITEMS,
     "deadline_seconds": lambda value: _is_number(value) and 0 < value <= MAX_SECONDS,

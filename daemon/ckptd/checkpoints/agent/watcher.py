@@ -5,6 +5,9 @@ with the rights of the user whose run is in it. It only names a watched director
 through no link and watches what it opened: a link of one user must not lead into a directory of another. If the kernel
 refuses a watch (no permission, none left) or cannot know of changes (network file systems), only the daemon's own scans
 find them, and `unwatched` has the reason.
+
+An attacker may control the main process, as with the agent. So the watcher reads the same policy from the configuration
+itself: it has the rights of people's accounts only, and watches below the allowed roots only.
 """
 
 import json
@@ -13,7 +16,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import groupby
 from pathlib import PurePosixPath
 
@@ -31,11 +35,16 @@ from watchdog.events import (
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver, ObservedWatch
 
-from ckptd.checkpoints.agent.user_switch import AgentError, effective_owner
-from ckptd.checkpoints.scanning.allowed_roots import OutsideRootsError, open_without_links
+from ckptd.checkpoints.agent import requests
+from ckptd.checkpoints.agent.request_policy import RequestPolicy
+from ckptd.checkpoints.agent.user_switch import effective_owner
+from ckptd.checkpoints.scanning.allowed_roots import OutsideRootsError, is_allowed, open_without_links
 from ckptd.checkpoints.scanning.mounts import Mount, find_mount, read_mounts
+from ckptd.errors import CkptdError
 
 MAX_WATCHED = 1000  # watchdog keeps a thread for each
+MAX_LINE_BYTES = 64 * 2**20
+RELOAD = b'{"reload": true}\n'
 TOLD = [
     DirCreatedEvent,
     DirDeletedEvent,
@@ -59,8 +68,17 @@ class _ChangeHandler(FileSystemEventHandler):
 class Watcher:
     """Watches the directories of the last request, each without its subdirectories."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, read_policy: Callable[[], RequestPolicy]) -> None:
+        """Read the policy for the first time.
+
+        Raises:
+            CkptdError: it cannot be read, or must not be trusted.
+
+        """
         self._connection = connection
+        self._read_policy = read_policy
+        self._policy = read_policy()
+        self._wanted: list[tuple[str, int]] = []
         self._lock = threading.Lock()
         self._observer: BaseObserver = Observer()
         self._watched: dict[str, ObservedWatch] = {}
@@ -70,8 +88,35 @@ class Watcher:
         """Work until the main process is gone."""
         self._observer.start()
         with self._connection.makefile("rb") as lines:
-            for line in lines:
-                self._watch([(directory, uid) for directory, uid in json.loads(line)["watch"]])
+            for line in iter(partial(lines.readline, MAX_LINE_BYTES), b""):
+                self._accept(line)
+
+    def _accept(self, line: bytes) -> None:
+        """Do what the line asks for; a malformed one changes nothing."""
+        try:
+            request = json.loads(line)
+        except (ValueError, RecursionError):
+            request = None
+        if request == {"reload": True}:
+            self._reload()
+        elif isinstance(request, dict) and request.keys() == {"watch"} and requests.are_owned_paths(request["watch"]):
+            self._watch([(directory, uid) for directory, uid in request["watch"]])
+        else:
+            sys.stderr.write("watcher: refused a malformed request\n")
+
+    def _reload(self) -> None:
+        """Read the policy again, and end the watches that it does not allow; a wrong one leaves the old in force."""
+        try:
+            policy = self._read_policy()
+        except CkptdError as error:
+            sys.stderr.write(f"watcher: {error}; keeping the previous configuration\n")
+            return
+        has_changed = (policy.identities, policy.allowed_roots) != (self._policy.identities, self._policy.allowed_roots)
+        self._policy = policy
+        if has_changed:
+            wanted = self._wanted
+            self._watch([])
+            self._watch(wanted)
 
     def send(self, message: dict[str, str]) -> None:
         """Send one message; ignore a closed connection, because this process then ends soon."""
@@ -82,6 +127,7 @@ class Watcher:
                 os._exit(0)
 
     def _watch(self, wanted: list[tuple[str, int]]) -> None:
+        self._wanted = wanted
         names = {directory for directory, _ in wanted}
         for directory in self._watched.keys() - names:
             self._observer.unschedule(self._watched.pop(directory))
@@ -93,10 +139,12 @@ class Watcher:
         for uid, group in groupby(sorted(new, key=_owner), key=_owner):
             directories = [directory for directory, _ in group if directory not in self._watched]
             try:
+                self._policy.identities.check_number(uid)
+                self._policy.identities.check_names(uid)
                 with effective_owner(uid):
                     for directory in directories:
                         self._add(directory, mounts)
-            except AgentError as error:
+            except CkptdError as error:
                 for directory in directories:
                     self.send({"unwatched": directory, "reason": str(error)})
 
@@ -115,6 +163,7 @@ class Watcher:
         self._without_room.discard(directory)
         try:
             with open_without_links(directory) as descriptor:
+                self._check_place(directory, descriptor)
                 name = self._name(descriptor)
                 os.close(os.open(name, os.O_RDONLY | os.O_DIRECTORY))  # watchdog ignores a missing permission
                 self._watched[directory] = self._observer.schedule(
@@ -122,8 +171,12 @@ class Watcher:
                 )
         except OSError as error:
             self.send({"unwatched": directory, "reason": error.strerror or str(error)})
-        except OutsideRootsError as error:
+        except (OutsideRootsError, UnicodeEncodeError) as error:  # the latter: no file has such a name
             self.send({"unwatched": directory, "reason": str(error)})
+
+    def _check_place(self, directory: str, descriptor: int) -> None:
+        if not is_allowed(os.readlink(f"/proc/self/fd/{descriptor}"), self._policy.allowed_roots):
+            raise OutsideRootsError(f"{directory} is outside the site's allowed roots")
 
     def _name(self, descriptor: int) -> str:
         """Return a path of an open directory that no watch has: watchdog tells watches apart by their paths.
@@ -144,16 +197,17 @@ def _owner(wanted: tuple[str, int]) -> int:
 
 def encode_wanted(directories: Iterable[tuple[str, int]]) -> bytes:
     """Return the request to watch exactly these directories, each with the rights of a user."""
-    return json.dumps({"watch": sorted(directories)}).encode() + b"\n"
+    return json.dumps({"watch": sorted(directories)[: requests.MAX_PLACES]}).encode() + b"\n"
 
 
-def main() -> None:
-    """Serve on the socket whose descriptor is the only argument."""
+def serve(descriptor: int, read_policy: Callable[[], RequestPolicy]) -> None:
+    """Serve on a socket until its other end closes, then end the process.
+
+    Raises:
+        CkptdError: the policy cannot be read, or must not be trusted.
+
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process closes the socket when it ends
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    Watcher(socket.socket(fileno=int(sys.argv[1]))).serve()
+    Watcher(socket.socket(fileno=descriptor), read_policy).serve()
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -10,10 +10,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from ckptd.checkpoints.agent import helper_process
-from ckptd.checkpoints.agent.watcher import encode_wanted
+from ckptd.checkpoints.agent.watcher import RELOAD, encode_wanted
 
 PAUSE_PER_DIRECTORY = 0.001  # seconds between two requests, each of which names all directories
 
@@ -21,7 +21,8 @@ PAUSE_PER_DIRECTORY = 0.001  # seconds between two requests, each of which names
 class WatcherClient:
     """Starts the watcher, sends it directories, and collects the changed ones. Thread-safe."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, module: str, arguments: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
+        """Start the watcher's program with these arguments, after its descriptor."""
         self._clock = clock
         self._next_at = clock()
         ours, theirs = socket.socketpair()
@@ -31,7 +32,7 @@ class WatcherClient:
         self._changed: set[str] = set()
         self._unwatched: dict[str, str] = {}
         self._process = subprocess.Popen(  # noqa: S603 - this very program
-            [sys.executable, "-P", "-m", "ckptd.checkpoints.agent.watcher", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", module, str(theirs.fileno()), *arguments],
             pass_fds=[theirs.fileno()],
         )
         theirs.close()
@@ -52,6 +53,11 @@ class WatcherClient:
             self._unwatched = {path: reason for path, reason in self._unwatched.items() if path in paths}
         with contextlib.suppress(OSError):  # a watcher that has ended leaves the scans, which need none
             self._connection.sendall(encode_wanted(wanted))
+
+    def reload(self) -> None:
+        """Let the watcher read its policy again; it logs why it does not."""
+        with contextlib.suppress(OSError):
+            self._connection.sendall(RELOAD)
 
     def take_changed(self) -> frozenset[str]:
         """Return the directories that changed since the last call."""
