@@ -10,6 +10,7 @@ from pathlib import PurePath
 
 import pytest
 
+from ckptd.checkpoints.agent.client import AgentReloadError
 from ckptd.config import ConfigError
 from ckptd.service import build, daemon, reload
 from ckptd.service.agent_policy import build_policy
@@ -46,8 +47,11 @@ class Page:
     def __init__(self, config):
         self.change_access(build.build_access_rules(config))
 
-    def change_access(self, rules):
-        self.rules = rules
+    def make_access(self, rules):
+        return rules
+
+    def change_access(self, access):
+        self.rules = access
 
 
 class PolicyHolder:
@@ -241,6 +245,22 @@ def test_a_wrong_configuration_leaves_the_old_one_in_force(error, start, monkeyp
     assert started._parts is parts
     assert observe(started) == before
     assert "configuration reload failed" in caplog.text
+
+
+def test_a_file_that_the_agent_refuses_changes_nothing(start, reload_with, monkeypatch, caplog):
+    """It may belong to somebody who would give themselves access to everybody's pages."""
+
+    def refuse():
+        raise AgentReloadError("it is writable by others than root")
+
+    started = start()
+    before, parts = observe(started), started._parts
+    monkeypatch.setattr(started._opened.helpers.agent, "reload", refuse)
+    names = ("web.operators", "web.user_header", "slurm.poll_interval", "service.heartbeat_url", "service.log_level")
+    reload_with(started, **{name: CHANGED[name] for name in names})
+    assert started._parts is parts
+    assert observe(started) == before
+    assert "configuration reload failed: it is writable by others" in caplog.text
 
 
 def test_a_source_that_cannot_be_opened_leaves_the_old_one_in_force(start, reload_with, caplog):

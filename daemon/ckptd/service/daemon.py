@@ -346,9 +346,8 @@ class Daemon:
             wanted = read_config(self._config_path, self._environment)
             config = pin(self._started_with, wanted)
             parts = build(config, self._opened)
-            if self._web:
-                self._web.change_access(build_access_rules(config))
-            self._opened.helpers.reload()
+            access = self._web.make_access(build_access_rules(config)) if self._web else None
+            self._opened.helpers.reload()  # the last that may refuse
         except CkptdError as error:
             log.error("configuration reload failed: %s; keeping the previous one", error)  # noqa: TRY400 - the text says it all
             self._record_failed_reload()
@@ -358,6 +357,8 @@ class Daemon:
             self._record_failed_reload()
             return
         self._config = config
+        if self._web and access:
+            self._web.change_access(access)
         self._heartbeat.url = config.service.heartbeat_url
         if self._is_acting:
             self._change_parts(parts)

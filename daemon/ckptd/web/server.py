@@ -65,14 +65,18 @@ class WebServer:
     def port(self) -> int:
         return int(self._socket.getsockname()[1])
 
-    def change_access(self, rules: AccessRules) -> None:
-        """Apply new access rules from the next request on.
+    def make_access(self, rules: AccessRules) -> Access:
+        """Return new access rules for `change_access`.
 
         Raises:
-            CkptdError: they cannot be used; the old ones stay in force.
+            CkptdError: they cannot be used.
 
         """
-        self._site.access = Access(rules, self._web_config)
+        return Access(rules, self._web_config)
+
+    def change_access(self, access: Access) -> None:
+        """Identify by these access rules from the next request on."""
+        self._site.access = access
 
     def close(self) -> None:
         """Stop listening; drop responses that are not ready within two seconds."""
