@@ -2,12 +2,14 @@
 
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from ckptd.checkpoints.agent.requests import SHAPES
 from ckptd.service.agent_process import OPERATIONS
+from demo.patience import allow
 from service.subverted_main import ALICE, Attacker, every_operation, user_of
 from support.mail_server import wait_until
 
@@ -141,6 +143,20 @@ def test_a_line_that_is_no_request_ends_nothing(site, attacker):
     for line in (b"nonsense", b"[" * 100_000, b"[]", b"3", b'{"id": [], "uid": {}, "operation": []}', b"\xff", b""):
         attacker.send(line)
     assert attacker.ask("scan", site.scan_item())[1] is None
+
+
+def test_a_main_process_that_is_gone_before_an_answer_leaves_no_error_in_the_log(place):
+    """As a command that needed the agent for nothing, and has ended before the agent is ready."""
+    attacker = Attacker(place.config)
+    attacker.connection.shutdown(socket.SHUT_RD)  # what is sent there fails from now on
+    attacker.send(json.dumps({"id": 1, "ping": True}).encode())
+    attacker.connection.shutdown(socket.SHUT_WR)
+    attacker.process.wait(timeout=allow(20))
+    assert attacker.process.returncode == 0
+    assert "Traceback" not in attacker.read_log()
+    attacker.lines.close()
+    attacker.connection.close()
+    attacker.log_file.close()
 
 
 def test_the_requests_of_this_test_are_those_of_the_agent(site):

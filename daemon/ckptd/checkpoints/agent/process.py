@@ -135,7 +135,10 @@ class Agent:
         return None
 
     def _receive(self) -> None:
-        data = self._connection.recv(1 << 16)
+        try:
+            data = self._connection.recv(1 << 16)
+        except ConnectionResetError:  # it ended without reading all answers
+            data = b""
         if not data:
             self._is_open = False
             self._selector.unregister(self._connection)
@@ -351,7 +354,9 @@ class Agent:
         return max(0.0, min(times) - now)
 
     def _send(self, message: dict[str, Any]) -> None:
-        if self._is_open:
+        if not self._is_open:
+            return
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is gone, and `_receive` learns that next
             self._connection.sendall(json.dumps(message).encode() + b"\n")
 
 
