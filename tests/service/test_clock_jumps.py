@@ -1,11 +1,16 @@
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from ckptd.service.clock_jumps import ClockWatch
-from ckptd.service.schedule import wake
+from ckptd.service.schedule import Schedule, wake
+from ckptd.service.step_table import STEPS
 from demo.patience import allow
+from steps.daemon_lives import Cluster, Disk, Service
+from support.prune_facts import make_site
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -57,3 +62,24 @@ def test_what_deletes_by_the_calendar_waits_a_day_after_a_jump():
         assert late > timedelta(hours=23)
     finally:
         scheduler.shutdown()
+
+
+@pytest.fixture
+def schedule(tmp_path):
+    """The daemon's own schedule, of steps that do nothing."""
+    service = Service(f"sqlite:///{tmp_path}/ckptd.sqlite3", Cluster(), Disk(), 0)
+    yield Schedule(lambda _step: None, replace(service.parts, retention=make_site(tmp_path)))
+    service.parts.store.close()
+
+
+def test_a_step_that_missed_fifty_years_of_runs_is_due_once_and_then_at_its_interval(schedule):
+    """A host without a clock battery starts in 1970; to list every second since then takes hours and all memory."""
+    late = NOON + timedelta(days=50 * 365)
+    schedule.begin_interval("poll")
+    jobs = schedule._scheduler.get_jobs()
+    assert {job.id for job in jobs} == set(STEPS)
+    for job in jobs:
+        following = job.trigger.get_next_fire_time(NOON, late)
+        assert timedelta(0) < following - late <= job.trigger.interval
+        assert (following - NOON) % job.trigger.interval == timedelta(0)
+        assert job.trigger.get_next_fire_time(NOON, NOON) == NOON + job.trigger.interval

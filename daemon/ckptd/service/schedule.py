@@ -6,10 +6,26 @@ from datetime import UTC, datetime, timedelta
 
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.interval import IntervalTrigger
 
 from ckptd.service.clock_jumps import ClockWatch
 from ckptd.service.step_table import STEPS, TABLE, Step
 from ckptd.steps.parts import Parts
+
+
+class SkippingInterval(IntervalTrigger):  # type: ignore[misc]  # APScheduler has no types
+    """An interval of which missed times are skipped.
+
+    APScheduler lists every missed time before it leaves out all but one, and blocks its other callers meanwhile. After
+    the clock was set forward by days, that takes seconds; by decades, hours and all memory.
+    """
+
+    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime | None:
+        following: datetime | None = super().get_next_fire_time(previous_fire_time, now)
+        if previous_fire_time is None or following is None or following > now:
+            return following
+        interval: timedelta = self.interval
+        return following + ((now - following) // interval + 1) * interval
 
 
 class Schedule:
@@ -32,9 +48,8 @@ class Schedule:
         for step in TABLE:
             self._scheduler.add_job(
                 run,
-                "interval",
+                SkippingInterval(seconds=step.interval(parts).total_seconds(), timezone=UTC),
                 (step,),
-                seconds=step.interval(parts).total_seconds(),
                 id=step.name,
                 next_run_time=datetime.now(UTC) + step.first_delay,
                 executor=step.name if step.has_own_thread else "default",
@@ -57,7 +72,7 @@ class Schedule:
     def begin_interval(self, name: str) -> None:
         """Schedule a step's next run one interval from now."""
         seconds = STEPS[name].interval(self._parts).total_seconds()
-        self._scheduler.reschedule_job(name, trigger="interval", seconds=seconds)
+        self._scheduler.reschedule_job(name, trigger=SkippingInterval(seconds=seconds, timezone=UTC))
 
     def list_intervals(self) -> dict[str, timedelta]:
         """Return the interval of each step."""
