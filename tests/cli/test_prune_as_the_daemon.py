@@ -103,8 +103,8 @@ def test_nothing_is_moved_while_slurms_clock_is_another(shop, monkeypatch):
 
 
 def test_nothing_is_moved_while_the_daemon_has_stopped_removals(shop):
-    pause_record.record(shop.store, CLUSTER, "the clock jumped by 1 day, 0:00:00", shop.now)
-    assert refuse(shop) == "refused: the clock cannot be trusted: the clock jumped by 1 day, 0:00:00"
+    pause_record.record(shop.store, CLUSTER, "the clock jumped by +86400 s", shop.now)
+    assert refuse(shop) == "refused: the clock cannot be trusted: the clock jumped by +86400 s"
     pause_record.record(shop.store, CLUSTER, None, shop.now)
     assert [row["result"] for row in apply(shop)] == ["moved"] * 4
 

@@ -238,8 +238,8 @@ def test_clock_jumps_stop_everything():
     assert "clock disagrees with Slurm's" in skipped(looked, now=jumped)
     minute = timedelta(minutes=1)
     assert retention.check_clock(NOW, minute, NOW + minute, minute) is None
-    assert "jumped" in retention.check_clock(NOW, minute, NOW + hours(1), minute)
-    assert "jumped" in retention.check_clock(NOW, minute, NOW - hours(1), minute)
+    assert retention.check_clock(NOW, minute, NOW + hours(1), minute) == "the clock jumped by +3540 s"
+    assert retention.check_clock(NOW, minute, NOW - hours(1), minute) == "the clock jumped by -3660 s"
 
 
 def test_the_checkpoint_that_the_running_attempt_resumed_from_stays():

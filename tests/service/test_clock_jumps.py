@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from ckptd.service.clock_jumps import ClockWatch
+from ckptd.core.clock_jumps import ClockWatch
 from ckptd.service.schedule import Schedule, wake
 from ckptd.service.step_table import STEPS
 from demo.patience import allow

@@ -175,3 +175,10 @@ def test_a_scan_that_was_under_way_when_the_jobs_ended_is_not_the_last_one():
     assert [each.is_last_scan for each in watchlist.due(later, 10)[RUN.uid]] == [True]
     watchlist.record_scan(RUN, EMPTY, later)
     assert RUN not in watchlist
+
+
+def test_a_run_that_was_scanned_in_the_future_is_scanned_at_once_because_the_clock_was_set_back():
+    watchlist = watching()
+    watchlist.record_scan(RUN, EMPTY, START)
+    assert [each.key for each in watchlist.due(START - timedelta(minutes=10), 10)[RUN.uid]] == [RUN]
+    assert watchlist.due(START - MIN_GAP, 10) == {}

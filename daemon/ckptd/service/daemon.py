@@ -199,6 +199,7 @@ class Daemon:
         return make_runner(
             poll=self._poll_early,
             submit=self._submit_scan,
+            read_elapsed=_read_elapsed,
             is_stopping=self._stop.is_set,
             still_wants=lambda site: self._parts.retention == site,
             note_alive=self._systemd.alive,
@@ -259,7 +260,7 @@ class Daemon:
             if self._reload.is_set():
                 self._reload.clear()
                 self.reload()
-            jump = self._schedule.repair(_now(), timedelta(seconds=time.monotonic()))
+            jump = self._schedule.repair(_now(), _read_elapsed())
             if jump is not None:
                 log.warning("clock jumped by %+.0f s; running all steps now", jump.total_seconds())
             self._show_process(term.cluster, is_leader=term.is_valid)
@@ -398,3 +399,7 @@ def describe(report: Report) -> str:
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def _read_elapsed() -> timedelta:
+    return timedelta(seconds=time.monotonic())

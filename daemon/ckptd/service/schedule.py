@@ -8,7 +8,7 @@ from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
-from ckptd.service.clock_jumps import ClockWatch
+from ckptd.core.clock_jumps import ClockWatch
 from ckptd.service.step_table import STEPS, TABLE, Step
 from ckptd.steps.parts import Parts
 

@@ -16,6 +16,7 @@ from ckptd.core.model import (
     Unknown,
 )
 from ckptd.steps import job_action_history, plan_notices, read_scripts
+from ckptd.steps.clock_pause import ClockPause
 from ckptd.steps.evaluated_runs import EvaluatedRun, EvaluatedRuns, has_damaged
 from ckptd.steps.live_facts import bring_up, make_context
 from ckptd.steps.open_flags import OpenFlags
@@ -24,7 +25,7 @@ from ckptd.steps.packed_checkpoints import is_packed, pack, unpack
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.queued_jobs import QueuedJobs
-from ckptd.steps.results import IDLE, StepResult, error
+from ckptd.steps.results import IDLE, LogLine, StepResult, error
 from ckptd.steps.run_facts import FreeSpaceSamples, JobHolds
 from ckptd.steps.snapshots import CurrentFlags, PurgeFacts, RunHistories, ScanProgress
 from ckptd.steps.state import State
@@ -52,6 +53,8 @@ class DecisionSlice:
     read_once: set[RunKey] = field(default_factory=set)  # from the database, whether or not they are recorded
     postponed: frozenset[RunKey] = frozenset()  # left to the next decision
     queued_jobs: QueuedJobs = field(default_factory=lambda: QueuedJobs.sort(PolledQueue()))
+    clock_pause: ClockPause = field(default_factory=ClockPause)
+    must_evaluate_all: bool = False  # what was evaluated may be wrong by the new time
 
     def is_comparison_due(self, snapshots: tuple[object, ...], now: datetime, gap: timedelta) -> bool:
         """Whether anything but scans may have changed: a snapshot was replaced, or others may have written."""
@@ -69,6 +72,14 @@ class DecisionSlice:
         pause = PAUSE_PER_RUN * len(self.evaluated.by_run)
         return not self.postponed and self.decided_at is not None and timedelta(0) <= now - self.decided_at < pause
 
+    def follow_clock(self, parts: Parts, now: datetime) -> tuple[LogLine, ...]:
+        """Pause changes of flags while the clock cannot be trusted; then evaluate all runs; return what to log."""
+        was_paused = self.clock_pause.is_active
+        lines = self.clock_pause.update(parts.runner.read_elapsed, now)
+        if was_paused and not self.clock_pause.is_active:
+            self.must_evaluate_all, self.compared_at = True, None
+        return lines
+
     def sort_jobs(self, queued: PolledQueue) -> QueuedJobs:
         """Return the open jobs of this queue, sorted once."""
         if self.queued_jobs.queued is not queued:
@@ -79,17 +90,17 @@ class DecisionSlice:
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
     """Decide once after each poll and after scans that found changes; at a start, about some runs after others."""
     memory = state.own(DecisionSlice, DecisionSlice)
-    if not state.decision_due.is_set() and not memory.must_decide(now, parts.poll_interval):
-        return IDLE
-    if memory.must_pause(now):
-        return IDLE
+    about_clock = memory.follow_clock(parts, now)
+    is_due = memory.must_evaluate_all or state.decision_due.is_set() or memory.must_decide(now, parts.poll_interval)
+    if not is_due or memory.must_pause(now):
+        return StepResult(found_work=False, lines=about_clock) if about_clock else IDLE
     memory.decided_at = now
     state.decision_due.clear()  # what is polled or scanned from here on is for the next decision
     failed_before = set(memory.failed_rules)
     opened = [flag.finding for flag in decide(parts, state, now).opened]
     if memory.postponed:
         state.decision_due.set()
-    lines = list_opened(opened)
+    lines = [*about_clock, *list_opened(opened)]
     lines += [
         error(f"the rule {rule} failed on the run in {run.directory!a}", cause, run=run.directory, rule=rule)
         for (run, rule), cause in memory.failed_rules.items()
@@ -165,11 +176,13 @@ def _judge(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChange
     if is_comparison:
         state.change(FreeSpaceSamples, lambda samples: samples.keep(scans.keys()))
     is_anew = is_comparison and bool(memory.compared_with) and memory.compared_with[0] is not parts
+    is_anew = is_anew or memory.must_evaluate_all
     compared: Collection[RunKey] = scans
     if not is_comparison:
         compared = memory.sort_jobs(queued).add_neighbours(moved) if moved else ()
     _evaluate(parts, state, scans, now, compared=compared, is_anew=is_anew)
     memory.compared_with, memory.decided_about = snapshots, queued
+    memory.must_evaluate_all = False
     if is_comparison:
         memory.compared_at = now
     return _compare(memory, queued, now)
@@ -309,6 +322,10 @@ def _compare(memory: DecisionSlice, queued: PolledQueue, now: datetime) -> flag_
         [each.evaluation for each in concerned], [each.history for each in concerned], open_flags
     )
     changes = flag_changes.compare(open_flags, evaluations, now)
+    if memory.clock_pause.is_active:  # only what no time can have changed
+        ended = {each.history.key for each in concerned if not each.history.jobs}
+        resolved = tuple(flag for flag in changes.resolved if flag.finding.run in ended)
+        changes = flag_changes.FlagChanges(resolved=resolved)
     return flag_changes.mark_ended(changes, _running_since(queued)) if changes.resolved else changes
 
 

@@ -94,6 +94,7 @@ class Runner:
     scan: Callable[["Parts", "State", Collection[RunKey], Collection[str], datetime], Scans]  # whether due or not
     submit: Callable[[Callable[[], None]], object] = _do_at_once  # one owner's scans
     read_time: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    read_elapsed: Callable[[], timedelta] | None = None  # of a clock that nobody can set; None: jumps are not noticed
     is_stopping: Callable[[], bool] = field(default=lambda: False)
     still_wants: Callable[[SitePolicy], bool] = field(default=lambda _site: True)  # False: a reload changed retention
     note_alive: Callable[[], None] = _do_nothing

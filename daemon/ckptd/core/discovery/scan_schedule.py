@@ -45,9 +45,13 @@ def bring_forward(watched: WatchedRun, interval: timedelta, now: datetime) -> Wa
 
 
 def list_due(watched: Iterable[WatchedRun], interval: timedelta, now: datetime) -> list[WatchedRun]:
-    """Return the runs to scan now, also those whose due time is implausibly late because the clock was set back."""
+    """Return the runs to scan now, also those whose due time is too late because the clock was set back."""
     latest = now + max(interval, MAX_TROUBLE_GAP)
-    return [each for each in watched if not now < each.due_at <= latest]
+    return [each for each in watched if not now < each.due_at <= latest or _is_of_the_future(each, now)]
+
+
+def _is_of_the_future(watched: WatchedRun, now: datetime) -> bool:
+    return watched.observed_at is not None and watched.observed_at > now + MIN_GAP
 
 
 def after_scan(watched: WatchedRun, found: Scan | Unknown, interval: timedelta, now: datetime) -> WatchedRun | None:

@@ -112,7 +112,7 @@ def check_clock(before: datetime | None, elapsed: timedelta | None, now: datetim
         return None
     difference = (now - before) - elapsed
     if abs(difference) > tolerance:
-        return f"the clock jumped by {difference}"
+        return f"the clock jumped by {difference.total_seconds():+.0f} s"
     return None
 
 
