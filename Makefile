@@ -11,6 +11,8 @@ PROGRAMS := $(VENV)/programs
 
 AUDIT := $(VENV)/audit
 
+KERNEL := $(VENV)/kernel
+
 # Commands start often in tests: keep their compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -53,7 +55,7 @@ test: venv
 
 # Random kills, attacks and made-up examples at length, to run each night.
 test-long: venv
-	deploy/demo/install test
+	deploy/demo/install test clock
 	CKPTD_DAEMON_KILLS=40 CKPTD_EXAMPLES_FACTOR=20 $(BIN)/pytest tests/steps/prune/test_enforcing_daemon_killed.py \
 		tests/steps/test_incremental_decisions.py tests/checkpoints/test_tree_fingerprint.py
 	CKPTD_EXAMPLES_FACTOR=20 $(BIN)/pytest -m hypothesis tests/core tests/slurm tests/store tests/notify tests/present
@@ -66,6 +68,19 @@ test-long: venv
 	$(BIN)/python tests/fuzz/failover.py --rounds 50 --pgbouncer
 	for seed in 1 2 3 4 5; do $(BIN)/python tests/fuzz/chaos.py --days 3 --seed $$seed || exit 1; done
 	$(BIN)/python tests/fuzz/chaos.py --days 3 --seed 6 --postgresql
+	$(MAKE) --no-print-directory $(KERNEL)/.ready
+	$(BIN)/python tests/fuzz/clock_jump.py --kernel $(KERNEL)
+
+# Debian's kernel for the emulated host, only unpacked: this host keeps its own.
+$(KERNEL)/.ready:
+	deploy/demo/install clock
+	rm -rf $(KERNEL)
+	mkdir -p $(KERNEL)
+	apt-cache show linux-image-amd64 >/dev/null 2>&1 || apt-get update -qq
+	cd $(KERNEL) && apt-get download --quiet $$(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: \(linux-image-\)/\1/p')
+	dpkg-deb --extract $(KERNEL)/linux-image-*.deb $(KERNEL)
+	rm $(KERNEL)/linux-image-*.deb
+	touch $@
 
 # GROMACS, LAMMPS, torch, Keras and TensorFlow on a private Slurm, and whether what ckptd says of them is true: see tests/programs.
 test-programs: venv $(PROGRAMS)/.ready

@@ -15,14 +15,14 @@ RECORDED = f'source = "replay"\ncluster = "c1"\nreplay_path = "{ROOT}/tests/data
 class RealDaemon:
     """One `ckptd run` with its own state directory, page and log."""
 
-    def __init__(self, folder, database, more="", *, source=RECORDED, environment=None):
+    def __init__(self, folder, database, more="", *, source=RECORDED, environment=None, poll_interval="1s"):
         """`source` is the section [slurm]; `more` follows in [service]."""
         self.port = free_port()
         self._environment = environment
         self.folder = folder
         folder.mkdir()
         (folder / "config.toml").write_text(
-            f'[slurm]\n{source}poll_interval = "1s"\n[web]\nlisten = "127.0.0.1:{self.port}"\n'
+            f'[slurm]\n{source}poll_interval = "{poll_interval}"\n[web]\nlisten = "127.0.0.1:{self.port}"\n'
             f'[store]\nurl = "{database}"\n[service]\nstate_directory = "{folder}"\n{more}'
         )
         self._words = ["--config", str(folder / "config.toml")]
@@ -39,12 +39,23 @@ class RealDaemon:
         return (self.folder / "log").read_text()
 
     def read_metric(self, name):
+        """Return the first value of this name; None if there is none, or no page."""
+        return next(
+            (float(line.split()[-1]) for line in self._read_metrics() if line.split("{")[0].split()[:1] == [name]), None
+        )
+
+    def read_step_count(self, step):
+        """Return how often a step has run; None if it has not, or there is no page."""
+        begin = "ckptd_step_duration_seconds_count{"
+        lines = [line for line in self._read_metrics() if line.startswith(begin) and f'step="{step}"' in line]
+        return float(lines[0].split()[-1]) if lines else None
+
+    def _read_metrics(self):
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=allow(2)) as answer:
-                lines = answer.read().decode().splitlines()
+                return answer.read().decode().splitlines()
         except OSError:
-            return None
-        return next((float(line.split()[-1]) for line in lines if line.split("{")[0].split()[:1] == [name]), None)
+            return []
 
     @property
     def is_leader(self):
