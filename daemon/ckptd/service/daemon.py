@@ -159,7 +159,7 @@ class Daemon:
                 if term is not None:
                     return term
                 if is_refused and keeper.is_rival_alive and keeper.rival and keeper.rival.program == lease.RUN:
-                    raise LeaseHeldError(_describe_refusal(keeper))
+                    raise LeaseHeldError(keeper.describe_refusal())
                 if not keeper.is_exclusive:
                     keeper.record_standby()
                 rival, trouble = keeper.describe_rival(), None
@@ -376,15 +376,6 @@ class Daemon:
             for step in TABLE:
                 step.change_parts(parts, self._state, _now())
         self._schedule.change_parts(parts)
-
-
-def _describe_refusal(keeper: LeaseKeeper) -> str:
-    remedy = (
-        "stop that one first, or move to PostgreSQL, where a second daemon waits as a standby"
-        if keeper.is_exclusive
-        else 'stop that one first, or set service.standby = "auto" to wait as its standby'
-    )
-    return f"the cluster {keeper.cluster} has a daemon already: {keeper.describe_rival()}; {remedy}"
 
 
 def describe(report: Report) -> str:

@@ -82,6 +82,15 @@ class LeaseKeeper:
         since = self._watched.lease.acquired_at
         return f"{self.rival}" + (f" since {since:%Y-%m-%d %H:%M:%S} UTC" if since else "")
 
+    def describe_refusal(self) -> str:
+        """Return why this process does not act, and what to do."""
+        remedy = (
+            "stop that one first, or move to PostgreSQL, where a second daemon waits as a standby"
+            if self.is_exclusive
+            else 'stop that one first, or set service.standby = "auto" to wait as its standby'
+        )
+        return f"the cluster {self.cluster} has a daemon already: {self.describe_rival()}; {remedy}"
+
     def try_take(self) -> LeaseTerm | None:
         """Take the lease if it is free; None if not.
 
