@@ -30,6 +30,10 @@ def read(tmp_path, text):
         (GOOD.replace('"on"', '"admin"'), 'mode = "admin" needs admins'),
         (GOOD + 'admins = ["root"]\n', "'root' is not a mail address"),
         (GOOD + 'relays = ["smtp.example.org"]\n', "'smtp.example.org' is not of the form HOST:PORT"),
+        *(
+            (GOOD + f'allowed_domains = ["example.org", "{domain}"]\n', f"'{domain}' is not a mail domain")
+            for domain in ("", "@example.org", "*.example.org", ".example.org", "a@example.org", "example.org.")
+        ),
         (GOOD + 'username = "x"\n', "username and password_file must be set together"),
         (
             GOOD + 'username = "x"\npassword_file = "/x"\nsecurity = "none"\n',

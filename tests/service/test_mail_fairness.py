@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from ckptd.config import Config
 from ckptd.core import notices
 from ckptd.core.model import Severity
@@ -97,6 +99,14 @@ def test_jobs_may_name_addresses_in_the_domain_of_the_site_s_rule_unless_it_allo
     assert find("al@elsewhere.example", policy_of()) == "alice@example.org"
     assert find("al@elsewhere.example", policy_of(allowed_domains=["elsewhere.example"])) == "al@elsewhere.example"
     assert find("al@elsewhere.example", policy_of(allowed_domains=["*"])) == "al@elsewhere.example"
+
+
+@pytest.mark.parametrize("address", ["victim%elsewhere.example@example.org", "elsewhere.example!victim@example.org"])
+def test_no_relay_is_asked_to_send_mail_on_to_another_domain(address):
+    """Postfix, for one, sends a%b@here to a@b unless it is told otherwise."""
+    assert notices.find_address("alice", address, policy_of()) == "alice@example.org"
+    assert notices.find_refused(address, policy_of()) == address
+    assert notices.find_address("alice", address, policy_of(allowed_domains=["*"])) == address
 
 
 def test_a_notice_keeps_the_address_that_was_not_allowed(store):

@@ -105,6 +105,14 @@ class MailSection(Section):
                 raise ValueError(f"{address!r} is not a mail address; use for example admin@example.org")
         return admins
 
+    @field_validator("allowed_domains")
+    @classmethod
+    def _allowed_domains_are_domains(cls, domains: tuple[str, ...]) -> tuple[str, ...]:
+        for domain in domains:
+            if domain != "*" and parse_address(f"user@{domain}") is None:
+                raise ValueError(f'{domain!r} is not a mail domain; use for example "example.org", or "*" for all')
+        return domains
+
     @field_validator("relays")
     @classmethod
     def _relays_have_ports(cls, relays: tuple[str, ...]) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ def describe_loss(row: Mapping[str, Any]) -> str:
 
 def describe_refused_address(named: str, used: str) -> str:
     """Describe where mail goes because the site does not allow the address that a job names."""
-    return f"mail about this run goes to {used}: [mail] allowed_domains does not contain the domain of {named}"
+    return f"mail about this run goes to {used}: [mail] allowed_domains does not allow {named}"
 
 
 def describe_losses(lost: Mapping[str, Any]) -> str:

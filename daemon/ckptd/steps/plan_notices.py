@@ -104,9 +104,7 @@ def _log_refused(planned: Iterable[notices.Notice]) -> None:
     """Log where mail goes instead of to an address that the site does not allow."""
     found = {(each.refused_address, each.user, each.recipient.address) for each in planned if each.refused_address}
     for named, user, used in sorted(found):
-        log.warning(
-            "mail for %s goes to %s: [mail] allowed_domains does not contain the domain of %s", ascii(user), used, named
-        )
+        log.warning("mail for %s goes to %s: [mail] allowed_domains does not allow %s", ascii(user), used, named)
 
 
 def _unanswered(state: State, flags: Iterable[Flag]) -> dict[int, Job]:

@@ -24,11 +24,13 @@ def find_address(user: str, mail_user: str | None, policy: NoticePolicy) -> str 
 
 
 def find_refused(mail_user: str | None, policy: NoticePolicy) -> str | None:
-    """Return the address that a job names if it is valid, but in a domain that the site does not allow."""
+    """Return the address that a job names if it is valid, but not in a domain that the site allows."""
     named = parse_address(mail_user)
     return None if named is None or _is_allowed(named, policy) else named
 
 
 def _is_allowed(address: str, policy: NoticePolicy) -> bool:
+    """Return whether users may name this address. With % or !, some relays send it on to another domain."""
     domains = {domain.lower() for domain in policy.allowed_domains}
-    return not domains or address.rpartition("@")[2].lower() in domains
+    local, _, domain = address.rpartition("@")
+    return not domains or (domain.lower() in domains and {"%", "!"}.isdisjoint(local))
