@@ -68,6 +68,13 @@ def test_a_database_url_that_can_be_read_is_accepted_as_it_is(tmp_path, url):
     create_engine(url).dispose()
 
 
+@pytest.mark.parametrize("url", ["sqlite:///ckptd.sqlite3", "sqlite://", "sqlite:///", "sqlite:///:memory:"])
+def test_a_database_in_no_place_of_its_own_is_refused(tmp_path, url):
+    """Each command would have another one, in the directory where it is typed."""
+    told = refusal(tmp_path, f'[store]\nurl = "{url}"\n')
+    assert "store.url: the path of a SQLite file must be absolute" in told
+
+
 @pytest.mark.parametrize(
     ("roots", "said"),
     [("[]", "at least 1 item"), ('[""]', "is not an absolute path"), ('["scratch"]', "is not an absolute path")],

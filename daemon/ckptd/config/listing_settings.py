@@ -161,9 +161,12 @@ def find_url_mistake(url: str) -> str | None:
     kind, separator, rest = url.partition("://")
     if re.fullmatch(r"sqlite(\+pysqlite)?|postgres(ql)?(\+psycopg)?", kind) is None or not separator:
         shown = f'"{kind}://..." is no database that ckptd can use' if separator else "this is no database URL"
-        return f"{shown}; use sqlite:///PATH or postgresql://USER@HOST/DATABASE"
+        return f"{shown}; use sqlite:////PATH or postgresql://USER@HOST/DATABASE"
+    if kind.startswith("sqlite"):
+        is_absolute = rest.startswith("//")
+        return None if is_absolute else "the path of a SQLite file must be absolute, as in sqlite:////srv/ckptd.sqlite3"
     port = _read_port(rest)
-    if kind.startswith("sqlite") or port is None or (port.isascii() and port.isdigit() and int(port) < 2**16):
+    if port is None or (port.isascii() and port.isdigit() and int(port) < 2**16):
         return None
     return "the part between the host's colon and the next slash is no port; use postgresql://USER@HOST:5432/DATABASE"
 
