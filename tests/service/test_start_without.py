@@ -60,6 +60,21 @@ def test_a_wrong_configuration_ends_with_the_status_after_which_the_unit_does_no
     assert "RestartPreventExitStatus=2" in (ROOT / "deploy/systemd/ckptd.service").read_text().splitlines()
 
 
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("sqlite:///{folder}/garbage", "file is not a database"),
+        ("postgresql://ckptd@127.0.0.1:1/ckptd?nonsense=1", 'invalid connection option "nonsense"'),
+    ],
+)
+def test_a_database_that_only_an_administrator_can_change_is_not_tried_again(start, tmp_path, url, reason):
+    (tmp_path / "garbage").write_bytes(b"garbage")
+    daemon = start(url.format(folder=tmp_path))
+    assert daemon.process.wait(allow(60)) == 2
+    assert reason in daemon.read_log()
+    assert (tmp_path / "garbage").read_bytes() == b"garbage"
+
+
 def test_a_database_of_a_newer_version_is_not_tried_again(start, tmp_path):
     url = f"sqlite:///{tmp_path}/record.db"
     engine = create_engine(url)

@@ -25,7 +25,7 @@ from ckptd.service.open_database import open_store
 from ckptd.service.step_runner import write_lines
 from ckptd.service.step_table import make_runner, run_once
 from ckptd.steps.state import begin
-from ckptd.store.database_errors import SchemaError, StoreError
+from ckptd.store.database_errors import SchemaError, StoreError, WrongDatabaseError
 
 NOT_POLLED = "Slurm could not be polled, so no rule was evaluated"
 
@@ -36,7 +36,7 @@ def run_daemon(context: click.Context, log_format: str) -> None:
     start_logging(config.service.log_level, log_format, os.environ)
     try:
         status = Daemon(config, context.find_root().params["config"], os.environ).run()
-    except (SchemaError, AgentRefusedError):
+    except (SchemaError, WrongDatabaseError, AgentRefusedError):
         raise  # only an administrator can put that right: the unit does not restart after status 2
     except (StoreError, AgentGoneError) as error:
         logging.getLogger("ckptd").error("the daemon ends: %s", error)  # noqa: TRY400 - the text says it all

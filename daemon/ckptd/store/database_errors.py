@@ -11,6 +11,10 @@ class DatabaseAwayError(StoreError):
     """The database does not answer now, and may do so later without a change of the configuration."""
 
 
+class WrongDatabaseError(StoreError):
+    """The database cannot be used until an administrator changes it, its address or its driver."""
+
+
 class SchemaError(StoreError):
     """The database's tables do not match this version of ckptd; the text says what to do."""
 

@@ -11,7 +11,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from ckptd.store.database_errors import DatabaseAwayError, StoreError
+from ckptd.store.database_errors import DatabaseAwayError, StoreError, WrongDatabaseError
 from ckptd.store.plain_reads import Select
 from ckptd.store.stored_instants import encode_sqlite
 from ckptd.store.transaction_limits import CONNECT_ARGUMENTS, SET_LIMITS
@@ -23,7 +23,7 @@ def create_engine(address: str | URL) -> sa.Engine:
     """Return an engine for a `sqlite:///` or `postgresql://` address.
 
     Raises:
-        StoreError: the address is none, or its driver is not installed.
+        WrongDatabaseError: the address is none, or its driver is not installed.
 
     """
     try:
@@ -35,10 +35,13 @@ def create_engine(address: str | URL) -> sa.Engine:
         if url.get_backend_name() == "postgresql":
             return _create_postgresql(url)
     except ArgumentError as error:
-        raise StoreError("the URL is not that of a database; use sqlite:///PATH or postgresql://...") from error
+        raise WrongDatabaseError("the URL is not that of a database; use sqlite:///PATH or postgresql://...") from error
     except (ImportError, NoSuchModuleError) as error:
-        raise StoreError(f"the database driver is not installed: {error}; install ckptd[postgres]") from error
-    raise StoreError(f"no database of the kind {url.get_backend_name()!r}: write sqlite:///PATH or postgresql://...")
+        text = f"the database driver is not installed: {error}; install ckptd[postgres]"
+        raise WrongDatabaseError(text) from error
+    raise WrongDatabaseError(
+        f"no database of the kind {url.get_backend_name()!r}: write sqlite:///PATH or postgresql://..."
+    )
 
 
 def _create_postgresql(url: URL) -> sa.Engine:
@@ -97,11 +100,19 @@ def begin(engine: sa.Engine, *, is_writer: bool) -> Iterator[sa.Connection]:
         with engine.execution_options(**options).begin() as connection:
             yield connection
     except DBAPIError as error:
-        is_away = isinstance(error, sa.exc.OperationalError) and engine.dialect.name == "postgresql"
-        kind = DatabaseAwayError if is_away else StoreError
-        raise kind(f"{name_database(engine.url)} failed: {_reason(error)}") from error
+        raise _choose_kind(error, engine)(f"{name_database(engine.url)} failed: {_reason(error)}") from error
     except SQLAlchemyError as error:
         raise StoreError(f"{name_database(engine.url)} cannot be used: {error}") from error
+
+
+def _choose_kind(error: DBAPIError, engine: sa.Engine) -> type[StoreError]:
+    if engine.dialect.name == "postgresql":
+        if isinstance(error, sa.exc.OperationalError):
+            return DatabaseAwayError
+        # an option of the address that does not exist, or a missing permission
+        return WrongDatabaseError if isinstance(error, sa.exc.ProgrammingError) else StoreError
+    is_other_file = getattr(error.orig, "sqlite_errorname", None) == "SQLITE_NOTADB"
+    return WrongDatabaseError if is_other_file else StoreError
 
 
 def select_through(connection: sa.Connection) -> Select:
