@@ -119,6 +119,16 @@ def test_no_link_leads_the_watcher_elsewhere(watcher, tmp_path, name):
     assert changes_after(watcher, tmp_path, lambda path: path.write_bytes(b"x")) == {str(tmp_path)}
 
 
+def test_a_watcher_that_ends_is_in_the_log_and_one_that_is_closed_is_not(watcher, caplog):
+    watcher._process.kill()
+    wait_for(lambda: caplog.messages)
+    assert caplog.messages == ["watcher exited; until a restart, only the scans of scan.interval find changes"]
+    other = start_watcher(None, is_configured=False)
+    other.close()
+    other._receiver.join(timeout=10)
+    assert len(caplog.messages) == 1
+
+
 def test_many_directories_are_told_apart(watcher, tmp_path):
     directories = [tmp_path / str(number) for number in range(20)]
     for directory in directories:

@@ -5,6 +5,7 @@ If the watcher ends or no longer answers, changes are found later, by the regula
 
 import contextlib
 import json
+import logging
 import socket
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from ckptd.checkpoints.agent import helper_process
 from ckptd.checkpoints.agent.watcher import RELOAD, encode_wanted
 
 PAUSE_PER_DIRECTORY = 0.001  # seconds between two requests, each of which names all directories
+
+log = logging.getLogger("ckptd")
 
 
 class WatcherClient:
@@ -36,7 +39,9 @@ class WatcherClient:
             pass_fds=[theirs.fileno()],
         )
         theirs.close()
-        threading.Thread(target=self._receive, name="watcher-client", daemon=True).start()
+        self._is_closing = False
+        self._receiver = threading.Thread(target=self._receive, name="watcher-client", daemon=True)
+        self._receiver.start()
 
     def watch(self, directories: Iterable[tuple[str, int]]) -> None:
         """Watch exactly these directories from now on, each with the rights of the user whose run is in it.
@@ -73,6 +78,7 @@ class WatcherClient:
 
     def close(self) -> None:
         """End the watcher."""
+        self._is_closing = True
         helper_process.end(self._process, self._connection)
 
     def _receive(self) -> None:
@@ -84,3 +90,5 @@ class WatcherClient:
                         self._changed.add(str(message["changed"]))
                     else:
                         self._unwatched[str(message["unwatched"])] = str(message["reason"])
+        if not self._is_closing:
+            log.warning("watcher exited; until a restart, only the scans of scan.interval find changes")
