@@ -333,6 +333,7 @@ def test_without_a_database_a_sentence_says_what_to_do(tmp_path):
     config.write_text(f'[service]\nstate_directory = "{tmp_path}"\n')
     result = run(config, "jobs")
     assert result.exit_code == 2
+    assert f"there is no {tmp_path}/ckptd.sqlite3. If the daemon has run on this host, it uses another" in result.stderr
     assert "ckptd db upgrade" in result.stderr
     assert run(config, "db", "upgrade").exit_code == 0
     assert run(config, "db", "check").exit_code == 0

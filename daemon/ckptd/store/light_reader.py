@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from ckptd.store import revisions
-from ckptd.store.database_errors import StoreError
+from ckptd.store.database_errors import SchemaError, StoreError
 from ckptd.store.plain_reads import Select
 from ckptd.store.stored_instants import encode_sqlite
 from ckptd.store.transaction_limits import CONNECT_ARGUMENTS, SET_LIMITS
@@ -54,9 +54,11 @@ def _open_sqlite(path: str) -> LightReader:
             f"file:{quote(path)}?mode=rw", uri=True, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None
         )  # mode=ro could not recover what a killed writer left
         connection.execute("PRAGMA query_only = ON")
-    except FileNotFoundError:
-        revisions.require_newest(None)
-        raise
+    except FileNotFoundError as error:
+        raise SchemaError(
+            f"there is no {path}. If the daemon has run on this host, it uses another database: give its --config, or"
+            " run this command as its account. To make an empty database here, run `ckptd db upgrade`"
+        ) from error
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"{name} cannot be opened: {error}") from error
 
