@@ -36,7 +36,7 @@ def test_every_error_is_reported_at_once_with_its_key_and_the_nearest_name(tmp_p
     message = str(caught.value)
     for expected in (
         "slurm.pol_interval: unknown setting; did you mean 'poll_interval'?",
-        "slurm.source: Input should be",
+        "slurm.source: 'x' is not 'auto', ",
         "at-risk.margn: unknown threshold; did you mean 'margin'?",
         "atrisk: unknown rule; did you mean 'at-risk'?",
         "watch.0.directory: {usr} is not a variable; did you mean 'user'?",
@@ -77,7 +77,7 @@ def test_every_error_is_reported_at_once_with_its_key_and_the_nearest_name(tmp_p
         ('[[purge]]\npath = "/scratch"\ndays = 0', "purge.0.days: must be at least 1"),
         ('[[purge]]\npath = "/scratch"\ndays = 3\ndirectory = "/x"', "purge.0.directory: unknown setting"),
         ('[[purge]]\npath = "/x"\ndays = 3\nday = 4', "purge.0.day: unknown setting; did you mean 'days'?"),
-        ('[[purge]]\npath = "/x"\ndays = 3\nby = "time"', "purge.0.by: Input should be 'atime', 'mtime' or 'ctime'"),
+        ('[[purge]]\npath = "/x"\ndays = 3\nby = "time"', "purge.0.by: 'time' is not 'atime', 'mtime' or 'ctime'"),
         (
             '[scan]\nworkspace_databases = ["db"]',
             'scan.workspace_databases: "db" is not an absolute path; use for example',

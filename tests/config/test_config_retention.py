@@ -112,10 +112,13 @@ KEYS = ("partition", "user", "job_name", "format")
     [
         ("[[retention.policy]]\nlast = 1\n", "retention.policy.0.name: Field required"),
         (policy("lats = 1"), "retention.policy.0.lats: unknown setting; did you mean 'last'?"),
-        (policy("last = 1\nmode = 'enforced'"), "retention.policy.0.mode: Input should be 'off', 'plan' or 'enforce'"),
+        (
+            policy("last = 1\nmode = 'enforced'"),
+            "retention.policy.0.mode: 'enforced' is not 'off', 'plan' or 'enforce'",
+        ),
         (policy("within = '2d'\nmax_total_size = 'big'"), "retention.policy.0.max_total_size:"),
         ("[retention]\nhold = '0s'\n", "retention.hold:"),
-        (policy("last = 1\nroles = ['data']"), "retention.policy.0.roles.0: Input should be 'state' or 'weights'"),
+        (policy("last = 1\nroles = ['data']"), "retention.policy.0.roles.0: 'data' is not 'state' or 'weights'"),
         (
             policy("last = 1\nroles = 'state'"),
             "retention.policy.0.roles: 'state' is not a list; use for example [\"state\"]",

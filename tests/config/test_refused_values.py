@@ -77,7 +77,7 @@ def test_a_database_in_no_place_of_its_own_is_refused(tmp_path, url):
 
 @pytest.mark.parametrize(
     ("roots", "said"),
-    [("[]", "at least 1 item"), ('[""]', "is not an absolute path"), ('["scratch"]', "is not an absolute path")],
+    [("[]", "must not be empty"), ('[""]', "is not an absolute path"), ('["scratch"]', "is not an absolute path")],
 )
 def test_empty_and_relative_roots_are_refused(tmp_path, roots, said):
     told = refusal(tmp_path, f"[scan]\nallowed_roots = {roots}\n")

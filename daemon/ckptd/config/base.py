@@ -89,6 +89,10 @@ def describe_problem(problem: ErrorDetails) -> str:
         return f"{shown} is not a list" + (f'; use for example ["{given}"]' if isinstance(given, str) else "")
     if kind in {"model_type", "dict_type"}:
         return "must be a table" if isinstance(given, str) else f"{shown} is not a table"
+    if kind == "too_short" and not given:
+        return "must not be empty"
+    if kind in {"literal_error", "enum"}:
+        return f"{shown} is not {(problem.get('ctx') or {})['expected']}"
     if kind in {"greater_than", "greater_than_equal"}:
         (limit,) = (problem.get("ctx") or {}).values()
         bound = "0" if str(limit) == "datetime.timedelta(0)" else limit
