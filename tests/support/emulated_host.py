@@ -6,10 +6,13 @@ Its root is this host's, and cannot be written. Only /run and a copy of /etc can
 import shlex
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 MEMORY_MB = 1536
+MAX_SECONDS = 2 * 3600.0  # then it is switched off
+MARK = "ckptd.emulated"  # on its kernel's command line
 MODULES = (
     "drivers/virtio/virtio",
     "drivers/virtio/virtio_ring",
@@ -67,7 +70,7 @@ class EmulatedHost:
             "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-smp", "2", "-cpu", "max,la57=off",
             "-m", str(MEMORY_MB), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
             "-serial", "stdio", "-kernel", str(self._image), "-initrd", str(memory),
-            "-append", "console=ttyS0 quiet panic=-1 mitigations=off",
+            "-append", f"console=ttyS0 quiet panic=-1 mitigations=off {MARK}",
             "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
             "-device", "virtio-9p-pci,fsdev=root,mount_tag=root",
         ]
@@ -76,6 +79,8 @@ class EmulatedHost:
             machine, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace"
         ) as process:
             assert process.stdout is not None
+            limit = threading.Timer(MAX_SECONDS, process.kill)
+            limit.start()
             try:
                 for line in map(str.rstrip, process.stdout):
                     if line.startswith(END):
@@ -83,6 +88,7 @@ class EmulatedHost:
                     else:
                         yield line
             finally:
+                limit.cancel()
                 process.kill()
 
     def _pack_initial_root(self, command: list[str], directory: Path) -> Path:
