@@ -5,10 +5,11 @@ import os
 import pwd
 import shlex
 import sys
-from pathlib import PurePosixPath
+from pathlib import Path
 
 import pytest
 
+from ckptd.checkpoints.agent import watcher_client
 from ckptd.service.watcher_start import start_watcher
 from service.subverted_main import ALICE
 from support.mail_server import wait_until
@@ -23,6 +24,7 @@ def watcher(place, monkeypatch):
     program.write_text(f'#!/bin/sh\nexec {shlex.join([*limit_to_unit(), sys.executable])} "$@"\n')
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(watcher_client, "PAUSE_PER_DIRECTORY", 0)
     client = start_watcher(place.config)
     yield client
     client.close()
@@ -39,7 +41,7 @@ def change_until_told(watcher, directory):
     def is_told():
         written.append(directory / f"file-{len(written)}")
         written[-1].touch()
-        return PurePosixPath(directory) in watcher.take_changed()
+        return str(directory) in watcher.take_changed()
 
     wait_until(is_told, 20)
 
@@ -49,22 +51,22 @@ def test_directories_of_the_systems_accounts_are_not_watched(place, watcher):
     assert len(accounts) == 4, "install the packages that `deploy/demo/install test` names"
     asked = {}
     for user in accounts:
-        asked[PurePosixPath(place.root / user.pw_name)] = user.pw_uid
+        asked[str(place.root / user.pw_name)] = user.pw_uid
         (place.root / user.pw_name).mkdir(mode=0o700)
         os.chown(place.root / user.pw_name, user.pw_uid, user.pw_gid)
-    watcher.watch([*asked.items(), (PurePosixPath(place.run), ALICE)])
+    watcher.watch([*asked.items(), (str(place.run), ALICE)])
     change_until_told(watcher, place.run)
     assert watcher.unwatched.keys() == asked.keys()
     assert all("uid_min" in reason or "deny_users" in reason for reason in watcher.unwatched.values())
     for directory in asked:
-        (place.root / directory.name / "new").touch()
+        Path(directory, "new").touch()
     change_until_told(watcher, place.run)
-    assert watcher.take_changed() <= {PurePosixPath(place.run)}
+    assert watcher.take_changed() <= {str(place.run)}
 
 
 def test_nothing_is_watched_outside_the_roots(place, watcher):
-    outside = PurePosixPath(place.outside)
-    watcher.watch([(outside, ALICE), (PurePosixPath(place.run), ALICE)])
+    outside = str(place.outside)
+    watcher.watch([(outside, ALICE), (str(place.run), ALICE)])
     change_until_told(watcher, place.run)
     assert watcher.unwatched == {outside: f"{outside} is outside the site's allowed roots"}
 
@@ -88,12 +90,12 @@ def test_nothing_is_watched_outside_the_roots(place, watcher):
 )
 def test_a_malformed_request_does_not_end_it(place, watcher, line):
     send(watcher, line)
-    watcher.watch([(PurePosixPath(place.run), ALICE)])
+    watcher.watch([(str(place.run), ALICE)])
     change_until_told(watcher, place.run)
 
 
 def test_a_reload_ends_what_the_configuration_no_longer_allows(place, watcher):
-    run, missing = PurePosixPath(place.run), PurePosixPath(place.root / "missing")
+    run, missing = str(place.run), str(place.root / "missing")
     watcher.watch([(run, ALICE)])
     change_until_told(watcher, place.run)
     place.write(f"[agent]\nuid_min = {ALICE + 1}\n")
