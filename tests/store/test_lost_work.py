@@ -86,6 +86,17 @@ def test_a_scan_before_the_end_was_polled_settles_nothing_though_this_hosts_cloc
     assert (line.loss.saved_at, line.loss.lost, line.is_final) == (at(18), timedelta(minutes=2), True)
 
 
+def test_another_job_that_is_located_before_the_next_scan_does_not_settle_the_line(store):
+    job = run_job(store)
+    scan(store, 204, make_checkpoint(written=4))  # three hours ahead of Slurm
+    poll(store, 35, timed_out(job), make_job(2, started_at=at(25)))  # the clock is right again
+    locate(store, 2, RUN)
+    assert [line.is_final for line in store.lost_work.list_lines(RUN)] == [False]
+    scan(store, 36, make_checkpoint(written=4), make_checkpoint("last.pt", written=18))
+    (line,) = store.lost_work.list_lines(RUN)
+    assert (line.loss.saved_at, line.loss.lost, line.is_final) == (at(18), timedelta(minutes=2), True)
+
+
 def test_a_run_that_was_scanned_before_the_end_was_polled_is_to_be_scanned_after_a_restart(store):
     job = run_job(store)
     scan(store, 20.5, make_checkpoint(written=4))

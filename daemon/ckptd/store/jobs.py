@@ -1,7 +1,7 @@
 """Jobs and their attempts: records what a poll changed, and reads what the next poll is compared with."""
 
 from collections.abc import Collection, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
@@ -27,6 +27,7 @@ from ckptd.store.rows import (
 from ckptd.store.tables import AttemptTable, ClusterTable, JobTable, RunTable
 from ckptd.store.transactions import StorePart, reading, writing_if_any
 
+MOMENT = timedelta(microseconds=1)  # the shortest time that is recorded
 _CORRECTED = ("state", "cause", "ended_at", "suspensions")  # what accounting tells better
 
 
@@ -67,7 +68,10 @@ class JobStore(StorePart, JobReader):
         """Record what one poll changed, except vanished jobs: merge accounting's data about them first."""
         if changes.is_empty and not changes.updated:
             return
+        begun = {(attempt.job, attempt.restart_count) for attempt in changes.begun}
         with self.database.writing() as connection:
+            open_before = [each for each in changes.ended if (each.job, each.restart_count) not in begun]
+            _date_scans_before(connection, open_before)
             record_jobs(connection, changes)
 
     @reading
@@ -243,16 +247,24 @@ def _record_attempts(connection: sa.Connection, changes: JobChanges) -> None:
     resumed_from.record_resumes(connection, begun_in)
     checkpoint_writers.correct_writers(connection, begun_in)
     lost_work.write_lines_of_jobs(connection, rows.rows())
-    _await_scans(connection, rows, changes.ended)
 
 
-def _await_scans(connection: sa.Connection, rows: _JobRows, ended: Collection[Attempt]) -> None:
-    """Let only a scan from now on make the lost work of these attempts final.
+def _date_scans_before(connection: sa.Connection, ended: Collection[Attempt]) -> None:
+    """Date the last scans of these attempts' directories before their ends, which this poll is the first to show.
 
-    An earlier one may have been before the end, though its time is later: one is of this host's clock, one of Slurm's.
+    The times do not say it: that of a scan is of this host's clock, that of an end is of Slurm's.
     """
-    known = _find_attempts(connection, rows) if ended else {}
-    lost_work.reopen_lines(connection, [known[rows[each.job][0], each.restart_count] for each in ended])
+    rows = find_rows(connection, {attempt.job for attempt in ended})
+    ends: dict[int, datetime] = {}
+    for attempt in ended:
+        if attempt.job in rows and attempt.ended_at is not None:
+            run_id = rows[attempt.job][1]
+            ends[run_id] = max(attempt.ended_at, ends.get(run_id, attempt.ended_at))
+    table = table_of(RunTable)
+    late = sa.update(table).where(table.c.id == sa.bindparam("key_id"), table.c.scanned_at >= sa.bindparam("ended_at"))
+    values = [{"key_id": row_id, "ended_at": at, "before": at - MOMENT} for row_id, at in ends.items()]
+    if values:
+        connection.execute(late.values(scanned_at=sa.bindparam("before")), values)
 
 
 def _update_of(attempt: Attempt, row_id: int) -> dict[str, Any]:

@@ -285,9 +285,8 @@ class LostWorkStore(StorePart, LossReader):
 
     @reading
     def list_unscanned_runs(self, connection: sa.Connection, cluster: str, since: datetime) -> tuple[RunKey, ...]:
-        """Return the runs with an attempt that ended at `since` or later and awaits a scan after that end."""
+        """Return the runs with an attempt that ended at `since` or later and no scan after that end."""
         is_behind = RunTable.scanned_at.is_(None) | (RunTable.scanned_at < LossTable.ended_at)
-        is_behind |= LossTable.lost == LossTable.lost_high  # only a scan is missing: the last one was before the poll
         rows = connection.execute(
             sa.select(*RUN_KEY_COLUMNS)
             .join(AttemptTable, AttemptTable.run_id == RunTable.id)
