@@ -246,7 +246,7 @@ class Chaos:
 
     def _move_away(self):
         training = self._close_one()
-        away = training.directory.with_name(f".away-{training.number}")
+        away = self.root / f"away-{training.number}"  # where no search looks: what is not mounted is nowhere
         training.directory.rename(away)
         return training, away
 
