@@ -34,13 +34,13 @@ def record_snapshot(
     found: dict[int, JobMentions] = {}
     for job_id, job in queued.items():
         before, known = last.queued.get(job_id), last.by_job.get(job_id)
-        if before is not None and known is not None and _is_unchanged(job, before):
+        if before is None or not _is_unchanged(job, before):
+            known = path_mentions.describe(job, known, reads_scripts=parts.reads_batch_scripts)
+        if known is not None and not known.is_empty:
             found[job_id] = known
-        else:
-            found[job_id] = path_mentions.describe(job, known, reads_scripts=parts.reads_batch_scripts)
     if uid is not None:
         found |= {job_id: known for job_id, known in last.by_job.items() if known.uid != uid}
-    changed = [each for job_id, each in found.items() if _is_news(each, last.by_job.get(job_id))]
+    changed = [each for job_id, each in found.items() if each != last.by_job.get(job_id)]
     gone = [job_id for job_id in last.by_job if job_id not in found]
     if is_recorded:
         parts.store.mentions.record(parts.cluster, changed, gone)
@@ -57,11 +57,6 @@ def _is_unchanged(job: Job, before: Job) -> bool:
         and job.work_dir == before.work_dir
         and job.uid == before.uid
     )
-
-
-def _is_news(found: JobMentions, known: JobMentions | None) -> bool:
-    """Whether the database must change; a job that names no path has no row."""
-    return found is not known and found != known and not (found.is_empty and (known is None or known.is_empty))
 
 
 def read_scripts(parts: Parts, state: State, owners: Collection[int], limit: int, *, is_recorded: bool = True) -> None:
@@ -100,10 +95,15 @@ def change(parts: Parts, state: State, changed: Iterable[JobMentions | None], *,
     """Apply results about jobs that are still in the queue; a command does not record them."""
     with state.recording():
         last = state.latest(QueuedMentions)
-        kept = [each for each in changed if each is not None and each.job_id in last.by_job]
-        kept = [each for each in kept if each != last.by_job[each.job_id]]
+        kept = [each for each in changed if each is not None and (each.job_id in last.by_job or _is_added(each, last))]
+        kept = [each for each in kept if each != last.by_job.get(each.job_id)]
         if is_recorded:
             parts.store.mentions.record(parts.cluster, kept)
         if kept:
             by_job = {**last.by_job, **{each.job_id: each for each in kept}}
             state.publish(replace(last, by_job=by_job))
+
+
+def _is_added(found: JobMentions, last: QueuedMentions) -> bool:
+    """Whether something was found for a job that named nothing so far."""
+    return found.job_id in last.queued and not found.is_empty

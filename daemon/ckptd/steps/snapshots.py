@@ -1,9 +1,10 @@
 """What steps publish for others to read: never changed once published, only replaced."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from ckptd.core.discovery import path_mentions
 from ckptd.core.discovery.path_mentions import JobMentions
 from ckptd.core.fleet.fleet_totals import RunShare
 from ckptd.core.job_actions.action_policy import ActionKind, DeferReason
@@ -44,7 +45,12 @@ class QueuedMentions:
     """
 
     queued: Mapping[int, Job] = field(default_factory=dict)  # every job that has not ended, as of the last poll
-    by_job: Mapping[int, JobMentions] = field(default_factory=dict)
+    by_job: Mapping[int, JobMentions] = field(default_factory=dict)  # of jobs that name something, or may in a script
+
+    def list_of(self, owners: Container[int]) -> list[JobMentions]:
+        """Return what jobs name; of these owners, also the jobs that name nothing."""
+        nothing = (job for job_id, job in self.queued.items() if job_id not in self.by_job and job.uid in owners)
+        return [*self.by_job.values(), *(path_mentions.describe(job, None, reads_scripts=False) for job in nothing)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def _list_names(going: Decision) -> list[str]:
 
 def _group(state: State, owners: Collection[int], names: Collection[str]) -> dict[tuple[int, str], list[JobMentions]]:
     """Return the jobs whose paths to look up, by owner and working directory."""
-    known = state.latest(QueuedMentions).by_job.values()
+    known = state.latest(QueuedMentions).list_of(owners)
     groups: dict[tuple[int, str], list[JobMentions]] = defaultdict(list)
     strangers: set[int] = set()
     counts: Counter[int] = Counter()
