@@ -100,6 +100,17 @@ def test_a_record_that_stops_answering_leaves_the_old_picture_and_says_so(monkey
     assert reader.read_fleet().is_stale
 
 
+def test_the_first_page_after_a_while_finds_a_picture_that_nobody_had_to_wait_for(monkeypatch):
+    monkeypatch.setattr("ckptd.web.cache.FIRST_SECONDS", 0.0)
+    record = Failing()  # on the second time
+    server, address = listening(record)
+    try:
+        assert record.is_asked.wait(allow(20))
+        assert httpx.get(address + "/api/v1/jobs", timeout=allow(60)).status_code == 200
+    finally:
+        server.close()
+
+
 def test_a_record_that_never_answered_is_told_without_its_secrets():
     record = Failing()
     record.is_asked.set()

@@ -1,5 +1,6 @@
 """Gives the web server the queries that it needs; the only place that connects pages and `store`."""
 
+from ckptd.store.open_jobs import OpenJobs
 from ckptd.store.store import Store
 from ckptd.web.cache import PageQueries
 
@@ -7,7 +8,7 @@ from ckptd.web.cache import PageQueries
 def build_record(store: Store) -> PageQueries:
     """Return the queries of the pages, answered by a store."""
     return PageQueries(
-        list_jobs=store.jobs.list_open,
+        list_jobs=OpenJobs(store.database).list,
         read_flags=store.flags.read,
         read_histories=store.histories.read,
         read_losses=store.lost_work.list_lines,

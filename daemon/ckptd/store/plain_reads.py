@@ -28,6 +28,9 @@ class Select(NamedTuple):
         return self.run(statement, values)
 
 
+ReadSaved = Callable[[Select, str, Mapping[str, object]], Mapping[int, Sequence[Any]]]
+
+
 class Leadership(NamedTuple):
     """Who acts for a cluster, and who waits to."""
 
@@ -68,10 +71,11 @@ FROM (
             ORDER BY n.completed_at DESC, n.step DESC NULLS LAST, n.id DESC LIMIT 1
         ) AS newest_id
     FROM checkpoints c
-    WHERE c.deleted_at IS NULL AND c.run_id IN (SELECT j.run_id FROM jobs j WHERE {{chosen}})
+    WHERE c.deleted_at IS NULL AND c.run_id IN ({{runs}})
     GROUP BY c.run_id
 ) saved LEFT JOIN checkpoints newest ON newest.id = saved.newest_id
 """  # noqa: S608 - the codes are this package's own
+_RUNS = "SELECT j.run_id FROM jobs j WHERE {chosen}"
 _LOCATIONS = """
 SELECT l.run_id, l.directory FROM locations l
 WHERE l.run_id IN (SELECT j.run_id FROM jobs j WHERE {chosen}) ORDER BY l.run_id, l.ordinal
@@ -84,8 +88,19 @@ EXISTS (
 """
 
 
+def read_saved(select: Select, runs: str, values: Mapping[str, object]) -> dict[int, Sequence[Any]]:
+    """Return what the runs of a subquery have saved, by row id; those that have nothing are left out."""
+    return {row[0]: row for row in select(_SAVED.format(runs=runs), values)}
+
+
 def list_jobs(
-    select: Select, now: datetime, *, cluster: str | None = None, user: str | None = None, flagged_only: bool = False
+    select: Select,
+    now: datetime,
+    *,
+    cluster: str | None = None,
+    user: str | None = None,
+    flagged_only: bool = False,
+    read_saved: ReadSaved = read_saved,
 ) -> tuple[JobRow, ...]:
     """Return the jobs that have started and not ended, by cluster and job id, with the time left at `now`."""
     values: dict[str, object] = {}
@@ -99,7 +114,7 @@ def list_jobs(
     if flagged_only:
         conditions.append(_FLAGGED)
     chosen = " AND ".join(conditions)
-    saved = {row[0]: row for row in select(_SAVED.format(chosen=chosen), values)}
+    saved = read_saved(select, _RUNS.format(chosen=chosen), values)
     rules = _read_rules(select)
     copies: dict[int, list[str]] = defaultdict(list)
     for run_id, directory in select(_LOCATIONS.format(chosen=chosen), values):

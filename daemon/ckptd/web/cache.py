@@ -1,9 +1,10 @@
 """The data of pages: one snapshot of the fleet that all pages share, and single runs.
 
-Listing ten thousand runs takes a second, which is too long for a page. The snapshot is therefore read at most every few
-seconds, by one request or in the background, and every page shows its time.
+Listing ten thousand runs takes a second, which is too long for a page. The snapshot is therefore read in the
+background, once a minute, or at most every few seconds while somebody looks, and every page shows its time.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -22,6 +23,7 @@ from ckptd.web.lost_work_reports import LostWorkReports, SumLostWork
 
 FRESH_SECONDS = 10.0  # a younger picture is shown as it is
 STALE_SECONDS = 60.0  # an older one is shown only where no new one can be had
+FIRST_SECONDS, AGAIN_SECONDS = 5.0, 50.0  # between the start and the first one, and between two, while nobody looks
 ENDS_SECONDS = 600.0  # between two sums of how attempts ended
 ENDED_SHOWN = 50  # runs of one user that have ended
 
@@ -156,6 +158,15 @@ class PageReader:
         if age > FRESH_SECONDS and self._reading.acquire(blocking=False):
             threading.Thread(target=self._take_behind, name="web-fleet", daemon=True).start()
         return fleet
+
+    def refresh_until(self, is_over: threading.Event) -> None:
+        """Take a snapshot once in a while, so that who comes first need not wait for it."""
+        wait = FIRST_SECONDS
+        while not is_over.wait(wait):
+            wait = AGAIN_SECONDS
+            if time.monotonic() - self._read_at > FRESH_SECONDS and self._reading.acquire(blocking=False):
+                with contextlib.suppress(CkptdError):  # who asks for a page is told
+                    self._take_behind()
 
     def _take_behind(self) -> None:
         try:

@@ -39,7 +39,8 @@ class WebServer:
         list_limited_settings: ListLimitedSettings | None = None,
     ) -> None:
         self._web_config = web_config
-        self._site = Responder(PageReader(record, list_limited_settings), Access(rules, web_config))
+        reader = PageReader(record, list_limited_settings)
+        self._site = Responder(reader, Access(rules, web_config))
         self._socket = Listener(_listen(listen), lambda: self._server.server_state.connections)
         quieten()
         self._server = uvicorn.Server(
@@ -60,6 +61,8 @@ class WebServer:
         )
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="web", daemon=True)
         self._thread.start()
+        self._is_over = threading.Event()
+        threading.Thread(target=reader.refresh_until, args=(self._is_over,), name="web-fleet", daemon=True).start()
 
     @property
     def port(self) -> int:
@@ -80,6 +83,7 @@ class WebServer:
 
     def close(self) -> None:
         """Stop listening; drop responses that are not ready within two seconds."""
+        self._is_over.set()
         self._server.should_exit = True
         self._thread.join(SECONDS_TO_STOP)
         self._socket.close()
