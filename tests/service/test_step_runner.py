@@ -3,6 +3,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from ckptd.checkpoints.agent.client import AgentGoneError
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
 from ckptd.service.daemon import SCAN
@@ -50,6 +51,16 @@ def test_a_failure_is_reported_once_and_again_when_the_step_works(stepper, caplo
         "step poll succeeded again",
         "step poll failed: Slurm is away",
     ]
+
+
+@pytest.mark.parametrize("is_stopping", [True, False])
+def test_that_the_agent_has_ended_is_no_trouble_of_a_daemon_that_stops(collector, caplog, is_stopping):
+    def scan_without_agent(_now):
+        raise AgentGoneError("the agent has ended")
+
+    StepRunner(collector, Systemd({}), is_stopping=lambda: is_stopping).run(SCAN, scan_without_agent)
+    reported = [] if is_stopping else [f"step {SCAN} failed: the agent has ended"]
+    assert [record.getMessage() for record in caplog.records] == reported
 
 
 def test_scans_that_fail_are_reported_once_though_the_step_that_starts_them_goes_well(stepper, caplog):

@@ -81,7 +81,9 @@ class Daemon:
             version("ckptd"), started_at=self._identity.started_at, flagged_limit=config.metrics.flagged_jobs
         )
         self._heartbeat = OutgoingHeartbeat(config.service.heartbeat_url)
-        self._stepper = StepRunner(self._collector, self._systemd, self._heartbeat.record)
+        self._stepper = StepRunner(
+            self._collector, self._systemd, self._heartbeat.record, is_stopping=self._stop.is_set
+        )
 
     def run(self) -> int:
         """Work until SIGTERM or SIGINT; return the exit status."""

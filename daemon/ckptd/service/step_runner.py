@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from ckptd.checkpoints.agent.client import AgentGoneError
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
 from ckptd.service.log_output import current_step
@@ -37,11 +38,13 @@ class StepRunner:
         record_success: Callable[[str], None] = lambda _name: None,
         *,
         clock: Callable[[], float] = time.monotonic,
+        is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._collector = collector
         self._systemd = systemd
         self._record_success = record_success
         self._clock = clock
+        self._is_stopping = is_stopping
         self._lock = threading.Lock()
         self._troubles: dict[str, str] = {}  # error of each failing step, by its name
         self._outage: _Outage | None = None
@@ -59,7 +62,8 @@ class StepRunner:
         try:
             result = step(datetime.now(UTC))
         except CkptdError as error:
-            self._log_trouble(name, error)
+            if not (isinstance(error, AgentGoneError) and self._is_stopping()):  # a stop ends the agent amid a scan
+                self._log_trouble(name, error)
             return
         except Exception:  # the unit of work is one step of one cycle
             log.exception("step %s failed", name)
