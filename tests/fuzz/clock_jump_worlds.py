@@ -200,8 +200,8 @@ class World:
         for name, count in counts.items():
             if count > took / INTERVALS[name] + EXTRA_RUNS + SECONDS_TO_SEE / INTERVALS[name]:
                 self.note(jump, f"{name} ran {count:.0f} times in {took:.0f} s")
-        if counts["poll"] * allow(1) < took / POLL_SECONDS - 2:
-            self.note(jump, f"only {counts['poll']:.0f} polls in {took:.0f} s")
+        # not counted by the interval: where this host is slow, so is Slurm, and the daemon then polls more rarely
+        wait_for("the third poll after the jump", lambda: self.read_steps()["poll"] > steps["poll"] + 2, START_SECONDS)
         age = time.time() - (self.daemon.read_metric("ckptd_last_poll_timestamp_seconds") or 0)
         if not -1 < age < allow(MAX_SILENT_POLLS * POLL_SECONDS + SECONDS_TO_SEE):
             self.note(jump, f"the last poll is {age:.0f} s old")
