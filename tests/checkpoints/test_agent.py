@@ -1,5 +1,6 @@
 import os
 import signal
+import socket
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -121,6 +122,17 @@ def test_a_child_that_hangs_is_given_up_and_others_are_served(agent, owned):
     assert late[-1] in {NOT_REACHED, given_up}, "the child may be stopped in the last of them"
     assert served[0]["checkpoints"]
     assert time.monotonic() - began < allow(15)
+
+
+def test_an_agent_that_ended_unseen_is_said_to_have_ended():
+    client = start_agent(None)
+    try:
+        # as where the agent ends between two requests, and the reading thread is late
+        client._connection.shutdown(socket.SHUT_WR)
+        with pytest.raises(AgentGoneError, match="has ended"):
+            client.run([Batch(uid=os.getuid(), operation="scan", items=(), deadline_seconds=20)])
+    finally:
+        client.close()
 
 
 def test_after_the_agent_is_closed_it_says_so():

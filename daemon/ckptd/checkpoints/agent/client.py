@@ -189,8 +189,13 @@ class AgentClient:
             self._pending[request_id] = waiting
         line = json.dumps({"id": request_id, **request}).encode() + b"\n"
         # an agent that waits for its answers to be read accepts no request: the reading thread must not wait here
-        with self._sending:
-            self._connection.sendall(line)
+        try:
+            with self._sending:
+                self._connection.sendall(line)
+        except OSError as error:  # it has ended, which the reading thread has yet to see
+            with self._lock:
+                self._pending.pop(request_id, None)
+            raise AgentGoneError("the agent has ended") from error
 
     def _describe_refusal(self) -> str:
         refusal = self._begun.result() if self._begun.done() else None
