@@ -52,7 +52,7 @@ def scrape(server):
 
 
 def held(server):
-    return server._server.server_state.connections
+    return list(server._server.server_state.connections)  # at once: the server's thread changes the set
 
 
 def send_for_ever(send, said, pause=0.0):
