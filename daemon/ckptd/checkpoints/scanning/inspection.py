@@ -143,17 +143,6 @@ def _claim_and_examine(
         return chosen.claims, left, [chosen.kept.get(claim.path) or next(fresh) for claim in chosen.claims]
 
 
-def read_fingerprint(
-    descriptor: int, *, max_depth: int, max_entries: int, write_grace: timedelta
-) -> tuple[str | None, int]:
-    """List a tree; return the fingerprint that `inspect_tree` with these bounds would find, and the number of entries.
-
-    No file is read.
-    """
-    tree = list_tree(descriptor, max_depth=max_depth, max_entries=max_entries)
-    return make_fingerprint(tree, (max_depth, max_entries, write_grace)), tree.count_entries()
-
-
 def _list_unrecognised(left: Iterable[File], checkpoints: Iterable[Checkpoint], root: PurePosixPath) -> tuple[str, ...]:
     """Return the files that belong to no checkpoint, without programs, logs and the like."""
     prefix = f"{str(root).rstrip('/')}/"

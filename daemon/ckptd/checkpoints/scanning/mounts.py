@@ -2,8 +2,9 @@
 
 import functools
 import re
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 NETWORK_TYPES = frozenset(
@@ -19,6 +20,10 @@ class Mount:
     point: PurePosixPath
     filesystem_type: str
     options: frozenset[str] = frozenset()  # of this mount, such as `noatime`
+    start: str = field(init=False, repr=False, compare=False)  # of every path that is on it or on a mount below
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "start", _end_with_slash(self.point))
 
     @property
     def is_network(self) -> bool:
@@ -29,6 +34,16 @@ class Mount:
 def read_mounts() -> tuple[Mount, ...]:
     """Read the mount table of this process, later mounts first (they cover earlier ones)."""
     return parse_mounts(_MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape"))
+
+
+def read_recent_mounts() -> tuple[Mount, ...]:
+    """Return the mount table as it was at most a second ago, for who asks for each of many directories."""
+    return _read_in_second(int(time.monotonic()))
+
+
+@functools.lru_cache(maxsize=1)
+def _read_in_second(_second: int) -> tuple[Mount, ...]:
+    return read_mounts()
 
 
 @functools.lru_cache(maxsize=4)  # each scan reads the table, which hardly ever changes
@@ -48,7 +63,7 @@ def parse_mounts(text: str) -> tuple[Mount, ...]:
 def find_mount(mounts: tuple[Mount, ...], path: PurePosixPath) -> Mount | None:
     """Return the mount that a path without links is on."""
     below = _end_with_slash(path)
-    holding = [mount for mount in mounts if below.startswith(_end_with_slash(mount.point))]
+    holding = [mount for mount in mounts if below.startswith(mount.start)]
     return max(holding, key=lambda mount: len(mount.point.parts), default=None)
 
 

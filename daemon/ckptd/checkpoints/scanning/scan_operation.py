@@ -8,10 +8,10 @@ from typing import Any
 from ckptd.checkpoints.agent import scan_json
 from ckptd.checkpoints.scanning import declarations, pointers, reads_since_start, silent_work_dirs
 from ckptd.checkpoints.scanning.allowed_roots import open_allowed
-from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree, read_fingerprint
-from ckptd.checkpoints.scanning.mounts import Mount, find_mount, read_mounts
+from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree
+from ckptd.checkpoints.scanning.mounts import Mount, find_mount, read_recent_mounts
 from ckptd.checkpoints.scanning.quota import read_quota_left
-from ckptd.checkpoints.scanning.tree_fingerprint import CHANGED, UNCHANGED
+from ckptd.checkpoints.scanning.tree_fingerprint import CHANGED, UNCHANGED, read_fingerprint
 from ckptd.core.model import CheckpointRead, Scan, Unknown, checkpoint_json
 
 MAX_PROBLEMS = 20  # reported individually: a user may have any number of unreadable files
@@ -77,7 +77,7 @@ def _look_around(item: dict[str, Any], descriptor: int, found: Inspection) -> di
     declared = declarations.collect(declaring, roots, jobs)
     finished_at = max(datetime.now(UTC), now)
     space = os.fstatvfs(descriptor)
-    mount = find_mount(read_mounts(), directory)
+    mount = find_mount(read_recent_mounts(), directory)
     reads = _list_reads(item, descriptor, mount)
     command = item["quota_command"]
     quota = read_quota_left(command, directory, mount.point) if command and mount else None

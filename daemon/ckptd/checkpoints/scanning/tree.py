@@ -12,7 +12,9 @@ from ckptd.checkpoints.scanning.access_times import open_keeping_atime
 from ckptd.core.model import FileIdentity, Unknown
 
 TRASH = ".ckptd-trash"
-_OWN = frozenset({TRASH, ".ckptd"})  # what ckptd moved aside is no checkpoint of the run any more, and notes are none
+OWN_NAMES = frozenset(
+    {TRASH, ".ckptd"}
+)  # what ckptd moved aside is no checkpoint of the run any more, and notes are none
 # no job saves its state there: version control, caches, installed software, editors, snapshots of the file system
 _NO_PLACES = frozenset(
     {
@@ -22,6 +24,7 @@ _NO_PLACES = frozenset(
         "node_modules", "site-packages",
     }
 )  # fmt: skip
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 NAME_MAX = 255  # no file system has names of more bytes
 _new_tuple = tuple.__new__  # at once, where a directory has a hundred thousand files
 
@@ -148,8 +151,17 @@ def open_root(root: PurePosixPath | str | int) -> int:
         OSError: it cannot be opened as a directory.
 
     """
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    return open_keeping_atime(".", flags, dir_fd=root) if isinstance(root, int) else open_keeping_atime(root, flags)
+    return open_below(".", root) if isinstance(root, int) else open_keeping_atime(root, _DIRECTORY)
+
+
+def open_below(name: str, descriptor: int) -> int:
+    """Open a directory in another one, not through a link.
+
+    Raises:
+        OSError: it cannot be opened as a directory.
+
+    """
+    return open_keeping_atime(name, _DIRECTORY, dir_fd=descriptor)
 
 
 def _list_entry(descriptor: int, entry: str, max_depth: int, budget: list[int]) -> Directory:
@@ -194,7 +206,7 @@ def _list(descriptor: int, path: str, depth: int, budget: list[int], *, is_searc
                     directory.files[name] = _file(start + name, status)
                 elif not stat.S_ISDIR(status.st_mode):
                     _add_special(directory, descriptor, name, status, others)
-                elif name not in _OWN:
+                elif name not in OWN_NAMES:
                     subdirectories[name] = status.st_mtime_ns
     except OSError as error:
         directory.problems.append(_problem(path or ".", error))
@@ -251,8 +263,7 @@ def _descend(
         directory.problems.append(Unknown(what=path, reason="deeper than the scan may go"))
         return
     try:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        child = open_keeping_atime(name, flags, dir_fd=descriptor)
+        child = open_below(name, descriptor)
     except FileNotFoundError:
         return
     except OSError as error:
