@@ -72,11 +72,14 @@ def test_show_lists_what_is_there_and_the_last_few_that_are_gone():
     later = datetime(2030, 1, 2, tzinfo=UTC)
     saves = [save(number, deleted_at=later) for number in range(10)]
     saves += [save(10, "writing", later), save(11, "writing"), save(12)]
-    told = tell_checkpoints({"checkpoints": saves, "is_truncated": True})
+    summed = {"count": 12_000, "size_bytes": 3 << 40, "first_seen_at": later, "last_seen_at": later}
+    told = tell_checkpoints({"checkpoints": saves, "summed_checkpoints": summed, "is_truncated": True})
     rows = told.splitlines()
-    assert [row.split()[0] for row in rows[1:-2]] == [f"save-{number}" for number in (5, 6, 7, 8, 9, 11, 12)]
-    assert rows[-2:] == [
+    assert [row.split()[0] for row in rows[1:-3]] == [f"save-{number}" for number in (5, 6, 7, 8, 9, 11, 12)]
+    day = "2030-01-02 00:00 UTC"
+    assert rows[-3:] == [
         "5 earlier checkpoints not shown (deleted or replaced)",
+        f"12,000 more deleted checkpoints (3.0 TiB), first seen from {day} to {day}; only these sums are kept",
         "older checkpoints are not shown, except those that flags refer to",
     ]
     assert "2030-01-01 12:12:30\tpresent" in told

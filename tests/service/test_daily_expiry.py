@@ -14,7 +14,9 @@ from ckptd.steps import expire
 from ckptd.store.store import Store
 from demo.patience import allow
 from steps.daemon_lives import Cluster, Disk, Service
+from store.test_summed_checkpoints import save_many
 from support.json_documents import check_command
+from support.migrated import open_record
 from support.queue_facts import STATES, at, make_job
 
 KEEP = timedelta(days=365)
@@ -66,6 +68,18 @@ def test_where_nothing_can_be_remembered_nothing_is_deleted(url, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StateError, match="cannot be written"):
         cycles(url, tmp_path / "file", datetime(2028, 1, 1, tzinfo=UTC))
+
+
+def test_deleted_checkpoints_of_old_runs_become_sums(tmp_path):
+    url = f"sqlite:///{tmp_path}/ckptd.sqlite3"
+    store = open_record(url)
+    save_many(store)
+    store.close()
+    service = Service(url, Cluster(), Disk(), 0)
+    month = service.parts.keep_checkpoints
+    assert expire.sum_up_checkpoints(service.parts, service.state, at(0) + month) == 0
+    assert expire.sum_up_checkpoints(service.parts, service.state, at(60) + month) == 10
+    service.parts.store.close()
 
 
 def test_the_command_does_it(url, tmp_path):

@@ -161,6 +161,8 @@ def _print_checkpoints(view: "ShownRunDocument") -> None:
     _print_rows(columns, shown, "No checkpoints recorded.")
     if left_out:
         click.echo(f"{format_count(len(left_out), 'earlier checkpoint')} not shown (deleted or replaced)")
+    if summed := view["summed_checkpoints"]:
+        click.echo(summaries.describe_summed(summed))
     if view["is_truncated"]:
         click.echo("older checkpoints are not shown, except those that flags refer to")
 

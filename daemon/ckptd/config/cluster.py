@@ -66,6 +66,8 @@ class StoreSection(Section):
     """What the daemon does with the tables of an older version: upgrade them on start, or refuse to start."""
     keep: Duration = Field(default=timedelta(days=365), ge=timedelta(days=30))
     """Delete the records of runs that ended longer ago, except runs with checkpoints on disk or in the trash."""
+    keep_checkpoints: Duration = Field(default=timedelta(days=30), ge=timedelta(days=7))
+    """Keep only sums of the deleted checkpoints of runs that ended longer ago, and records of the last ones."""
 
     @field_validator("url")
     @classmethod

@@ -40,7 +40,7 @@ KEYS = {
             "replay_path", "rest_token_file", "rest_url", "source", "timeout",
         }
     ),
-    "store": frozenset({"keep", "password_file", "upgrade", "url"}),
+    "store": frozenset({"keep", "keep_checkpoints", "password_file", "upgrade", "url"}),
 }  # fmt: skip
 LONGEST = timedelta(days=36_500)
 

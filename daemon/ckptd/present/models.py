@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # `ckptd show` starts without pydantic
         GoalDocument,
         LossTotalDocument,
         RunViewDocument,
+        SummedCheckpointsDocument,
     )
 
 SAID = 3  # warnings about named directories
@@ -87,6 +88,7 @@ def run_view(
         "earlier_attempt_count": len(lines.keys() - {(each.job, each.restart_count) for each in history.attempts}),
         "lost": _sum_losses(losses),
         "checkpoints": [_checkpoint_row(record) for record in history.checkpoints],
+        "summed_checkpoints": _summed_row(history),
         "flags": [listings.flag_row(flag) for flag in flags],
         "forecast": {
             "interval_seconds": _seconds(rhythm.interval),
@@ -103,6 +105,18 @@ def run_view(
         },
         "advice": _advice_row(advise(history, ends)),
         "uid": history.key.uid,
+    }
+
+
+def _summed_row(history: RunRecord) -> "SummedCheckpointsDocument | None":
+    summed = history.summed
+    if summed is None:
+        return None
+    return {
+        "count": summed.checkpoint_count,
+        "size_bytes": summed.size_bytes,
+        "first_seen_at": summed.first_seen_at,
+        "last_seen_at": summed.last_seen_at,
     }
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from ckptd.core.model import Certainty
-from ckptd.present.formatting import format_count, format_duration, format_instant
+from ckptd.present.formatting import format_count, format_duration, format_instant, format_size
 from ckptd.present.lost_work_parts import describe_redone
 
 LEAST_TOLD = 360  # seconds; less than that would round to 0.0 or 0.1 h
@@ -33,6 +33,13 @@ def describe_loss(row: Mapping[str, Any]) -> str:
 def describe_refused_address(named: str, used: str) -> str:
     """Describe where mail goes because the site does not allow the address that a job names."""
     return f"mail about this run goes to {used}: [mail] allowed_domains does not allow {named}"
+
+
+def describe_summed(summed: Mapping[str, Any]) -> str:
+    """Describe the deleted checkpoints of which only sums are left."""
+    count, size = format_count(summed["count"], "more deleted checkpoint"), format_size(summed["size_bytes"])
+    first, last = format_instant(summed["first_seen_at"]), format_instant(summed["last_seen_at"])
+    return f"{count} ({size}), first seen from {first} to {last}; only these sums are kept"
 
 
 def describe_losses(lost: Mapping[str, Any]) -> str:

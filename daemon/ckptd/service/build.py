@@ -198,6 +198,7 @@ def build_parts(
         programs=Programs(timeout_seconds=config.slurm.timeout.total_seconds()),
         notice_policy=build_policy(config),
         keep=config.store.keep,
+        keep_checkpoints=config.store.keep_checkpoints,
     )
 
 

@@ -138,3 +138,4 @@ class Parts:
     verify_place: VerifyPlace = VerifyPlace.HERE
     require_lease: Callable[[], None] = _do_nothing  # raises an error if this process may not act now
     keep: timedelta = timedelta(days=365)  # runs that ended longer ago are deleted from the database
+    keep_checkpoints: timedelta = timedelta(days=30)  # of runs that ended longer ago, deleted checkpoints are summed up

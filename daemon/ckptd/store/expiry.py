@@ -86,7 +86,7 @@ def _find_expired(connection: sa.Connection, cluster: str, before: datetime, run
     found: list[int] = []
     for chunk in split(run_ids):
         found += connection.scalars(_select_runs(cluster, before).where(RunTable.id.in_(chunk)))
-    return sorted(set(found) - _find_in_trash(connection, found))
+    return sorted(set(found) - find_in_trash(connection, found))
 
 
 def _select_runs(cluster: str, before: datetime) -> sa.Select[Any]:
@@ -118,7 +118,7 @@ def _select_runs(cluster: str, before: datetime) -> sa.Select[Any]:
     )
 
 
-def _find_in_trash(connection: sa.Connection, run_ids: Collection[int]) -> set[int]:
+def find_in_trash(connection: sa.Connection, run_ids: Collection[int]) -> set[int]:
     """Return the runs with a checkpoint in the trash: it was moved there, and neither deleted nor restored since."""
     moved: dict[int, set[str]] = defaultdict(set)
     settled: dict[int, set[str]] = defaultdict(set)

@@ -17,7 +17,7 @@ from ckptd.store.checkpoint_rows import REMEMBERED_COUNT, age_order, read_where
 from ckptd.store.fresh_checkpoints import SelectedCheckpoints
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import JOB, RUN_KEY, Columns, decode_any, decode_number, list_numbers
-from ckptd.store.row_values import decode_free_space, job_from_row, split
+from ckptd.store.row_values import decode_free_space, decode_summed, job_from_row, split
 from ckptd.store.run_rows import IS_LOCATED
 from ckptd.store.stored_instants import instant
 from ckptd.store.text_escapes import encode_text
@@ -31,7 +31,7 @@ _RUN = Columns(
     (
         "id", "revision", "scanned_at", "user_settings", "free_space_samples", "cluster", "uid", "directory", "user",
         "located_by", "recorded_since", "problems", "leftovers", "free_bytes", "total_bytes", "quota_left_bytes",
-        "quota_error", "filesystem_type", "unknown_what", "unknown_reason",
+        "quota_error", "filesystem_type", "unknown_what", "unknown_reason", "summed_checkpoints",
     )
 )  # fmt: skip
 Others = dict[tuple[str, str], list[tuple[RunKey, Job, str]]]
@@ -64,7 +64,7 @@ def load_records(
         savers = _find_savers(select, runs)
         for row in select(f"SELECT {_RUN.of('r')} FROM runs r WHERE r.id IN ({runs})", {}):  # noqa: S608
             row_id, revision, scanned_at, user_settings, free_space, cluster, uid, directory, *rest = _RUN.decode(row)
-            key, (user, located_by, since, *scanned) = RunKey(cluster, uid, directory), rest
+            key, (user, located_by, since, *scanned, summed) = RunKey(cluster, uid, directory), rest
             record = RunRecord(
                 key=key,
                 user=user,
@@ -82,6 +82,7 @@ def load_records(
                 has_saved_before=row_id in savers,
                 is_truncated=row_id in saved,
                 totals=totals.get(row_id),
+                summed=decode_summed(summed),
                 reaches=measure_reaches(attempts[row_id], saved[row_id]) if row_id in saved else None,
             )
             result[row_id] = (revision, record if is_whole else with_rhythm(record))  # pruning asks for none

@@ -19,7 +19,8 @@ _RENAMED = {"time_limit": "time_limit_seconds", "time_left": "time_left_seconds"
 _JSON = frozenset(
     {
         "free_space_samples", "leftovers", "links", "mentions", "owner_uids", "problems", "resolved", "resume",
-        "retention_settings", "script_mentions", "settled_markers", "suspensions", "unsafe", "user_settings",
+        "retention_settings", "script_mentions", "settled_markers", "summed_checkpoints", "suspensions", "unsafe",
+        "user_settings",
     }
 )  # fmt: skip
 _INSTANTS = frozenset({"suspended_until", "recorded_since"})

@@ -14,6 +14,7 @@ from ckptd.core.model import (
     Job,
     JobKey,
     RunKey,
+    SummedCheckpoints,
     Suspension,
 )
 from ckptd.core.model.resume_json import decode_resume
@@ -64,6 +65,26 @@ def _suspension(pair: Sequence[str | None]) -> Suspension:
 def decode_free_space(samples: Sequence[Sequence[float]] | None) -> tuple[FreeSpaceSample, ...]:
     """Return the samples of free space in a run's row."""
     return tuple(FreeSpaceSample(datetime.fromtimestamp(at, UTC), int(free)) for at, free in samples or ())
+
+
+def encode_summed(summed: SummedCheckpoints) -> list[float]:
+    """Return the sums over deleted checkpoints as a run's row has them."""
+    return [
+        summed.checkpoint_count,
+        summed.size_bytes,
+        summed.first_seen_at.timestamp(),
+        summed.last_seen_at.timestamp(),
+    ]
+
+
+def decode_summed(values: Sequence[float] | None) -> SummedCheckpoints | None:
+    """Return the sums over deleted checkpoints in a run's row."""
+    if values is None:
+        return None
+    count, size_bytes, first, last = values
+    return SummedCheckpoints(
+        int(count), int(size_bytes), datetime.fromtimestamp(first, UTC), datetime.fromtimestamp(last, UTC)
+    )
 
 
 def run_key(row: Sequence[Any]) -> RunKey:

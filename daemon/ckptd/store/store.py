@@ -30,6 +30,7 @@ from ckptd.store.restart_state import RestartStateStore
 from ckptd.store.runs import RunStore
 from ckptd.store.settled_scans import SettledScanStore
 from ckptd.store.store_reader import StoreReader
+from ckptd.store.summed_checkpoints import SummedCheckpointStore
 from ckptd.store.summed_days import SummedDayStore
 from ckptd.store.topic_counts import TopicCountStore
 from ckptd.store.transactions import Database
@@ -62,6 +63,7 @@ class Store(StoreReader):
         self.restart_state: RestartStateStore = RestartStateStore(database)
         self.runs: RunStore = RunStore(database)
         self.settled_scans = SettledScanStore(database)
+        self.summed_checkpoints = SummedCheckpointStore(database)
         self.summed_days = SummedDayStore(database)
         self.topic_counts = TopicCountStore(database)
         self.verification_tickets = VerificationTicketStore(database)

@@ -77,6 +77,8 @@ class RunTable(Base):
     user_settings: Mapped[Any | None]  # settings of that file for health rules and actions
     links: Mapped[Any | None]  # links that the last scan found, as values of SeenLink
     free_space_samples: Mapped[Any | None]  # at its directory: [seconds since the epoch, free bytes]
+    summed_checkpoints: Mapped[Any | None]  # a SummedCheckpoints, with numbers of seconds since the epoch
+    summed_revision: Mapped[int | None]  # the revision at which nothing more was to be summed up
     settled_fingerprint: Mapped[str | None] = mapped_column(sa.String(32))  # of the scan that agrees with the record
     settled_revision: Mapped[int | None]  # the revision for which it does
     settled_version: Mapped[str | None] = mapped_column(sa.String(64))  # of the ckptd that scanned

@@ -113,6 +113,7 @@ ENVIRONMENT.filters |= {
     "count": formatting.format_count,
     "loss": summaries.describe_loss,
     "losses": summaries.describe_losses,
+    "summed": summaries.describe_summed,
     "advice": summaries.describe_advice,
     "path": show_path,
     "evidence": show_evidence,

@@ -50,6 +50,7 @@ from ckptd.core.model.runs import (
     RunHistory,
     RunKey,
     RunRecord,
+    SummedCheckpoints,
     Totals,
     UserSettings,
 )
@@ -107,6 +108,7 @@ __all__ = [
     "SeenLink",
     "Severity",
     "SitePurge",
+    "SummedCheckpoints",
     "Suspension",
     "Totals",
     "Unknown",

@@ -116,6 +116,15 @@ class Totals(NamedTuple):
     damaged_since_good: int  # damaged ones written after the newest complete one
 
 
+class SummedCheckpoints(NamedTuple):
+    """Deleted checkpoints of a run that ended long ago, of which only sums are left on record."""
+
+    checkpoint_count: int
+    size_bytes: int
+    first_seen_at: datetime  # the first one
+    last_seen_at: datetime
+
+
 class AttemptProgress(NamedTuple):
     """The lowest and the highest progress among the checkpoints of an attempt that were complete once."""
 
@@ -152,6 +161,7 @@ class RunRecord:
         CopyLocation, ...
     ] = ()  # where earlier starts saved, the latest first; `checkpoints` has theirs, too
     primaries: tuple[RunKey, ...] = ()  # the runs of which its directory is a further location
+    summed: SummedCheckpoints | None = None  # beside `checkpoints`
     rhythm: SaveCadence | None = None  # of these attempts and checkpoints; None: to be measured where it is asked for
 
     @property

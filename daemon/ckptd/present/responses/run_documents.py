@@ -269,6 +269,15 @@ class NewestCompleteDocument(TypedDict):
     ]
 
 
+class SummedCheckpointsDocument(TypedDict):
+    """Deleted checkpoints of a run that ended long ago, of which only sums are left on record."""
+
+    count: Annotated[Count, Field(description="Number of these checkpoints.")]
+    size_bytes: Annotated[int, Field(description="What they took together.")]
+    first_seen_at: Annotated[datetime, Field(description="When the first one was seen.")]
+    last_seen_at: Annotated[datetime, Field(description="When the last one was seen.")]
+
+
 class RunViewDocument(TypedDict):
     """A run whole: what `ckptd show` and the API share."""
 
@@ -295,6 +304,10 @@ class RunViewDocument(TypedDict):
     earlier_attempt_count: Annotated[Count, Field(description="Number of earlier attempts, all ended.")]
     lost: Annotated[LossTotalDocument, Field(description="Work that all ended attempts lost.")]
     checkpoints: Annotated[list[CheckpointDocument], Field(description="The newest 64, oldest first.")]
+    summed_checkpoints: Annotated[
+        SummedCheckpointsDocument | None,
+        Field(description="Deleted checkpoints of a run that ended long ago, summed up; null if there are none."),
+    ]
     flags: Annotated[list[FlagDocument], Field(description="The open and the resolved flags.")]
     forecast: Annotated[ForecastDocument, Field(description="The measured rhythm, and what follows from it.")]
     advice: Annotated[
