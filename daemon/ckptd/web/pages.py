@@ -26,6 +26,12 @@ STATIC: Mapping[str, tuple[bytes, str]] = {
 }
 
 
+def compile_templates() -> None:
+    """Compile all templates, so that nobody who asks for a page waits for that."""
+    for name in ENVIRONMENT.list_templates(extensions=["html"]):
+        ENVIRONMENT.get_template(name)
+
+
 def render(template: str, **values: Any) -> bytes:
     """Return a page as UTF-8."""
     return ENVIRONMENT.get_template(template).render(**values).encode()

@@ -13,6 +13,7 @@ from ckptd.web.access import Access, AccessRules
 from ckptd.web.app import make_app
 from ckptd.web.cache import ListLimitedSettings, PageQueries, PageReader
 from ckptd.web.connections import Listener, PatientProtocol, quieten
+from ckptd.web.pages import compile_templates
 from ckptd.web.responses import Responder
 from ckptd.web.scrapes import Metrics
 from ckptd.web.web_config import WebConfig
@@ -62,7 +63,12 @@ class WebServer:
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="web", daemon=True)
         self._thread.start()
         self._is_over = threading.Event()
-        threading.Thread(target=reader.refresh_until, args=(self._is_over,), name="web-fleet", daemon=True).start()
+        threading.Thread(target=self._prepare, args=(reader,), name="web-fleet", daemon=True).start()
+
+    def _prepare(self, reader: PageReader) -> None:
+        """Do ahead what the first page would wait for."""
+        compile_templates()
+        reader.refresh_until(self._is_over)
 
     @property
     def port(self) -> int:
