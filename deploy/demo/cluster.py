@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -37,8 +38,10 @@ class PrivateCluster:
         with_accounting: "bool | PrivateCluster" = False,
         with_tokens: bool = False,
         user_prefix: str = "ckdemo-",
+        has_local_disks: bool = False,
     ) -> None:
         """Describe a cluster; its accounting, and with it its users' credentials, may be another one's."""
+        self._has_local_disks = has_local_disks
         self._name = name
         self._nodes = nodes
         self._cpus_per_node = cpus_per_node
@@ -59,6 +62,11 @@ class PrivateCluster:
     @property
     def directory(self) -> Path:
         return self._layout.directory
+
+    @property
+    def local_disk(self) -> Path:
+        """Where each node has a file system of its own that nobody else sees, if the cluster has local disks."""
+        return self.directory / "local"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -205,7 +213,12 @@ class PrivateCluster:
     def start_node(self, node: str) -> None:
         """Start the slurmd of one node."""
         (self.directory / "spool" / node).mkdir(exist_ok=True)
-        self.daemons.start(f"slurmd-{node}", ["slurmd", "-D", "-N", node], self.environment)
+        argv = ["slurmd", "-D", "-N", node]
+        if self._has_local_disks:
+            self.local_disk.mkdir(exist_ok=True)
+            mount = f"mount -t tmpfs -o mode=1777 tmpfs {shlex.quote(str(self.local_disk))}"
+            argv = ["unshare", "--mount", "--propagation=private", "sh", "-c", f"{mount} && exec {shlex.join(argv)}"]
+        self.daemons.start(f"slurmd-{node}", argv, self.environment)
 
     def kill_node(self, node: str) -> None:
         """Kill one node's slurmd and let slurmctld know; what ran there runs on unseen, as on a real failure."""
