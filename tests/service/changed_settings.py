@@ -40,6 +40,12 @@ CHANGED = {
     "verify_jobs.fallback": True,
     "verify_jobs.python": "/opt/ckptd/bin/python3",
     "verify_jobs.directory": "/scratch/checks/{{uid}}",
+    "node_scans.directories": ["/local"],
+    "node_scans.partitions": ["gpu*"],
+    "node_scans.interval": "1h",
+    "node_scans.time_limit": "2m",
+    "node_scans.max_running": 1,
+    "node_scans.python": "/opt/ckptd/bin/python3",
     "slurm.source": "squeue",
     "slurm.cluster": "another",
     "slurm.poll_interval": "10m",
@@ -223,5 +229,5 @@ def make_config(root, **changes):
             table = table[int(part)] if part.isdigit() else table.setdefault(part, {})
         table[key] = value
         if key == "directories":
-            del table["directory"]  # only one of them may be given
+            table.pop("directory", None)  # only one of them may be given
     return Config.model_validate(fill(document, root))

@@ -114,6 +114,9 @@ elif name == "sacct":
     print(facts["line"] + words[3].removeprefix("--delimiter="))
 elif name == "sbatch":
     print(99)
+elif name == "srun":
+    sys.stdout.flush()
+    os.execv("/bin/sh", ["sh", "-c", facts.get("srun", "exit 1")])
 """
 
 
@@ -161,7 +164,7 @@ class Place:
         self.facts.write_text(json.dumps({**self.job, **facts}))
         text = PROGRAM.format(facts=self.facts, calls=self.calls)
         self.bin.mkdir(exist_ok=True)
-        for name in ("squeue", "scontrol", "sacct", "sbatch", "scancel"):
+        for name in ("squeue", "scontrol", "sacct", "sbatch", "scancel", "srun"):
             (self.bin / name).write_text(text)
             (self.bin / name).chmod(0o755)
 
@@ -169,6 +172,8 @@ class Place:
     def job(self):
         told = {"JobID": "7", "UserID": str(PERSON), "UserName": "alice", "Partition": "gpu1", "State": "RUNNING"}
         return {**told, "RestartCnt": "0", "Name": "train", "WorkDir": str(self.run), "TimeLimit": "1:00:00"} | {
+            "BatchHost": "n7",
+            "NumNodes": "1",
             "script": SCRIPT,
             "line": "sbatch -c3",
         }
@@ -177,7 +182,11 @@ class Place:
         """The calls that change something."""
         calls = [json.loads(line) for line in self.calls.read_text().splitlines()]
         assert {call["uid"] for call in calls} <= {PERSON}
-        return [call for call in calls if call["argv"][0] in {"sbatch", "scancel"} or "hold" in str(call["argv"][1:2])]
+        return [
+            call
+            for call in calls
+            if call["argv"][0] in {"sbatch", "scancel", "srun"} or "hold" in str(call["argv"][1:2])
+        ]
 
     def save(self):
         path = self.run / "checkpoint-3"
@@ -226,6 +235,7 @@ def every_operation(site):
         "follow_verification": {"ticket": TICKET, "job_id": 7, "task_count": 1},
         "collect_verification": {"ticket": TICKET, "task": 0},
         "cancel_verification": {"ticket": TICKET, "job_id": 7},
+        "scan_on_node": {**JOB, "directory": directory},
         "locate": {"work_dir": directory, "candidates": [["comment", directory]], **locating},
         "read_mutes": {"work_dir": directory},
         "scan": site.scan_item(),
@@ -257,6 +267,7 @@ def ask_outside(site, operation, named):
         },
         "read_mutes": {"work_dir": directory},
         "scan": {"directory": directory, "work_dirs": [directory]},
+        "scan_on_node": {"directory": directory},
         "find_workspaces": {"directory": directory},
         "verify": {"directory": directory, "only": ["step_2.pt"]},
         "look_up_paths": {"paths": [path, directory], "work_dirs": [directory]},

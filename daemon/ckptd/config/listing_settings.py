@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 # the models' settings (a test compares them); if a file sets any other, the whole configuration is read
 SECTIONS = frozenset(
     {
-        "actions", "agent", "apprise", "file_system", "health", "mail", "metrics", "purge", "retention", "scan",
-        "service", "slurm", "store", "verify_jobs", "watch", "web",
+        "actions", "agent", "apprise", "file_system", "health", "mail", "metrics", "node_scans", "purge", "retention",
+        "scan", "service", "slurm", "store", "verify_jobs", "watch", "web",
     }
 )  # fmt: skip
 KEYS = {

@@ -11,6 +11,7 @@ from ckptd.config.base import Section
 from ckptd.config.cluster import FileSystemRule, ScanSection, SitePurgeRule, SlurmSection, StoreSection, WatchRule
 from ckptd.config.health import HealthSection
 from ckptd.config.listing_settings import choose_state_directory, default_url
+from ckptd.config.node_scans_table import NodeScansSection
 from ckptd.config.outputs import ActionsSection, AppriseSection, MailSection, MetricsSection, WebSection
 from ckptd.config.retention import RetentionSection
 from ckptd.config.verify_jobs_table import VerifyJobsSection
@@ -59,6 +60,7 @@ class Config(Section):
     health: HealthSection = HealthSection()
     retention: RetentionSection = RetentionSection()
     verify_jobs: VerifyJobsSection = VerifyJobsSection()
+    node_scans: NodeScansSection = NodeScansSection()
     mail: MailSection = MailSection()
     apprise: AppriseSection = AppriseSection()
     actions: ActionsSection = ActionsSection()

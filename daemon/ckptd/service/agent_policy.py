@@ -13,6 +13,8 @@ from ckptd.checkpoints.agent.identities import read_identities
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.config import DEFAULT_PATH, Config, read_config
 from ckptd.config.local_cluster import read_local_cluster
+from ckptd.config.node_scans_table import NodeScansSection
+from ckptd.core.node_scans.step_policy import NodeScanPolicy
 from ckptd.core.retention import PolicyMode
 from ckptd.core.verification.job_policy import VerifyJobPolicy
 from ckptd.service.trusted_file import check_trusted
@@ -49,6 +51,7 @@ def build_policy(config: Config) -> RequestPolicy:
         resubmit_partitions=config.actions.resubmit,
         max_resubmits=config.actions.max_resubmits,
         verify_jobs=_build_verify_jobs(config),
+        node_scans=build_node_scans(config.node_scans),
         max_requests_per_minute=agent.max_requests_per_minute,
         may_move=any((policy.mode or retention.mode) is PolicyMode.ENFORCE for policy in retention.policy),
         hold_seconds=retention.hold.total_seconds(),
@@ -71,4 +74,16 @@ def _build_verify_jobs(config: Config) -> VerifyJobPolicy:
         python=str(section.python or sys.executable),
         directory=section.directory,
         cluster=read_local_cluster() or "",  # slurm.cluster may change with a reload, and must be this one
+    )
+
+
+def build_node_scans(section: NodeScansSection) -> NodeScanPolicy:
+    """Return which locations only nodes see, and what steps there may be."""
+    return NodeScanPolicy(
+        directories=tuple(map(str, section.directories)),
+        partitions=section.partitions,
+        interval_seconds=section.interval.total_seconds(),
+        seconds=max(1, round(section.time_limit.total_seconds())),
+        max_running=section.max_running,
+        python=str(section.python or sys.executable),
     )

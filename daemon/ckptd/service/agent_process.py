@@ -14,7 +14,7 @@ from ckptd.checkpoints.agent.lease_memory import LeaseView
 from ckptd.checkpoints.agent.request_child import Operation
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.errors import CkptdError
-from ckptd.service import verify_job_operations
+from ckptd.service import node_scan_operations, verify_job_operations
 from ckptd.service.agent_options import DEFAULTS, LEASE, PERSON
 from ckptd.service.policy_child import read_policy
 from ckptd.slurm import owner_actions
@@ -26,6 +26,7 @@ OPERATIONS: dict[str, Operation] = {
     "signal_job": lambda item: owner_actions.signal_job(item, run_command, os.geteuid()),
     "hold_job": lambda item: owner_actions.hold_job(item, run_command, os.geteuid()),
     "resubmit_job": lambda item: owner_actions.resubmit_job(item, run_command, os.geteuid()),
+    "scan_on_node": node_scan_operations.scan_on_node,
     "submit_verification": verify_job_operations.submit,
     "follow_verification": verify_job_operations.follow,
     "collect_verification": verify_job_operations.collect,

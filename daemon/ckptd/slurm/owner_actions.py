@@ -42,7 +42,7 @@ def read_submission(item: Mapping[str, Any], run: Runner, uid: int) -> dict[str,
     """Return a job's `script`, and the command `line` that submitted it if accounting has it."""
     if not item["partitions"]:
         raise ActionError("the configuration allows no action that needs a job's script")
-    job = _named(item, uid)
+    job = describe_job(item, uid)
     return {"script": _read_script(job, run), "line": _read_line(job, run)}
 
 
@@ -67,8 +67,8 @@ def resubmit_job(item: Mapping[str, Any], run: Runner, uid: int) -> dict[str, An
     if not MARK.fullmatch(mark.end) or not 0 < mark.number <= item["max_resubmits"]:
         raise ActionError(f"resubmission {mark.number} is not allowed: max_resubmits is {item['max_resubmits']}")
     try:
-        job = _read_job(_named(item, uid), run)
-        _check_partition(job, item)
+        job = read_job(describe_job(item, uid), run)
+        check_partition(job, item)
         if job.state not in ENDED_STATES and not federation.is_federated(job.job_id):
             return {"failed": f"the job is {job.state.value}, and has not ended", "is_question": False}
         submission = _read_told(job, run)
@@ -90,15 +90,15 @@ def _act(
     Slurm would requeue even a job that has ended or that its user cancelled, and an attempt that started meanwhile may
     not be ready for a signal.
     """
-    job = _named(item, uid)
+    job = describe_job(item, uid)
     if federation.is_federated(job.job_id):  # squeue may not find it by its job id here
         if not item["partitions"]:
             raise ActionError("the configuration does not allow this action")
         run({"argv": format_command(job)})
         return {}
     try:
-        now = _read_job(job, run)
-        _check_partition(now, item)
+        now = read_job(job, run)
+        check_partition(now, item)
     except CkptdError as error:
         return {"failed": str(error), "is_question": True}
     if now.state in ENDED_STATES:
@@ -113,7 +113,7 @@ def _act(
     return {}
 
 
-def _named(item: Mapping[str, Any], uid: int) -> Job:
+def describe_job(item: Mapping[str, Any], uid: int) -> Job:
     """Return the job as the request describes it: its ids, and whether it runs for a federation."""
     return Job(
         cluster="",
@@ -127,7 +127,7 @@ def _named(item: Mapping[str, Any], uid: int) -> Job:
     )
 
 
-def _read_job(job: Job, run: Runner) -> Job:
+def read_job(job: Job, run: Runner) -> Job:
     """Return the job as Slurm shows it.
 
     Raises:
@@ -171,7 +171,7 @@ def _read_job(job: Job, run: Runner) -> Job:
     )
 
 
-def _check_partition(job: Job, item: Mapping[str, Any]) -> None:
+def check_partition(job: Job, item: Mapping[str, Any]) -> None:
     """Refuse a job of a partition that the configuration does not name; one of several partitions needs all."""
     names = [name for name in job.partition.split(",") if name]
     if not names or not all(_is_named(name, item["partitions"]) for name in names):

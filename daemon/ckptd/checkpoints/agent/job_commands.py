@@ -36,7 +36,7 @@ def run_command(item: dict[str, Any]) -> dict[str, Any]:
         done = subprocess.run(  # noqa: S603 - the program is one of a fixed set, as the job's own user
             argv,
             input=text.encode("utf-8", "surrogateescape"),
-            env=_environment(),
+            env=make_environment(),
             cwd=item.get("directory", "/"),
             umask=_umask_of(item.get("like", "")),
             capture_output=True,
@@ -74,7 +74,7 @@ def _hide(mode: int) -> int:
     return 0o7 if not mode & 0o4 else 0o2 if not mode & 0o2 else 0
 
 
-def _environment() -> dict[str, str]:
+def make_environment() -> dict[str, str]:
     """Return the environment of a login of this user, which sbatch passes to the job."""
     user = pwd.getpwuid(os.geteuid())
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}

@@ -26,9 +26,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from ckptd.checkpoints.agent import child_states, confinement, orphans, request_child, requests
+from ckptd.checkpoints.agent import child_states, confinement, node_scan_turns, orphans, request_child, requests
 from ckptd.checkpoints.agent.child_states import ChildSignals
 from ckptd.checkpoints.agent.lease_memory import LEASE_OVER, NOT_BEGUN, LeaseOverError, LeaseView
+from ckptd.checkpoints.agent.node_scan_turns import NodeScanTurns
 from ckptd.checkpoints.agent.request_child import Operation
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.agent.request_rate import RequestRate
@@ -53,6 +54,7 @@ STOPPED = "its process was stopped"
 class _BatchChild:
     request_id: int
     uid: int
+    operation: str
     process_id: int
     pipe: int
     deadline: float
@@ -95,6 +97,7 @@ class Agent:
         self._fork_at = 0.0  # no child is forked before, because it failed; 0: it did not
         self._received = bytearray()
         self._rate = RequestRate()
+        self._node_turns = NodeScanTurns()
         self._logged: dict[tuple[str, str], float] = {}  # refusals, by when they were logged
         self._is_open = True
 
@@ -128,8 +131,9 @@ class Agent:
         if len(self._children) - min(len(silent), MAX_SILENT_CHILDREN) >= MAX_CHILDREN:
             return None
         full = {uid for uid in silent if silent.count(uid) >= MAX_SILENT_OF_OWNER}
+        running = [child.operation for child in self._children.values()]
         for place, request in enumerate(self._waiting):
-            if request["uid"] not in full:
+            if request["uid"] not in full and not node_scan_turns.must_wait(request, running, self._policy):
                 del self._waiting[place]
                 return request
         return None
@@ -173,6 +177,7 @@ class Agent:
             requests.check_envelope(request)
             self._policy.identities.check_number(request["uid"])
             self._count(request["uid"])
+            self._node_turns.admit(request, self._policy, time.monotonic())
         except CkptdError as error:
             self._refuse(request, str(error))
             return
@@ -254,9 +259,8 @@ class Agent:
         request_child.lead_group(process_id)
         now = time.monotonic()
         deadline, count = now + request["deadline_seconds"], len(request["items"])
-        child = _BatchChild(
-            request["id"], request["uid"], process_id, reading, deadline, self._is_leased(request), count, now
-        )
+        asked = request["id"], request["uid"], request["operation"]
+        child = _BatchChild(*asked, process_id, reading, deadline, self._is_leased(request), count, now)
         self._children[reading] = child
         self._selector.register(reading, selectors.EVENT_READ)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ckptd.checkpoints.agent.identities import Identities
+from ckptd.core.node_scans.step_policy import NodeScanPolicy
 from ckptd.core.verification.job_policy import VerifyJobPolicy
 
 
@@ -33,6 +34,7 @@ class RequestPolicy:
     resubmit_partitions: tuple[str, ...] = ()
     max_resubmits: int = 10  # of one run
     verify_jobs: VerifyJobPolicy = field(default_factory=VerifyJobPolicy)  # without a partition, none is submitted
+    node_scans: NodeScanPolicy = field(default_factory=NodeScanPolicy)  # without a partition, there are no steps
     max_requests_per_minute: int = 1200  # on behalf of one user
     is_person: bool = False  # started by a person's command, which keeps its rights and may end a hold
 
@@ -41,7 +43,9 @@ class RequestPolicy:
         """Build the policy again that was written as JSON."""
         identities = Identities(**_with_tuples(data["identities"]))
         verify_jobs = VerifyJobPolicy(**data["verify_jobs"])
-        return cls(**{**_with_tuples(data), "identities": identities, "verify_jobs": verify_jobs})
+        node_scans = NodeScanPolicy(**_with_tuples(data["node_scans"]))
+        built = {"identities": identities, "verify_jobs": verify_jobs, "node_scans": node_scans}
+        return cls(**{**_with_tuples(data), **built})
 
 
 def _with_tuples(data: dict[str, Any]) -> dict[str, Any]:

@@ -5,12 +5,14 @@ request that names one is refused, like any request with an unknown field.
 """
 
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
+from ckptd.core.node_scans import node_directories
 from ckptd.errors import CkptdError
 
 MAX_ITEMS = 100
@@ -26,6 +28,7 @@ MAX_CANDIDATES = 100  # checkpoints of one run of which it is asked whether they
 MAX_TEXT = 65_536
 TICKET_LENGTH = 16
 MAX_TASKS = 1000  # of one verification job
+SCAN_ON_NODE = "scan_on_node"
 # these change nothing, and are allowed without the lease of the cluster
 READING_OPERATIONS = frozenset(
     {
@@ -70,7 +73,7 @@ def check_envelope(request: Any) -> None:
 
 def needs_programs(request: Mapping[str, Any], policy: RequestPolicy) -> bool:
     """Return whether a checked request runs programs: those of Slurm, or the site's command for quotas."""
-    if request["operation"] in _ACTIONS or request["operation"] in _JOB_VERIFICATIONS:
+    if request["operation"] in {SCAN_ON_NODE, *_ACTIONS, *_JOB_VERIFICATIONS}:
         return True
     asks = (isinstance(item, dict) and bool(item.get("asks_quota")) for item in request["items"])
     return bool(policy.quota_command) and request["operation"] == "scan" and any(asks)
@@ -118,11 +121,13 @@ def _read_policy(operation: str, item: Mapping[str, Any], policy: RequestPolicy)
         if operation == "submit_verification" and not policy.verify_jobs.partition:
             raise RequestError("the configuration names no partition for verification jobs")
         return {**roots, **depths, "jobs": asdict(policy.verify_jobs)}
+    if operation == SCAN_ON_NODE:
+        return {**roots, **depths, "steps": asdict(policy.node_scans)}
     if operation in _ACTIONS:
         return {"partitions": list(_ACTIONS[operation](policy)), "max_resubmits": policy.max_resubmits}
     if operation == "locate":
         discovery = {"discovery_depth": policy.discovery_depth, "discovery_entries": policy.discovery_entries}
-        return {**roots, **discovery}
+        return {**roots, **discovery, "node_directories": list(policy.node_scans.directories)}
     return roots
 
 
@@ -136,6 +141,8 @@ def _limit_removal(operation: str, item: Mapping[str, Any], policy: RequestPolic
     if operation == "move_aside":
         if not policy.may_move:
             return {"refusal": "no retention policy of the configuration enforces removals"}
+        if node_directories.is_on_nodes(os.path.normpath(item["directory"]), policy.node_scans.directories):
+            return {"refusal": "only the nodes of jobs see its directory"}
         return {"now": now, "origin": {**item["origin"], **_limit_holds(item["origin"], policy)}}
     if "release" not in item:
         return {}
@@ -328,6 +335,7 @@ SHAPES: dict[str, dict[str, Check]] = {
         "known": _list_of(_is_object, MAX_NAMES),
         "fingerprint": _or_none(_is_name),
     },
+    SCAN_ON_NODE: {**_job, "directory": _is_path},
     "find_workspaces": {"directory": _is_path},
     "verify": {"directory": _is_path, "only": _names, "now": _is_number},
     "look_up_paths": {"paths": _list_of(_is_text, MAX_PLACES), "work_dirs": _paths},

@@ -1,0 +1,1 @@
+"""Scans locations that only a job's nodes see: client, and program of the step."""
