@@ -63,6 +63,7 @@ def ask(tmp_path):
             "job_names": [],
             "is_role_asked": False,
             "discovery_depth": 6,
+            "node_directories": [],
             "discovery_entries": 1000,
         }
         return locate(item)

@@ -36,6 +36,7 @@ def test_a_single_cycle_neither_acts_on_jobs_nor_prunes():
     assert {step.name for step in TABLE if not step.once} == {
         "act",
         "prune",
+        "scan-on-nodes",
         "verify",
         "collect-garbage",
         "release-memory",

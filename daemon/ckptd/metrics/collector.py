@@ -20,6 +20,7 @@ from ckptd.metrics.job_actions import collect_job_actions
 from ckptd.metrics.lost_work_metrics import NAMED_ACCOUNTS, NAMED_PARTITIONS, collect_losses
 from ckptd.metrics.message_metrics import collect_messages
 from ckptd.metrics.metric_families import counters, gauge, histograms
+from ckptd.metrics.node_scan_metrics import collect_node_scans
 from ckptd.metrics.outbox_metrics import collect_outbox
 from ckptd.metrics.prune_metrics import collect_pruned
 
@@ -111,6 +112,7 @@ class ReportCollector(Collector):
             yield from collect_losses(report.losses, self._loss_places, self._loss_accounts)
             yield from collect_pruned(report.pruned)
             yield from collect_job_actions(report.job_actions, report.deferred_job_actions)
+            yield from collect_node_scans(report.node_scans, report.node_scan_seconds)
             channels = {channel for channel, _ in report.messages_by_result}
             yield from collect_outbox(report.outbox, channels, report.made_at)
             yield from collect_messages(report.messages_by_result)

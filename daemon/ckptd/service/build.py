@@ -18,6 +18,7 @@ from ckptd.core.job_actions.action_policy import ActionKind, ActionPermits
 from ckptd.core.model import FileClock, PurgeRule, QueueSnapshot, Unknown
 from ckptd.core.queue.poll_gaps import BackfillWindow
 from ckptd.errors import CkptdError
+from ckptd.service.agent_policy import build_node_scans
 from ckptd.service.agent_start import start_agent
 from ckptd.service.build_notify import build_policy
 from ckptd.service.build_retention import build_retention
@@ -186,6 +187,7 @@ def build_parts(
         read_clock=source.read_clock,
         reads_batch_scripts=config.slurm.read_batch_scripts,
         site_variables=dict(config.scan.variables),
+        node_scans=build_node_scans(config.node_scans),
         budgets=build_budgets(config),
         purge_rules=build_purge_rules(config),
         workspace_databases=config.scan.workspace_databases,

@@ -18,6 +18,7 @@ from ckptd.steps import (
     publish,
     remind,
     scan,
+    scan_on_nodes,
     send,
 )
 from ckptd.steps.parts import Parts, Runner
@@ -69,6 +70,7 @@ TABLE = (
     Step("backfill", backfill.run, _every(seconds=5)),
     # twice: the second scans directories that the first found
     Step("scan", scan.run, _every(seconds=1), once=2, change_parts=scan.change_parts),
+    Step("scan-on-nodes", scan_on_nodes.run, lambda _parts: scan_on_nodes.INTERVAL, once=0, has_own_thread=True),
     Step(
         "check-purges",
         check_purges.run,

@@ -17,6 +17,7 @@ from ckptd.core.fleet.snapshot import Report
 from ckptd.core.job_actions.action_policy import ActionPermits
 from ckptd.core.model import Maintenance, PurgeRule, RunKey, Scan, Unknown
 from ckptd.core.model.records import DaemonIdentity
+from ckptd.core.node_scans.step_policy import NodeScanPolicy
 from ckptd.core.notices import Recipient
 from ckptd.core.queue.poll_gaps import BackfillWindow
 from ckptd.notify.interface import Channel
@@ -120,6 +121,7 @@ class Parts:
     read_clock: Callable[[], datetime | Unknown | None] | None = None  # the controller's own
     reads_batch_scripts: bool = False
     site_variables: Mapping[str, str] = field(default_factory=dict)  # templates, as scripts find them set
+    node_scans: NodeScanPolicy = field(default_factory=NodeScanPolicy)  # of locations that only nodes see
     budgets: tuple[FileSystemBudget, ...] = ()  # of file systems, for scans and searches
     purge_rules: tuple[PurgeRule, ...] = ()  # of the site's own cleaning, in which ckptd has no part
     workspace_databases: tuple[PurePosixPath, ...] = ()

@@ -11,6 +11,7 @@ from ckptd.core.fleet import per_user_cap
 from ckptd.core.fleet.fleet_totals import FleetCounter, FleetTotals
 from ckptd.core.fleet.prune_totals import PruneTotals
 from ckptd.core.fleet.snapshot import Report
+from ckptd.core.node_scans.node_directories import is_on_nodes
 from ckptd.core.notices.delivery import Outbox
 from ckptd.core.runs import lost_work_totals
 from ckptd.core.runs.lost_work_totals import LossKey, LossTotal
@@ -20,7 +21,15 @@ from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.requeue_counts import RequeueStarts
 from ckptd.steps.results import StepResult
-from ckptd.steps.snapshots import ActionCounts, CurrentFlags, MessageCounts, PurgeFacts, RunHistories, ScanProgress
+from ckptd.steps.snapshots import (
+    ActionCounts,
+    CurrentFlags,
+    MessageCounts,
+    NodeScanTotals,
+    PurgeFacts,
+    RunHistories,
+    ScanProgress,
+)
 from ckptd.steps.state import State
 from ckptd.store.store import Store
 
@@ -92,7 +101,9 @@ class RunTotals:
         )
         self.unknown_directories = sum(each.is_unknown for each in watched)
         self.unreadable_directory_users = per_user_cap.count_unreadable_directory_users(watched)
-        self.scan_delay = now - min((each.due_at for each in watched if each.due_at < now), default=now)
+        on_nodes = state.latest(NodeScanTotals).directories  # those have a pace of their own
+        late = (each for each in watched if each.due_at < now and not is_on_nodes(each.key.directory, on_nodes))
+        self.scan_delay = now - min((each.due_at for each in late), default=now)
         self.fleet = self._counter.sum_up(in_queue, now, self._mounts.find, runs.shares)
         self._counted = (now, max(len(watched), len(in_queue)))
         return self
@@ -110,6 +121,8 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
         pruned=state.latest(PruneTotals),
         job_actions=actions.done,
         deferred_job_actions=actions.deferred,
+        node_scans=state.latest(NodeScanTotals).steps,
+        node_scan_seconds=state.latest(NodeScanTotals).seconds,
         unwatched_directories=len(parts.watcher.unwatched) if parts.watcher else 0,
     )
     state.publish(made)

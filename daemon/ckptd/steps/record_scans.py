@@ -12,6 +12,7 @@ from ckptd.checkpoints.agent.scan_client import JobPlaces, rescan_runs, scan_run
 from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import Checkpoint, RecordedCheckpoint, RunKey, Scan, Unknown
 from ckptd.core.model.records import ScanRecord, SettledScan
+from ckptd.core.node_scans.node_directories import is_on_nodes
 from ckptd.core.runs import ownership, progress
 from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.steps.file_system_turns import charge_scans
@@ -93,6 +94,25 @@ def scan_directories(
     return found
 
 
+def record_on_node(parts: Parts, state: State, watched: WatchedRun, found: Scan | Unknown, now: datetime) -> None:
+    """Record the scan of a location that only nodes see, or why there is none.
+
+    Whatever the problems of the scan say, checkpoints that it does not have count as deleted.
+    """
+    key = watched.key
+    with state.recording():
+        recorded = parts.store.checkpoints.read_many([key]).get(key, ())
+        look = ScanRecord(run=key, scan=found)
+        if isinstance(found, Scan):
+            known = parts.store.checkpoints.read_last_scans(parts.cluster, [key])
+            writers = ownership.find_writers(key, known.get(key, ownership.PreviousScan()), watched.observed_at, now)
+            changes = progress.merge_scan(recorded, replace(found, problems=()), writers, _over_at(found, now))
+            look = ScanRecord(run=key, scan=found, changes=changes)
+        _publish_looks(parts, state, [look], now)
+    state.events.count_checkpoints(recorded, look.changes)
+    state.decision_due.set()
+
+
 class _OnRecord(NamedTuple):
     """What is on record of some directories before they are scanned."""
 
@@ -113,7 +133,15 @@ def _read_record(parts: Parts, state: State, due: Sequence[WatchedRun], reread: 
 
 def _scan(parts: Parts, due: Sequence[WatchedRun], before: _OnRecord, now: datetime) -> list[Scan | Unknown]:
     asked = [(each.key, known, each.last) for each, known in zip(due, before.known, strict=True)]
-    return scan_runs(parts.agent, asked, parts.limits, now, before.places)
+    here = [each for each in asked if not is_on_nodes(each[0].directory, parts.node_scans.directories)]
+    answers = iter(scan_runs(parts.agent, here, parts.limits, now, before.places))
+    if len(here) == len(asked):
+        return list(answers)
+    # what is here by that name is another directory
+    return [
+        NOT_REACHED if is_on_nodes(key.directory, parts.node_scans.directories) else next(answers)
+        for key, _, _ in asked
+    ]
 
 
 def _record(

@@ -16,6 +16,7 @@ from ckptd.core.discovery.past_candidates import NearbyJobs
 from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import JobKey, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.model.records import LocationRecord
+from ckptd.core.node_scans.node_directories import is_on_nodes
 from ckptd.core.runs.user_settings import parse_user_settings, select_user_settings
 from ckptd.slurm.failure_reasons import is_deferred
 from ckptd.steps import declared_locations, named_links, search_again
@@ -51,8 +52,14 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
         state.watchlist.hasten_directories(parts.watcher.take_changed(), now)
     scan_due(parts, state, now)
     if parts.watcher:
-        parts.watcher.watch(state.watchlist.directories)
+        parts.watcher.watch(_list_here(parts, state))
     return IDLE
+
+
+def _list_here(parts: Parts, state: State) -> frozenset[tuple[str, int]]:
+    """Return the directories of watched runs, without those that only nodes see."""
+    watched, on_nodes = state.watchlist.directories, parts.node_scans.directories
+    return frozenset(each for each in watched if not is_on_nodes(each[0], on_nodes)) if on_nodes else watched
 
 
 def change_parts(parts: Parts, state: State, now: datetime) -> None:
@@ -69,7 +76,11 @@ def scan_due(parts: Parts, state: State, now: datetime) -> int:
     count = 0
     memory = state.own(ScanSlice, ScanSlice)
     turns = state.own(FileSystemTurns, FileSystemTurns)
-    must_wait = functools.partial(turns.must_wait, parts.budgets)
+    on_nodes = parts.node_scans.directories
+
+    def must_wait(directory: str) -> bool:
+        return is_on_nodes(directory, on_nodes) or turns.must_wait(parts.budgets, directory)
+
     for uid, group in state.watchlist.due(now, MAX_DUE, must_wait).items():
         lock = memory.owner_locks.setdefault(uid, threading.Lock())
         if lock.acquire(blocking=False):

@@ -38,6 +38,20 @@ class ScanProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeScanTotals:
+    """The steps in users' jobs since the start, and what they cost. Owned by the step `scan-on-nodes`."""
+
+    directories: tuple[str, ...] = ()  # that only nodes see
+    steps: Mapping[str, int] = field(default_factory=dict)  # by how they went
+    seconds: float = 0.0
+
+    def plus(self, how: str, seconds: float) -> "NodeScanTotals":
+        """Count one more step."""
+        steps = {**self.steps, how: self.steps.get(how, 0) + 1}
+        return NodeScanTotals(self.directories, steps, self.seconds + seconds)
+
+
+@dataclass(frozen=True, slots=True)
 class QueuedMentions:
     """The paths that queued jobs name. Owned by the step `poll`.
 

@@ -30,6 +30,7 @@ from ckptd.core.discovery import batch_script
 from ckptd.core.discovery.declared import is_declared_without, list_directories, split_locations, stated_path
 from ckptd.core.discovery.input_names import is_named_for_inputs
 from ckptd.core.model import EVERY_RULE, Job, Level, NamedLocation, Role
+from ckptd.core.node_scans.node_directories import find_on_nodes
 from ckptd.core.runs.resumable import is_named_as_checkpoint
 from ckptd.core.text.job_patterns import JobPatterns
 from ckptd.errors import CkptdError
@@ -128,13 +129,15 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
     user_settings = read_user_file(work_dir, problems, roots)  # heard however the directory is found
     for located_by, *named in item["candidates"]:
         path, further = _read_candidate(located_by, named, user_settings, work_dir)
-        found = None
+        found = on_nodes = None
         if located_by == "discovery":
             excluded = [*item["excluded"], *(each.directory for each in copies)]
             found, entry_count = _discover({**item, "excluded": excluded}, problems)
             directory = found["directory"] if found else None
         else:
-            directory = find_directory(work_dir, path)
+            # what is here by that name is another directory: a step on a node tells what is there
+            on_nodes = find_on_nodes(work_dir, expand_home(path), item["node_directories"])
+            directory = on_nodes or find_directory(work_dir, path)
         if further and not copies:
             copies = copy_locations.resolve(copy_locations.Place(work_dir, directory or path), further, roots)
         if directory is None:
@@ -144,7 +147,7 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
         if not is_allowed(directory, roots):
             problems.append(f"{directory} is outside the site's allowed roots")
             continue
-        if not may_write(directory):
+        if not on_nodes and not may_write(directory):
             problems.append(f"{directory} is not the job's: its user may not write there")
             continue
         return {

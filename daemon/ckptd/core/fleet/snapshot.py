@@ -41,6 +41,8 @@ class Report:
     job_actions: Mapping[tuple[ActionKind, str], int] = field(default_factory=dict)
     # now, by what they wait for
     deferred_job_actions: Mapping[tuple[ActionKind, DeferReason], int] = field(default_factory=dict)
+    node_scans: Mapping[str, int] = field(default_factory=dict)  # steps in users' jobs, by how they went
+    node_scan_seconds: float = 0.0
     messages_by_result: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (channel, result)
 
     @property
