@@ -85,13 +85,28 @@ def test_a_run_is_due_once_in_an_interval_and_at_once_for_another_attempt():
     assert list_due([(key("a"), job(1, restart_count=1))], tried) == {"/local/a": 1}
 
 
-def test_each_owner_has_one_turn_and_who_waited_longest_goes_first():
+def test_each_owner_has_one_turn_and_who_waited_longest_for_one_goes_first():
     jobs = [(key("a"), job(1)), (key("b"), job(2)), (key("c", 7), job(3, uid=7))]
     tried = {
         key("a"): TriedScan((1, 0), NOW - timedelta(hours=1)),
         key("b"): TriedScan((2, 0), NOW - timedelta(hours=2)),
     }
     assert list_due(jobs, tried) == {"/local/c": 3, "/local/b": 2}
+
+
+def test_an_owner_of_many_new_jobs_does_not_delay_the_others():
+    """However long each step takes: who had a turn a moment ago comes last."""
+    tried = {}
+    jobs = [(key(f"many{number:02}"), job(number + 1)) for number in range(50)]
+    jobs += [(key("z", uid), job(uid, uid=uid)) for uid in (2000, 3000)]
+    order = []
+    for at in range(6):
+        now = NOW + timedelta(minutes=at)
+        found = due_scans.list_due([run for run, _ in jobs], jobs, tried, timedelta(minutes=30), now)
+        run = next(iter(found.jobs))
+        order.append(run.uid)
+        tried[run] = TriedScan((found.jobs[run].job_id, 0), now)
+    assert order == [UID, 2000, 3000, UID, UID, UID]
 
 
 def test_without_a_single_running_job_there_is_no_node_to_ask():
@@ -171,6 +186,7 @@ def test_files_of_other_users_are_left_out_and_that_is_said():
         document(checkpoints=[3]),
         document(problems=[["x"]]),
         document(problems=[["x", 3]]),
+        document(problems=[["x", "\ud800"]]),
         document(problems=[["x", "y"]] * 100),
         document(free_bytes=-1),
         document(free_bytes=True),
@@ -193,6 +209,7 @@ def test_a_result_of_any_other_form_is_refused_whole(given):
         {"path": "/local/ck/../../etc/x"},
         {"path": "/local/ckx/a"},
         {"path": "/local/ck/a\0b"},
+        {"path": "/local/ck/a\ud800b"},
         {"path": "/local/ck/" + "x" * 5000},
         {"path": 3},
         {"files": ["/etc/passwd"]},

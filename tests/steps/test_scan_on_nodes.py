@@ -14,6 +14,7 @@ from ckptd.core.node_scans.step_policy import NodeScanPolicy
 from ckptd.present import models
 from ckptd.steps import publish, scan_on_nodes
 from ckptd.steps.snapshots import NodeScanTotals
+from ckptd.steps.state import begin
 from steps.replayed_fleet import UID, Fleet, minute
 from support import shared_agent
 from support.forked_agent import start_agent
@@ -133,6 +134,24 @@ def test_another_attempt_is_scanned_at_once_and_what_its_node_lacks_is_deleted(f
     scan(fleet, 20, job(fleet, restart_count=1, start=19))
     assert len(nodes.asked) == 2
     assert [each.deleted_at is not None for each in read(fleet).checkpoints] == [True]
+
+
+def test_a_daemon_that_starts_again_asks_no_node_too_soon(fleet, nodes):
+    scan(fleet, 10, job(fleet))
+    fleet.state = begin(fleet.parts, minute(12))
+    scan(fleet, 12, job(fleet))
+    assert len(nodes.asked) == 1
+    scan(fleet, 41, job(fleet))
+    assert len(nodes.asked) == 2
+
+
+def test_what_a_stop_interrupts_is_not_recorded(fleet, nodes):
+    scan(fleet, 10, job(fleet))
+    fleet.parts = replace(fleet.parts, runner=replace(fleet.parts.runner, is_stopping=lambda: True))
+    nodes.disks[1] = "the agent has ended"
+    scan(fleet, 50, job(fleet))
+    assert len(nodes.asked) == 2
+    assert isinstance(read(fleet).scan, Scan)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ What such a step says is its owner's own statement. It shows which checkpoints t
 with a problem, so that nothing is ever removed because of it, and no flag opens: docs/decisions/0026.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -32,6 +32,7 @@ class NodeScanSlice:
     """State of this step alone."""
 
     tried: dict[RunKey, TriedScan] = field(default_factory=dict)
+    known: set[RunKey] = field(default_factory=set)  # runs of which the record was asked for an earlier scan
     ambiguous: Mapping[RunKey, tuple[int, ...]] = field(default_factory=dict)
 
 
@@ -46,8 +47,10 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     watched = {each.key: each for each in state.watchlist.all if is_on_nodes(each.key.directory, policy.directories)}
     _drop_ended(state, watched, now)
     memory.tried = {run: each for run, each in memory.tried.items() if run in watched}
+    memory.known &= watched.keys()
     tracked = [(known.run, known.job) for known in state.latest(PolledQueue).tracked.values() if known.run is not None]
     interval = timedelta(seconds=policy.interval_seconds)
+    _remember_scans(parts, state, memory, watched)
     due = due_scans.list_due(watched, tracked, memory.tried, interval, now)
     _record_ambiguous(parts, state, memory, watched, due.ambiguous, now)
     asked = [NodeScanRequest(run=run, job=job) for run, job in islice(due.jobs.items(), policy.max_running)]
@@ -56,8 +59,10 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     memory.tried |= {each.run: TriedScan(due_scans.name_attempt(each.job), now) for each in asked}
     lines: list[LogLine] = []
     for each, outcome in zip(asked, scan_on_nodes(parts.agent, asked, policy, now), strict=True):
-        _count(state, outcome)
         found = outcome.found
+        if isinstance(found, Unknown) and parts.runner.is_stopping():
+            continue  # the agent ends, too: that says nothing about the location
+        _count(state, outcome)
         if isinstance(found, Unknown):
             lines += [_explain(each, found)] if outcome.seconds is not None else []
         else:
@@ -66,6 +71,21 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
         record_on_node(parts, state, watched[each.run], found, now)
     is_unfinished = len(due.jobs) > len(asked) and not parts.runner.is_stopping()
     return StepResult(lines=tuple(lines), is_unfinished=is_unfinished)
+
+
+def _remember_scans(parts: Parts, state: State, memory: NodeScanSlice, watched: Collection[RunKey]) -> None:
+    """Take scans of running attempts from the record, so that a daemon that starts again asks no node too soon."""
+    new = set(watched) - memory.known
+    if not new:
+        return
+    memory.known |= new
+    recorded = parts.store.checkpoints.read_last_scans(parts.cluster, list(new))
+    for known in state.latest(PolledQueue).tracked.values():
+        last = recorded.get(known.run) if known.run is not None and known.run in new else None
+        if known.run is None or last is None or last.scanned_at is None or known.attempt is None:
+            continue
+        if known.run not in memory.tried and known.attempt.started_at <= last.scanned_at:
+            memory.tried[known.run] = TriedScan(due_scans.name_attempt(known.job), last.scanned_at)
 
 
 def _drop_ended(state: State, watched: Mapping[RunKey, WatchedRun], now: datetime) -> None:

@@ -31,7 +31,7 @@ def name_attempt(job: Job) -> tuple[int, int]:
 def list_due(
     runs: Iterable[RunKey], jobs: Iterable[tuple[RunKey, Job]], tried: Tried, interval: timedelta, now: datetime
 ) -> DueScans:
-    """Return what to scan: one run of each owner, the one that has waited longest.
+    """Return what to scan: one run of each owner, the one that has waited longest; owners who waited longest first.
 
     A run is due again after the interval, and when another attempt runs. Without a running job it never is.
     """
@@ -47,7 +47,11 @@ def list_due(
     chosen: dict[int, RunKey] = {}
     for run in due:
         chosen.setdefault(run.uid, run)
-    return DueScans({run: single[run] for run in chosen.values()}, ambiguous)
+    had_turns: dict[int, datetime] = {}
+    for run, last in tried.items():
+        had_turns[run.uid] = max(last.at, had_turns.get(run.uid, last.at))
+    order = sorted(chosen, key=lambda uid: (uid in had_turns, had_turns.get(uid, now), uid))
+    return DueScans({chosen[uid]: single[chosen[uid]] for uid in order}, ambiguous)
 
 
 def _is_due(last: TriedScan | None, job: Job, interval: timedelta, now: datetime) -> bool:

@@ -159,7 +159,7 @@ def _decode_checkpoint(data: Any, directory: PurePosixPath) -> Checkpoint:
 def _is_bounded(value: Any, depth: int = 6) -> bool:
     """Whether all texts and numbers in a value have a length that everything that follows can handle."""
     if isinstance(value, str):
-        return len(value) <= MAX_TEXT and "\0" not in value
+        return _is_text(value) and "\0" not in value
     if isinstance(value, bool | None):
         return True
     if isinstance(value, int):
@@ -190,7 +190,14 @@ def _is_list(value: Any, longest: int) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= MAX_TEXT
+    """Whether a value is a text that can be a file's name; its bytes that are not UTF-8 are lone surrogates."""
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
+        return False
+    try:
+        value.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_size(value: Any) -> bool:
