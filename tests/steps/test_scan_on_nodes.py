@@ -7,7 +7,8 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from ckptd.core import retention
+from ckptd.core import health, retention
+from ckptd.core.health import node_locations
 from ckptd.core.model import Checkpoint, CheckpointState, Level, RunKey, Scan, Unknown, checkpoint_json
 from ckptd.core.node_scans import step_result
 from ckptd.core.node_scans.step_policy import NodeScanPolicy
@@ -196,9 +197,25 @@ def test_nothing_is_planned_for_removal_because_of_it(fleet, nodes):
     assert "was not read completely" not in str(other)
 
 
+def test_damage_that_a_step_reports_is_shown_and_opens_no_flag(fleet, nodes):
+    nodes.disks[1] = [
+        checkpoint(number, number * 10, state=CheckpointState.DAMAGED, reason="cut off") for number in range(1, 4)
+    ]
+    scan(fleet, 35, job(fleet))
+    assert fleet.run(36, job(fleet)) == []
+    assert {each.checkpoint.state for each in read(fleet).checkpoints} == {CheckpointState.DAMAGED}
+
+
+def test_rules_about_jobs_alone_are_decided_as_everywhere():
+    assert set(health.RULES) > node_locations.ABOUT_JOBS
+    chosen = node_locations.choose_rules(kind() for kind in health.RULES.values())
+    assert {rule.name for rule in chosen} == node_locations.ABOUT_JOBS
+
+
 def test_two_running_jobs_make_it_unknown(fleet, nodes):
     scan(fleet, 10, job(fleet), job(fleet, 2))
     assert nodes.asked == []
+    assert fleet.run(40, job(fleet), job(fleet, 2)) == []
     assert read(fleet).scan.reason.startswith("jobs 1 and 2 use it at the same time")
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from ckptd.core import health
 from ckptd.core.fleet.fleet_totals import measure
-from ckptd.core.health import array_folding, flag_changes
+from ckptd.core.health import array_folding, flag_changes, node_locations
 from ckptd.core.health.no_room import needed_bytes
 from ckptd.core.model import (
     Job,
@@ -15,6 +15,7 @@ from ckptd.core.model import (
     Scan,
     Unknown,
 )
+from ckptd.core.node_scans.node_directories import is_on_nodes
 from ckptd.steps import job_action_history, plan_notices, read_scripts
 from ckptd.steps.clock_pause import ClockPause
 from ckptd.steps.evaluated_runs import EvaluatedRun, EvaluatedRuns, has_damaged
@@ -285,9 +286,10 @@ def _evaluate_some(
 def _evaluate_run(parts: Parts, memory: DecisionSlice, read: RevisedRecord, history: RunHistory, now: datetime) -> None:
     opened = unpack(history)
     rules = tuple(health.choose_rules(opened, parts.rules, parts.overrides))
+    is_unseen_here = is_on_nodes(opened.key.directory, parts.node_scans.directories)
     timed = health.evaluate_until(
         opened,
-        rules,
+        node_locations.choose_rules(rules) if is_unseen_here else rules,
         now,
         max_age=parts.max_poll_age,
         max_scan_age=parts.scan_interval * MISSED_SCANS,
@@ -296,13 +298,15 @@ def _evaluate_run(parts: Parts, memory: DecisionSlice, read: RevisedRecord, hist
     for name in [name for name in memory.failed_rules if name[0] == history.key]:
         del memory.failed_rules[name]
     memory.failed_rules.update({(history.key, rule): each for rule, each in timed.evaluation.failed.items()})
-    context = history.context
+    context, evaluation = history.context, timed.evaluation
+    if is_unseen_here and opened.jobs:  # at the end, flags are resolved as everywhere
+        evaluation = node_locations.mark_undecided(evaluation, rules)
     memory.evaluated.put(
         EvaluatedRun(
             row_id=read.row_id,
             revision=read.revision,
             history=history if is_packed(history) else pack(history),
-            evaluation=timed.evaluation,
+            evaluation=evaluation,
             share=measure(opened),
             until=timed.until,
             scan_until=timed.scan_until,
