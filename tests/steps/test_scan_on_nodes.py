@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from ckptd.checkpoints.agent.client import NOT_REACHED
 from ckptd.core import health, retention
 from ckptd.core.health import node_locations
 from ckptd.core.model import Checkpoint, CheckpointState, Level, RunKey, Scan, Unknown, checkpoint_json
@@ -14,6 +15,7 @@ from ckptd.core.node_scans import step_result
 from ckptd.core.node_scans.step_policy import NodeScanPolicy
 from ckptd.present import models
 from ckptd.steps import publish, scan_on_nodes
+from ckptd.steps import scan as scan_step
 from ckptd.steps.snapshots import NodeScanTotals
 from ckptd.steps.state import begin
 from steps.replayed_fleet import UID, Fleet, minute
@@ -195,6 +197,20 @@ def test_nothing_is_planned_for_removal_because_of_it(fleet, nodes):
     assert "was not read completely: n1: a step in job 1" in str(run)
     [other] = retention.plan([(believed, policy)], minute(30)).runs
     assert "was not read completely" not in str(other)
+
+
+def test_what_is_here_by_the_same_name_is_another_directory(fleet, nodes):
+    here = str(fleet.work_dir / "ck")
+    fleet.parts = replace(fleet.parts, node_scans=replace(POLICY, directories=(here,)))
+    fleet.save("ck/step_1.safetensors", 1)
+    scan(fleet, 10, job(fleet, comment="ckpt=ck"))
+    run = RunKey("c1", UID, here)
+    assert nodes.asked == [(1, here)]
+    found = scan_step.scan_again(fleet.parts, fleet.state, [run], [], minute(11))
+    assert found == {run: NOT_REACHED}
+    [history] = fleet.parts.store.histories.read("c1", [run])
+    assert history.checkpoints == ()
+    assert history.scan.problems[0].what == "n1"
 
 
 def test_damage_that_a_step_reports_is_shown_and_opens_no_flag(fleet, nodes):
