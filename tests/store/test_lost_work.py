@@ -106,16 +106,6 @@ def test_a_run_that_was_scanned_before_the_end_was_polled_is_to_be_scanned_after
     assert store.lost_work.list_unscanned_runs(CLUSTER, at(0)) == ()
 
 
-def test_a_save_that_is_dated_again_after_this_hosts_clock_was_behind_changes_the_line(store):
-    job = run_job(store)
-    scan(store, 5, make_checkpoint(written=15))  # ten minutes behind Slurm and the file server
-    poll(store, 21, timed_out(job))
-    assert minutes_lost(store) == [15]
-    scan(store, 22, make_checkpoint(written=15))
-    (line,) = store.lost_work.list_lines(RUN)
-    assert (line.loss.saved_at, line.loss.lost, line.is_final) == (at(15), timedelta(minutes=5), True)
-
-
 def test_lines_that_no_look_settled_are_measured_again_some_at_a_time(store, monkeypatch):
     monkeypatch.setattr(lost_work, "UNSETTLED_COUNT", 1)
     jobs = [run_job(store, number) for number in (1, 2, 3)]

@@ -163,6 +163,7 @@ def _record_changes(
         (each.completed_at, attempts.get(each.attempt)) for each in everything if each.completed_at and each.attempt
     ]
     saved = sorted((completed_at, attempt_id) for completed_at, attempt_id in saves if attempt_id is not None)
+    lost_work.reopen_dated(connection, {row_id: changes.changed for row_id, changes in touched.items()})
     lost_work.reopen_late(connection, {attempt_id: completed_at for completed_at, attempt_id in saved})
     _forget_gone(connection, [row_id for row_id, changes in touched.items() if changes.gone])
     runs.touch_runs(connection, touched)

@@ -4,14 +4,14 @@ A row is written in the transaction that ends its attempt. It is updated as long
 accounting can still change it, and is final once its run's directory was read completely after the end.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any
 
 import sqlalchemy as sa
 
-from ckptd.core.model import Attempt, JobKey, Role, RunKey
+from ckptd.core.model import Attempt, JobKey, RecordedCheckpoint, Role, RunKey
 from ckptd.core.runs import lost_work
 from ckptd.core.runs.lost_work import AttemptLoss
 from ckptd.core.runs.redone_work import NONE, UNKNOWN, RedoneWork, measure_redone
@@ -49,6 +49,22 @@ def reopen_late(connection: sa.Connection, saved: Mapping[int, datetime]) -> Non
         ended = sa.select(LossTable.attempt_id, LossTable.ended_at).where(LossTable.attempt_id.in_(chunk))
         late += [attempt_id for attempt_id, ended_at in connection.execute(ended) if ended_at < saved[attempt_id]]
     reopen_lines(connection, late)
+
+
+def reopen_dated(connection: sa.Connection, changed: Mapping[int, Iterable[RecordedCheckpoint]]) -> None:
+    """Mark the rows of attempts as not final whose last save, one of these changed ones by run, has a later date now.
+
+    Such a checkpoint was dated with the scan that saw it first, as long as this host's clock was behind its files.
+    """
+    for run_id, found in changed.items():
+        cut = [each.first_seen_at for each in found if each.completed_at and each.completed_at > each.first_seen_at]
+        for chunk in split(cut):
+            wrong = (
+                sa.select(LossTable.attempt_id)
+                .join(AttemptTable, AttemptTable.id == LossTable.attempt_id)
+                .where(AttemptTable.run_id == run_id, LossTable.saved_at.in_(chunk))
+            )
+            reopen_lines(connection, connection.scalars(wrong).all())
 
 
 def reopen_since(connection: sa.Connection, run_ids: Collection[int], instant: datetime) -> None:
