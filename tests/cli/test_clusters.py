@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from ckptd.cli import main
+from ckptd.core.runs.shared_files import SharedDirectory
 from support import two_clusters
 from support.migrated import open_record
 
@@ -82,6 +83,21 @@ def test_flags_are_those_of_one_cluster(site):
 def test_status_shows_this_hosts_daemon_or_all(site):
     assert names(run(site, "status")) == ["beta"]
     assert names(run(site, "status", "--cluster", "all")) == ["alpha", "beta"]
+
+
+def test_status_shows_what_clusters_share_and_what_only_one_declares(site, tmp_path):
+    store = open_record(f"sqlite:///{tmp_path}/ckptd.sqlite3")
+    both, one = SharedDirectory("beta", "alpha", "/project"), SharedDirectory("beta", "alpha", "/work")
+    store.declared_shares.record("beta", [both, one])
+    store.declared_shares.record("alpha", [both.reverse])
+    store.close()
+    line = run(site, "status").splitlines()[-1]
+    assert line.endswith("/project with alpha; /work with alpha (not in effect: alpha does not declare it)")
+    (row,) = json.loads(run(site, "status", "--json"))["clusters"]
+    assert row["shared_directories"] == [
+        {"directory": "/project", "cluster": "alpha", "is_in_effect": True},
+        {"directory": "/work", "cluster": "alpha", "is_in_effect": False},
+    ]
 
 
 def test_the_state_of_another_clusters_daemon_does_not_make_the_exit_status_1(site, tmp_path):

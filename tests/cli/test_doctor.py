@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from ckptd import cli
 from ckptd.checkpoints.scanning.mounts import parse_mounts
 from ckptd.config import Config
+from ckptd.core.runs.shared_files import SharedDirectory
 from ckptd.service.doctor import host_checks, mount_checks
 from ckptd.service.doctor.kernel_features import KernelFeatures
 from ckptd.slurm.slurmrestd import DESCRIPTION
@@ -140,6 +141,21 @@ def test_the_database_is_checked_for_its_tables_and_whether_it_can_be_written(wo
     assert "this account can write to the database" in told
 
 
+def test_shared_directories_are_checked_here_and_in_the_records_of_the_other_cluster(world, database_url):
+    shared = f'[[shared]]\nclusters = ["c1", "c2"]\ndirectories = ["{world.root}", "{world.root}-none"]\n'
+    settings = f'[slurm]\ncluster = "c1"\n[store]\nurl = "{database_url}"\n{shared}'
+    store = Store.open(database_url)
+    store.declared_shares.record("c2", [SharedDirectory("c2", "c1", str(world.root))])
+    store.close()
+    checks = world.doctor(settings)
+    assert found(checks, "shared", "ok") == [f"{world.root} is shared with the cluster 'c2'"]
+    assert found(checks, "shared", "error") == [f"[[shared]]: there is no {world.root}-none on this host"]
+    assert found(checks, "shared", "warning") == [
+        f"{world.root}-none is not shared: the cluster 'c2' does not declare it"
+    ]
+    assert not found(world.doctor(settings.replace('"c1", "c2"', '"c3", "c4"')), "shared", "warning")
+
+
 def test_a_database_that_is_away_is_named_without_its_password(world):
     checks = world.doctor(f'[store]\nurl = "postgresql://u:hunter2@127.0.0.1:{free_port()}/d"\n')
     (told,) = found(checks, "database", "error")
@@ -152,7 +168,9 @@ def test_a_missing_account_is_said_once_with_all_that_was_not_checked_from_it(wo
     checks = world.doctor(f'[service]\nuser = "no-such-user"\nstate_directory = "{world.root}/state"\n')
     skipped, named = found(checks, "account", "error")
     assert named == "service.user: there is no account 'no-such-user' on this host"
-    assert skipped.endswith("nothing was checked from there: account, state, slurm, database, mail, apprise, files")
+    assert skipped.endswith(
+        "nothing was checked from there: account, state, slurm, database, shared, mail, apprise, files"
+    )
     assert "no-such-user" not in {each["account"] for each in checks}
     assert not errors(checks) - {"account"}, checks
     assert found(checks, "slurm", "ok"), "what the agent needs is checked"

@@ -79,6 +79,30 @@ def test_every_error_is_reported_at_once_with_its_key_and_the_nearest_name(tmp_p
         ('[[purge]]\npath = "/x"\ndays = 3\nday = 4', "purge.0.day: unknown setting; did you mean 'days'?"),
         ('[[purge]]\npath = "/x"\ndays = 3\nby = "time"', "purge.0.by: 'time' is not 'atime', 'mtime' or 'ctime'"),
         (
+            '[[shared]]\nclusters = ["a"]\ndirectories = ["/p"]',
+            "shared.0.clusters: Tuple should have at least 2 items after validation, not 1",
+        ),
+        (
+            '[[shared]]\nclusters = ["a", "a"]\ndirectories = ["/p"]',
+            "shared.0.clusters: 'a' is listed twice",
+        ),
+        (
+            '[[shared]]\nclusters = ["a", "b"]\ndirectories = ["p"]',
+            "shared.0.directories: 'p' is not an absolute path",
+        ),
+        (
+            '[[shared]]\nclusters = ["a", "b"]\ndirectories = ["/p/"]',
+            "shared.0.directories: '/p/' must be a directory without",
+        ),
+        (
+            '[[shared]]\nclusters = ["a", "b"]\ndirectories = ["/p/q", "/p"]',
+            'shared: "/p/q" is shared already, by the entry "/p"',
+        ),
+        (
+            "shared = [{clusters=['a', 'b'], directories=['/p']}, {clusters=['b', 'a'], directories=['/p/q']}]",
+            'shared: "/p/q" is shared already, by the entry "/p"',
+        ),
+        (
             '[scan]\nworkspace_databases = ["db"]',
             'scan.workspace_databases: "db" is not an absolute path; use for example',
         ),

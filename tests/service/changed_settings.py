@@ -12,6 +12,7 @@ BASE = {
     "watch": [{"directory": "{{work_dir}}/ckpts"}],
     "file_system": [{"path": "/scratch", "parallel": 2}],
     "purge": [{"path": "/scratch", "days": 60}],
+    "shared": [{"clusters": [CLUSTER, "beta"], "directories": ["/project"]}],
     "health": {"override": [{"partition": "gpu", "rules": {"at-risk": {"enabled": False}}}]},
     "retention": {"policy": [{"name": "tight", "last": 2, "within": "1d"}]},
     "mail": {
@@ -79,6 +80,8 @@ CHANGED = {
     "purge.0.path": "/lustre",
     "purge.0.days": 14,
     "purge.0.by": "mtime",
+    "shared.0.clusters": [CLUSTER, "gamma"],
+    "shared.0.directories": ["/project", "/work"],
     "watch.0.directory": "{{home}}/ckpts",
     "watch.0.directories": ["{{home}}/ckpts", "{{home}}/copies"],
     "watch.0.partition": "gpu",

@@ -68,6 +68,7 @@ def test_a_single_cycle_runs_the_table_in_its_order(tmp_path):
     assert names == [
         "poll",
         "backfill",
+        "share",
         "scan",
         "scan",
         "check-purges",

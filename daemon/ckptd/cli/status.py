@@ -1,6 +1,7 @@
 """`ckptd status`: whether the daemon is running, and how recent its data in the database is."""
 
 import sys
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,11 @@ from ckptd.cli.listing_record import load_settings, open_record
 from ckptd.cli.output import EXIT_FINE, EXIT_TROUBLE, format_duration, print_json, print_table, safe
 from ckptd.core.job_actions import hourly_limit
 from ckptd.core.model.records import PAUSE, ClusterStatus
+from ckptd.core.runs import shared_files
+from ckptd.core.runs.shared_files import SharedDirectory
 from ckptd.store import plain_reads
 from ckptd.store.plain_reads import Select
+from ckptd.store.shared_rows import read_declared
 
 if TYPE_CHECKING:  # pydantic would double the time that this command takes to start
     from ckptd.present.responses.status_documents import (
@@ -23,12 +27,13 @@ if TYPE_CHECKING:  # pydantic would double the time that this command takes to s
         LeaderStateFields,
         MailStateFields,
         RetentionStateFields,
+        SharedDirectoryDocument,
         StateDocument,
     )
 
 STATUS_COLUMNS = (
     "cluster", "daemon", "slurm", "last poll", "accounting", "last scan", "last heartbeat", "last mail", "mail due",
-    "pruning paused", "actions on jobs", "leader", "standby",
+    "pruning paused", "actions on jobs", "leader", "standby", "shared directories",
 )  # fmt: skip
 STANDBY_AGE = timedelta(seconds=30)  # since a standby was last seen
 LATE_MAIL = timedelta(hours=1)  # mail that is due for longer makes the exit status 1
@@ -50,6 +55,7 @@ def status(context: click.Context, asked: str | None, is_json: bool) -> None:
     now = datetime.now(UTC)
     with open_record(settings) as record, record.begin() as select:
         clusters = plain_reads.read_status(select)
+        declared = read_declared(select)
         chosen = choose_clusters(asked, settings.cluster, clusters)
         rows: list[ClusterStateDocument] = [
             {
@@ -58,6 +64,7 @@ def status(context: click.Context, asked: str | None, is_json: bool) -> None:
                 **_mail_row(select, cluster.cluster, now),
                 **_retention_row(select, cluster.cluster),
                 **_actions_row(select, cluster.cluster, settings.max_per_hour, now),
+                "shared_directories": _list_shared(declared, cluster.cluster),
             }
             for cluster in clusters
             if chosen.shows(cluster.cluster)
@@ -93,6 +100,7 @@ def _status_line(row: "ClusterStateDocument", now: datetime) -> tuple[str, ...]:
         _format_actions(row),
         f"{row['leader']}, since {_age(row['leader_since'], now)}" if row["leader"] else "none",
         ", ".join(row["standbys"]) or "none",
+        "; ".join(map(_format_shared, row["shared_directories"])) or "none",
     )
 
 
@@ -119,6 +127,20 @@ def _actions_row(select: Select, cluster: str, max_per_hour: int, now: datetime)
     counts = plain_reads.count_audited_by_owner(select, cluster, hourly_limit.ACTOR, now - timedelta(hours=1))
     full = {kind for kind, owner in counts if not hourly_limit.has_room(kind, owner, counts, max_per_hour)}
     return {"actions_last_hour": sum(counts.values()), "actions_at_limit": sorted(full)}
+
+
+def _list_shared(declared: Collection[SharedDirectory], cluster: str) -> "list[SharedDirectoryDocument]":
+    mutual = shared_files.select_mutual(declared)
+    return [
+        {"directory": each.directory, "cluster": each.other_cluster, "is_in_effect": each in mutual}
+        for each in declared
+        if each.cluster == cluster
+    ]
+
+
+def _format_shared(shared: "SharedDirectoryDocument") -> str:
+    doubt = "" if shared["is_in_effect"] else f" (not in effect: {shared['cluster']} does not declare it)"
+    return f"{shared['directory']} with {shared['cluster']}{doubt}"
 
 
 def _format_actions(row: "ClusterStateDocument") -> str:

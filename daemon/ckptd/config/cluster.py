@@ -1,6 +1,8 @@
 """Sections for the cluster, the database and the scans of checkpoint directories."""
 
+import posixpath
 import re
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from typing import Literal, Self
@@ -226,6 +228,48 @@ class SitePurgeRule(Section):
     @classmethod
     def _path_is_absolute(cls, path: str) -> str:
         return _check_absolute(path)
+
+
+class SharedRule(Section):
+    """Directories that several clusters of one database mount: the same files at the same paths, with the same uids.
+
+    A run there that continues on another of these clusters stays one run. This holds between two clusters if the
+    configurations of both daemons say so. Entries that do not name the daemon's own cluster are ignored.
+    """
+
+    clusters: tuple[str, ...] = Field(min_length=2)
+    """Names of the clusters, as in slurm.cluster."""
+    directories: tuple[str, ...] = Field(min_length=1)
+    """Everything below them is shared, such as "/project"."""
+
+    @field_validator("clusters")
+    @classmethod
+    def _clusters_differ(cls, clusters: tuple[str, ...]) -> tuple[str, ...]:
+        for name in clusters:
+            if not name or clusters.count(name) > 1:
+                raise ValueError(f"{name!r} is listed twice" if name else "a name is empty")
+        return clusters
+
+    @field_validator("directories")
+    @classmethod
+    def _directories_are_real_paths(cls, directories: tuple[str, ...]) -> tuple[str, ...]:
+        for path in directories:
+            _check_absolute(path)
+            if path != posixpath.normpath(path) or path == "/":
+                raise ValueError(f'{path!r} must be a directory without ".", ".." and a slash at its end')
+        return directories
+
+
+def find_overlap(rules: Iterable[SharedRule]) -> str | None:
+    """Return an error if two clusters share a directory twice, or one inside another."""
+    declared = [(frozenset(rule.clusters), path) for rule in rules for path in rule.directories]
+    for place, (clusters, path) in enumerate(declared):
+        for others, other in declared[:place]:
+            if len(clusters & others) > 1 and f"{path}/".startswith(f"{other}/"):
+                return f'"{path}" is shared already, by the entry "{other}"'
+            if len(clusters & others) > 1 and f"{other}/".startswith(f"{path}/"):
+                return f'"{other}" is shared already, by the entry "{path}"'
+    return None
 
 
 def _check_absolute(path: str) -> str:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 from ckptd.config.base import Section
-from ckptd.config.cluster import FileSystemRule, SitePurgeRule, WatchRule
+from ckptd.config.cluster import FileSystemRule, SharedRule, SitePurgeRule, WatchRule
 from ckptd.config.health import HealthOverride, list_thresholds
 from ckptd.config.retention import RETENTION_TABLES, RetentionSection
 from ckptd.config.root import Config
@@ -23,7 +23,7 @@ def format_example() -> str:
         if isinstance(kind, type) and issubclass(kind, Section):
             blocks.append(f"# {kind.__doc__}\n[{name}]\n" + "".join(_example_lines(kind)))
     blocks.append(f"# {WatchRule.__doc__}\n# [[watch]]\n" + "".join(_example_lines(WatchRule)))
-    tables: dict[str, type[Section]] = {"file_system": FileSystemRule, "purge": SitePurgeRule}
+    tables: dict[str, type[Section]] = {"file_system": FileSystemRule, "purge": SitePurgeRule, "shared": SharedRule}
     for name, table in tables.items():
         doc = "".join(f"# {line}\n" for line in inspect.cleandoc(table.__doc__ or "").splitlines() if line)
         blocks.append(f"{doc}# [[{name}]]\n" + "".join(_example_lines(table)))
@@ -55,6 +55,8 @@ _SHOWN = {
     "last": "3",
     "path": '"/scratch"',
     "days": "60",
+    "clusters": '["a", "b"]',
+    "directories": '["/project"]',
 }  # for no default
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SECTIONS = frozenset(
     {
         "actions", "agent", "apprise", "file_system", "health", "mail", "metrics", "node_scans", "purge", "retention",
-        "scan", "service", "slurm", "store", "verify_jobs", "watch", "web",
+        "scan", "service", "shared", "slurm", "store", "verify_jobs", "watch", "web",
     }
 )  # fmt: skip
 KEYS = {

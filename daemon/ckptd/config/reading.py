@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ckptd.config.base import Section, describe_problem
-from ckptd.config.cluster import FileSystemRule, SitePurgeRule, WatchRule
+from ckptd.config.cluster import FileSystemRule, SharedRule, SitePurgeRule, WatchRule
 from ckptd.config.health import HealthOverride
 from ckptd.config.raw_tables import ConfigError, read_tables
 from ckptd.config.retention import RETENTION_TABLES
@@ -78,6 +78,7 @@ def _known_keys(location: tuple[Any, ...]) -> Mapping[str, object]:
         "watch": WatchRule,
         "file_system": FileSystemRule,
         "purge": SitePurgeRule,
+        "shared": SharedRule,
     }
     kind = rules.get(str(location[0])) or sections.get(str(location[0]))
     return kind.model_fields if kind else {}

@@ -8,7 +8,16 @@ from pydantic import field_validator, model_validator
 
 from ckptd.config.agent import AgentSection
 from ckptd.config.base import Section
-from ckptd.config.cluster import FileSystemRule, ScanSection, SitePurgeRule, SlurmSection, StoreSection, WatchRule
+from ckptd.config.cluster import (
+    FileSystemRule,
+    ScanSection,
+    SharedRule,
+    SitePurgeRule,
+    SlurmSection,
+    StoreSection,
+    WatchRule,
+    find_overlap,
+)
 from ckptd.config.health import HealthSection
 from ckptd.config.listing_settings import choose_state_directory, default_url
 from ckptd.config.node_scans_table import NodeScansSection
@@ -57,6 +66,7 @@ class Config(Section):
     watch: tuple[WatchRule, ...] = ()
     file_system: tuple[FileSystemRule, ...] = ()
     purge: tuple[SitePurgeRule, ...] = ()
+    shared: tuple[SharedRule, ...] = ()
     health: HealthSection = HealthSection()
     retention: RetentionSection = RetentionSection()
     verify_jobs: VerifyJobsSection = VerifyJobsSection()
@@ -68,6 +78,13 @@ class Config(Section):
     metrics: MetricsSection = MetricsSection()
     agent: AgentSection = AgentSection()
     service: ServiceSection = ServiceSection()
+
+    @field_validator("shared")
+    @classmethod
+    def _shared_directories_do_not_overlap(cls, rules: tuple[SharedRule, ...]) -> tuple[SharedRule, ...]:
+        if problem := find_overlap(rules):
+            raise ValueError(problem)
+        return rules
 
     @model_validator(mode="after")
     def _keep_lasts_for_repeat_gap(self) -> "Config":

@@ -17,6 +17,7 @@ from ckptd.core.discovery.file_system_budgets import FileSystemBudget
 from ckptd.core.job_actions.action_policy import ActionKind, ActionPermits
 from ckptd.core.model import FileClock, PurgeRule, QueueSnapshot, Unknown
 from ckptd.core.queue.poll_gaps import BackfillWindow
+from ckptd.core.runs import shared_files
 from ckptd.errors import CkptdError
 from ckptd.service.agent_policy import build_node_scans
 from ckptd.service.agent_start import start_agent
@@ -191,6 +192,7 @@ def build_parts(
         budgets=build_budgets(config),
         purge_rules=build_purge_rules(config),
         workspace_databases=config.scan.workspace_databases,
+        shared=shared_files.declare(cluster, [(each.clusters, each.directories) for each in config.shared]),
         backfill_window=build_backfill_window(config),
         poll_interval=config.slurm.poll_interval,
         scan_interval=config.scan.interval,

@@ -20,6 +20,7 @@ from ckptd.core.model.records import DaemonIdentity
 from ckptd.core.node_scans.step_policy import NodeScanPolicy
 from ckptd.core.notices import Recipient
 from ckptd.core.queue.poll_gaps import BackfillWindow
+from ckptd.core.runs.shared_files import SharedDirectory
 from ckptd.notify.interface import Channel
 from ckptd.notify.rendering import Renderer
 from ckptd.slurm.interface import JobSource
@@ -125,6 +126,7 @@ class Parts:
     budgets: tuple[FileSystemBudget, ...] = ()  # of file systems, for scans and searches
     purge_rules: tuple[PurgeRule, ...] = ()  # of the site's own cleaning, in which ckptd has no part
     workspace_databases: tuple[PurePosixPath, ...] = ()
+    shared: tuple[SharedDirectory, ...] = ()  # what this cluster declares; the records say what is in effect
     poll_interval: timedelta = timedelta(minutes=1)
     scan_interval: timedelta
     max_poll_age: timedelta  # rules do not judge by an older poll

@@ -4,6 +4,7 @@ from ckptd.store import (  # noqa: F401 - each adds its tables to the base class
     day_sum_tables,
     lease_tables,
     location_tables,
+    shared_tables,
     tables,
     ticket_tables,
 )

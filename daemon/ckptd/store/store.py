@@ -13,6 +13,7 @@ from ckptd.store.backfill import BackfillStore
 from ckptd.store.checkpoints import CheckpointStore
 from ckptd.store.claims import ClaimStore
 from ckptd.store.clusters import ClusterStore
+from ckptd.store.declared_shares import DeclaredShareStore
 from ckptd.store.ended_runs import EndedRunStore
 from ckptd.store.expiry import ExpiryStore
 from ckptd.store.flags import FlagStore
@@ -47,6 +48,7 @@ class Store(StoreReader):
         self.checkpoints = CheckpointStore(database)
         self.claims = ClaimStore(database)
         self.clusters: ClusterStore = ClusterStore(database)
+        self.declared_shares = DeclaredShareStore(database)
         self.ended_runs = EndedRunStore(database)
         self.expiry = ExpiryStore(database)
         self.flags: FlagStore = FlagStore(database)

@@ -61,10 +61,22 @@ class ActionStateFields(TypedDict):
     actions_at_limit: Annotated[list[str], Field(description="Kinds of actions that reached an hourly limit.")]
 
 
+class SharedDirectoryDocument(TypedDict):
+    """A directory that the configuration of one cluster declares to share with another cluster."""
+
+    directory: Annotated[str, Field(description="The directory; everything below it is shared, too.")]
+    cluster: Annotated[str, Field(description="The other cluster.")]
+    is_in_effect: Annotated[bool, Field(description="Whether the other cluster declares the same.")]
+
+
 class ClusterStateDocument(
     DaemonStateFields, LeaderStateFields, MailStateFields, RetentionStateFields, ActionStateFields
 ):
     """The daemon of one cluster, as `ckptd status` prints it."""
+
+    shared_directories: Annotated[
+        list[SharedDirectoryDocument], Field(description="The directories that it shares with other clusters.")
+    ]
 
 
 class StateDocument(TypedDict):

@@ -12,6 +12,7 @@ from ckptd.service.doctor import (
     host_checks,
     mail_checks,
     mount_checks,
+    shared_checks,
     slurm_checks,
 )
 from ckptd.service.doctor.findings import Account, Check, CheckResult, error, ok
@@ -26,6 +27,7 @@ CHECKS = (
     Check("slurm", Account.SERVICE, slurm_checks.check_service),
     Check("slurm", Account.AGENT, slurm_checks.check_agent),
     Check("database", Account.SERVICE, database_checks.check_database),
+    Check("shared", Account.SERVICE, shared_checks.check_shared),
     Check("mail", Account.SERVICE, mail_checks.check_mail),
     Check("apprise", Account.SERVICE, mail_checks.check_apprise),
     Check("files", Account.SERVICE, file_checks.check_service_files),
