@@ -15,7 +15,7 @@ from ckptd.core.health.will_be_purged import WillBePurged
 from ckptd.core.model import RunKey, Scan, Unknown, Workspace
 from ckptd.steps.parts import Parts
 from ckptd.steps.results import IDLE, LogLine, StepResult, warning
-from ckptd.steps.snapshots import PurgeFacts
+from ckptd.steps.snapshots import PurgeFacts, SharedRuns
 from ckptd.steps.state import State
 
 LIST_GAP = timedelta(hours=1)  # between two queries for ended runs
@@ -47,9 +47,10 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
         return IDLE
     memory = state.own(PurgeSlice, PurgeSlice)
     queued = {each.key for each in state.watchlist.all if each.key.is_located}
-    flagged = _list_flagged(parts) - queued
+    elsewhere = state.latest(SharedRuns).elsewhere
+    flagged = _list_flagged(parts) - queued - elsewhere
     _list_saved(parts, memory, max(each.ended_within for each in rules), now)
-    over = (memory.saved.keys() | flagged) - queued
+    over = (memory.saved.keys() | flagged) - queued - elsewhere
     workspaces = _read_workspaces(parts, memory, before, queued | over, now)
     warn_before = max(each.warn_before for each in rules)
     due = [key for key in over if key in flagged or _is_due(parts, memory, key, workspaces.get(key), now + warn_before)]

@@ -1,7 +1,7 @@
 """Evaluates the rules for the runs that changed, and records flags and notices in one transaction."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from ckptd.core import health
@@ -28,7 +28,7 @@ from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.queued_jobs import QueuedJobs
 from ckptd.steps.results import IDLE, LogLine, StepResult, error
 from ckptd.steps.run_facts import FreeSpaceSamples, JobHolds
-from ckptd.steps.snapshots import CurrentFlags, PurgeFacts, RunHistories, ScanProgress
+from ckptd.steps.snapshots import CurrentFlags, PurgeFacts, RunHistories, ScanProgress, SharedRuns
 from ckptd.steps.state import State
 from ckptd.store.database_errors import StoreError, UnknownRunError
 from ckptd.store.histories import RevisedRecord
@@ -170,6 +170,7 @@ def _judge(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChange
     is_comparison = is_comparison or moved is None
     if is_comparison:
         memory.flags = memory.flags.read_again(parts.store.flags.list_open(parts.cluster))
+        _leave_runs(parts, state, memory, now)
     scans = _list_scans(state, queued, memory)
     memory.evaluated.keep(scans.keys())
     if memory.failed_rules:
@@ -196,6 +197,7 @@ def _list_snapshots(parts: Parts, state: State) -> tuple[object, ...]:
         state.latest(PurgeFacts),
         state.latest(JobHolds),
         state.latest(ScanProgress).named_by_script,
+        state.latest(SharedRuns),
     )
 
 
@@ -208,7 +210,20 @@ def _list_scans(state: State, queued: PolledQueue, memory: DecisionSlice) -> dic
     copies = state.watchlist.copies
     only_copies = copies - {known.run for known in queued.tracked.values()} if copies else copies
     scans |= {watched.key: watched.last for watched in state.watchlist.all if watched.key not in only_copies}
-    return scans
+    elsewhere = state.latest(SharedRuns).elsewhere
+    return {key: scan for key, scan in scans.items() if key not in elsewhere} if elsewhere else scans
+
+
+def _leave_runs(parts: Parts, state: State, memory: DecisionSlice, now: datetime) -> None:
+    """Resolve the flags of runs for which the daemon of another cluster acts; it judges them, so nobody is notified."""
+    elsewhere = state.latest(SharedRuns).elsewhere
+    left = [flag for flag in memory.flags.all if flag.finding.run in elsewhere]
+    if left:
+        changes = flag_changes.FlagChanges(resolved=tuple(replace(flag, resolved_at=now) for flag in left))
+        parts.store.flags.record(changes, now)
+        memory.flags.record(changes, ())
+        state.publish(CurrentFlags(memory.flags.all))
+        state.events.count_flags(changes)
 
 
 def _evaluate(

@@ -24,7 +24,7 @@ from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.queued_jobs import QueuedJobs
 from ckptd.steps.run_facts import EndTallies, FreeSpaceSamples, JobHolds
-from ckptd.steps.snapshots import PurgeFacts, ScanProgress
+from ckptd.steps.snapshots import PurgeFacts, ScanProgress, SharedRuns
 from ckptd.steps.state import State
 from ckptd.store.histories import RevisedRecord
 
@@ -44,6 +44,7 @@ def bring_up(
     queued, jobs, writers = queue.queued, queue.by_run, queue.by_directory
     free_space = state.latest(FreeSpaceSamples).by_run
     locations = read_locations(parts, state, before)
+    elsewhere = state.latest(SharedRuns).writers
     polled_at = None if queued.slurm_trouble else queued.polled_at  # while Slurm is silent nothing is judged
     return [
         join_earlier(
@@ -51,8 +52,9 @@ def bring_up(
                 record,
                 jobs=tuple(jobs.get(record.key, ())),
                 suspended_until=_bring_up_suspensions(record, jobs.get(record.key, ()), queued.polled_at),
-                other_writers=tuple(
-                    (job, job.user) for run, job in writers.get(record.key.directory, ()) if run != record.key
+                other_writers=(
+                    *((job, job.user) for run, job in writers.get(record.key.directory, ()) if run != record.key),
+                    *elsewhere.get(record.key, ()),
                 ),
                 polled_at=polled_at,
                 scan=scans[record.key],

@@ -68,6 +68,18 @@ class QueuedMentions:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedRuns:
+    """The runs that have parts on other clusters. Owned by the step `share`.
+
+    `elsewhere` are those for which the daemon of another cluster acts: this one scans, judges and prunes none of them.
+    `writers` are the running jobs of the other parts.
+    """
+
+    elsewhere: frozenset[RunKey] = frozenset()
+    writers: Mapping[RunKey, tuple[tuple[Job, str], ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class PurgeFacts:
     """What the site's own cleaning may delete. Owned by the step `check-purges`."""
 

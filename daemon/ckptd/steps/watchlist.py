@@ -27,6 +27,7 @@ class Watchlist:
         self._watched: dict[RunKey, WatchedRun] = {}
         self._directories: frozenset[tuple[str, int]] | None = None  # None: a run was added or removed since
         self._copies: dict[RunKey, tuple[NamedLocation, ...]] = {}  # further locations of runs
+        self._elsewhere: frozenset[RunKey] = frozenset()  # runs that the daemon of another cluster scans
 
     def __contains__(self, key: RunKey) -> bool:
         return key in self._watched
@@ -80,6 +81,17 @@ class Watchlist:
             for key, watched in self._watched.items():
                 self._watched[key] = scan_schedule.bring_forward(watched, interval, now)
 
+    def leave(self, elsewhere: frozenset[RunKey]) -> None:
+        """Watch none of these runs, which the daemon of another cluster scans, until they are no longer among them.
+
+        A run whose jobs here have just ended is scanned once more: the lost work of this cluster depends on it.
+        """
+        with self._lock:
+            self._elsewhere = elsewhere
+            for key in elsewhere & self._watched.keys():
+                if not self._watched[key].is_last_scan:
+                    self._remove(key)
+
     def keep_open(self, tracked: Iterable[TrackedJob], now: datetime, missed: Collection[RunKey] = ()) -> None:
         """Watch the runs that have a job in the queue, and no others; scan those that were missed once."""
         opened = {known.run for known in tracked if known.is_open and known.run}
@@ -88,7 +100,7 @@ class Watchlist:
     def keep(self, keys: Iterable[RunKey], now: datetime) -> None:
         """Watch exactly these runs from now on; scan each run that is no longer among them once more."""
         with self._lock:
-            wanted = self._with_copies(keys)
+            wanted = self._with_copies(set(keys) - self._elsewhere)
             self._copies = {key: named for key, named in self._copies.items() if key in wanted or key in self._watched}
             for key in wanted - self._watched.keys():
                 self._add(WatchedRun(key=key, due_at=now))
@@ -136,6 +148,8 @@ class Watchlist:
             self._hasten([key for key in self._watched if key.directory in changed], now)
 
     def _add(self, watched: WatchedRun) -> None:
+        if watched.key in self._elsewhere and not watched.is_last_scan:
+            return
         self._watched[watched.key] = watched
         self._directories = None
 

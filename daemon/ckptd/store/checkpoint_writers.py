@@ -17,7 +17,8 @@ from ckptd.store.tables import AttemptTable, CheckpointTable
 def correct_writers(connection: sa.Connection, run_ids: Collection[int]) -> None:
     """Assign checkpoints written after an attempt's end to the attempt of its run that had started last by then.
 
-    The caller must measure the lost work of the attempts that lose a checkpoint again.
+    The caller must measure the lost work of the attempts that lose a checkpoint again. Another part of the run, on
+    another cluster, measures that of its own.
     """
     later = sa.orm.aliased(AttemptTable)
     for chunk in split(run_ids):
@@ -29,6 +30,7 @@ def correct_writers(connection: sa.Connection, run_ids: Collection[int]) -> None
                 CheckpointTable.modified_at,
                 AttemptTable.ended_at,
                 later.started_at,
+                AttemptTable.run_id == CheckpointTable.run_id,
             )
             .join(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
             .join(later, later.run_id == CheckpointTable.run_id)
@@ -41,8 +43,8 @@ def correct_writers(connection: sa.Connection, run_ids: Collection[int]) -> None
             .order_by(later.started_at, later.id)
         ).all()
         wrong = [
-            (checkpoint, before, writer)
-            for checkpoint, before, writer, written_at, ended_at, next_at in rows
+            (checkpoint, before if is_own else None, writer)
+            for checkpoint, before, writer, written_at, ended_at, next_at, is_own in rows
             if ended_at is None or not is_last_save(written_at, ended_at, next_at)
         ]
         writers = {checkpoint: writer for checkpoint, _, writer in wrong}
@@ -50,4 +52,4 @@ def correct_writers(connection: sa.Connection, run_ids: Collection[int]) -> None
             connection.execute(
                 sa.update(CheckpointTable).where(CheckpointTable.id == checkpoint).values(attempt_id=writer)
             )
-        lost_work.reopen_lines(connection, {before for _, before, _ in wrong})
+        lost_work.reopen_lines(connection, {before for _, before, _ in wrong if before is not None})

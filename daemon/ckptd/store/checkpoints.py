@@ -10,7 +10,16 @@ from ckptd.core.model import JobKey, RecordedCheckpoint, RunKey, Scan, Unknown
 from ckptd.core.model.records import ScanRecord
 from ckptd.core.runs.ownership import PreviousScan
 from ckptd.core.runs.progress import CheckpointChanges
-from ckptd.store import checkpoint_rows, jobs, lost_work, restart_state, resumed_from, runs, saved_states
+from ckptd.store import (
+    adopted_checkpoints,
+    checkpoint_rows,
+    jobs,
+    lost_work,
+    restart_state,
+    resumed_from,
+    runs,
+    saved_states,
+)
 from ckptd.store.attempt_rows import read_attempts
 from ckptd.store.bulk_inserts import insert_rows
 from ckptd.store.engine import select_through
@@ -56,8 +65,11 @@ class CheckpointStore(StorePart):
             connection, {row_id: scan.reads for row_id, scan in scans.items() if scan.reads}
         )
         recorded = _record_changes(connection, {row_id: look.changes for row_id, look in rows.items()})
+        unchanged = [row_id for row_id, look in rows.items() if row_id in scans and look.changes.is_empty]
+        adopted = adopted_checkpoints.adopt(connection, unchanged, GONE_COUNT)
+        runs.touch_runs(connection, adopted)
         resumed_from.record_resumes(
-            connection, {*resumed_from.list_unasked(connection, scans), *declaring, *read_since}
+            connection, {*resumed_from.list_unasked(connection, scans), *declaring, *read_since, *adopted}
         )
         lost_work.write_lines(connection, scans)
         _update_originals(connection, {row_id: look.changes for row_id, look in rows.items()})
@@ -164,11 +176,12 @@ def _record_changes(
     ]
     saved = sorted((completed_at, attempt_id) for completed_at, attempt_id in saves if attempt_id is not None)
     lost_work.reopen_dated(connection, {row_id: changes.changed for row_id, changes in touched.items()})
-    lost_work.reopen_late(connection, {attempt_id: completed_at for completed_at, attempt_id in saved})
+    lost_work.reopen_late(connection, {attempt_id: completed_at for completed_at, attempt_id in saved}, list(touched))
+    adopted = adopted_checkpoints.adopt(connection, touched, GONE_COUNT) if is_scan else []
     _forget_gone(connection, [row_id for row_id, changes in touched.items() if changes.gone])
     runs.touch_runs(connection, touched)
     resumed_from.record_resumes(connection, touched)
-    return {*touched} - ({row["run_id"] for row in values} if len(new) < len(values) else set())
+    return {*touched} - ({row["run_id"] for row in values} if len(new) < len(values) else set()) - {*adopted}
 
 
 def _read_contexts(connection: sa.Connection, row_ids: Collection[int]) -> dict[int, RowContext]:

@@ -18,6 +18,7 @@ from ckptd.store.fresh_checkpoints import SelectedCheckpoints
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import JOB, RUN_KEY, Columns, decode_any, decode_number, list_numbers
 from ckptd.store.row_values import decode_free_space, decode_summed, job_from_row, split
+from ckptd.store.run_parts import find_parts
 from ckptd.store.run_rows import IS_LOCATED
 from ckptd.store.stored_instants import instant
 from ckptd.store.text_escapes import encode_text
@@ -53,8 +54,9 @@ def load_records(
     for chunk in split(row_ids):
         runs = list_numbers(chunk)
         open_jobs, suspended = _load_jobs(select, runs)
-        attempts = read_attempts(select, chunk)
-        names = read_job_names(select, [row_id for row_id in chunk if len(attempts[row_id]) > 1])
+        parts = find_parts(select, chunk)
+        attempts = read_attempts(select, chunk, parts)
+        names = read_job_names(select, [row_id for row_id in chunk if len(attempts[row_id]) > 1], parts)
         unread = [row_id for row_id in chunk if row_id not in selected]
         found = _load_checkpoints(select, list_numbers(unread), is_whole=is_whole) if unread else {}
         truncated = [row_id for row_id in unread if len(found[row_id]) >= CHECKPOINT_LIMIT]

@@ -4,6 +4,7 @@ A row is written in the transaction that ends its attempt. It is updated as long
 accounting can still change it, and is final once its run's directory was read completely after the end.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
@@ -18,9 +19,11 @@ from ckptd.core.runs.redone_work import NONE, UNKNOWN, RedoneWork, measure_redon
 from ckptd.core.runs.resumable import is_meant_to_save, is_named_as_checkpoint
 from ckptd.core.runs.user_settings import parse_user_settings
 from ckptd.store import attempt_saves, summed_days
+from ckptd.store.engine import select_through
 from ckptd.store.loss_rows import LossReader
 from ckptd.store.reading_jobs import find_reading_jobs
 from ckptd.store.rows import ATTEMPT_COLUMNS, RUN_KEY_COLUMNS, attempt_from_row, run_key, split, table_of
+from ckptd.store.run_parts import add_parts, find_parts, join_lists
 from ckptd.store.stored_checkpoints import complete_path
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LossTable, RunTable
 from ckptd.store.transactions import StorePart, reading
@@ -42,11 +45,16 @@ def reopen_lines(connection: sa.Connection, attempt_ids: Collection[int]) -> Non
         connection.execute(sa.update(LossTable).where(LossTable.attempt_id.in_(chunk)).values(is_final=False))
 
 
-def reopen_late(connection: sa.Connection, saved: Mapping[int, datetime]) -> None:
-    """Mark the rows of these attempts as not final that ended before they completed a checkpoint, at that instant."""
+def reopen_late(connection: sa.Connection, saved: Mapping[int, datetime], run_ids: Collection[int]) -> None:
+    """Mark the rows of these attempts as not final that ended before they completed a checkpoint, at that instant.
+
+    Those of other clusters than the runs' own are left to their daemons.
+    """
+    own = sa.select(RunTable.cluster).where(RunTable.id.in_(run_ids))
     late: list[int] = []
     for chunk in split(saved):
-        ended = sa.select(LossTable.attempt_id, LossTable.ended_at).where(LossTable.attempt_id.in_(chunk))
+        is_own = LossTable.attempt_id.in_(chunk) & LossTable.cluster.in_(own)
+        ended = sa.select(LossTable.attempt_id, LossTable.ended_at).where(is_own)
         late += [attempt_id for attempt_id, ended_at in connection.execute(ended) if ended_at < saved[attempt_id]]
     reopen_lines(connection, late)
 
@@ -91,7 +99,8 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
     if not rows:
         return
     copied = attempt_saves.read_copied_saves(connection, {row[1] for row in rows})
-    starts = _read_starts(connection, {row[1] for row in rows})
+    parts = find_parts(select_through(connection), {row[1] for row in rows})
+    starts = _read_starts(connection, {row[1] for row in rows}, parts)
     doubtful = _find_possible_results(connection, {row[1] for row in rows})
     readers = find_reading_jobs(connection, {row[1] for row in rows})
     fresh: list[dict[str, Any]] = []
@@ -100,6 +109,7 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
         attempt_id, run_id, is_recorded, is_located, is_looked, is_followed, scanned_at, known_at, *facts = row
         user, account, partition, *rest = facts
         attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
+        is_followed = is_followed or starts[run_id][-1] > attempt.started_at  # on another cluster
         seen = attempt_saves.find_last_read(connection, run_id, attempt, scanned_at, known_at, starts[run_id])
         saves = attempt_saves.read_saves(connection, run_id, attempt_id, attempt)
         saves += attempt_saves.list_there(copied.get(run_id, ()), attempt)
@@ -163,13 +173,15 @@ def _find_possible_results(connection: sa.Connection, run_ids: set[int]) -> set[
     return {row_id for row_id, is_named in named.items() if not is_named}
 
 
-def _read_starts(connection: sa.Connection, run_ids: set[int]) -> dict[int, list[datetime]]:
-    """Return when the attempts of each run started, oldest first."""
-    starts: dict[int, list[datetime]] = {run_id: [] for run_id in run_ids}
+def _read_starts(
+    connection: sa.Connection, run_ids: set[int], parts: Mapping[int, Collection[int]]
+) -> dict[int, list[datetime]]:
+    """Return when the attempts of each run and of its other parts started, oldest first."""
+    starts: dict[int, list[datetime]] = defaultdict(list)
     columns = sa.select(AttemptTable.run_id, AttemptTable.started_at)
-    for run_id, started_at in connection.execute(columns.where(AttemptTable.run_id.in_(run_ids))):
+    for run_id, started_at in connection.execute(columns.where(AttemptTable.run_id.in_(add_parts(run_ids, parts)))):
         starts[run_id].append(started_at)
-    return {run_id: sorted(found) for run_id, found in starts.items()}
+    return {run_id: sorted(found) for run_id, found in join_lists(starts, run_ids, parts).items()}
 
 
 def write_redone(connection: sa.Connection, run_ids: Collection[int]) -> None:
@@ -181,13 +193,17 @@ def write_redone(connection: sa.Connection, run_ids: Collection[int]) -> None:
             .group_by(AttemptTable.run_id)
             .having(sa.func.count() > 1)
         )
-        found = connection.scalars(followed).all()
+        parts = find_parts(select_through(connection), chunk)
+        found = list(dict.fromkeys([*connection.scalars(followed), *parts]))
         readers = find_reading_jobs(connection, found)
         for run_id in found:
-            _write_redone_of(connection, run_id, readers.get(run_id, frozenset()))
+            _write_redone_of(connection, run_id, parts.get(run_id, ()), readers.get(run_id, frozenset()))
 
 
-def _write_redone_of(connection: sa.Connection, run_id: int, readers: frozenset[JobKey]) -> None:
+def _write_redone_of(
+    connection: sa.Connection, run_id: int, others: Collection[int], readers: frozenset[JobKey]
+) -> None:
+    """Measure with the attempts of the other parts, too; their rows are their daemons' to change."""
     rows = connection.execute(
         sa.select(
             AttemptTable.id,
@@ -198,12 +214,13 @@ def _write_redone_of(connection: sa.Connection, run_id: int, readers: frozenset[
             LossTable.redone_low,
             LossTable.redone_high,
             LossTable.redone_certainty,
+            AttemptTable.run_id == run_id,
             *_KEY_COLUMNS,
             *ATTEMPT_COLUMNS,
         )
         .join(JobTable, AttemptTable.job_row == JobTable.id)
         .outerjoin(LossTable, LossTable.attempt_id == AttemptTable.id)
-        .where(AttemptTable.run_id == run_id)
+        .where(AttemptTable.run_id.in_([run_id, *others]))
         .order_by(AttemptTable.started_at.desc(), AttemptTable.id.desc())
         .limit(REDONE_COUNT)
     )
@@ -211,17 +228,21 @@ def _write_redone_of(connection: sa.Connection, run_id: int, readers: frozenset[
     saved: dict[tuple[JobKey, int], datetime | None] = {}
     unseen: dict[tuple[JobKey, int], timedelta] = {}
     before: dict[tuple[JobKey, int], tuple[int, tuple[Any, ...]]] = {}
-    for attempt_id, is_recorded, saved_at, lost, lost_high, low, high, certainty, *rest in rows:
+    for attempt_id, is_recorded, saved_at, lost, lost_high, low, high, certainty, is_own, *rest in rows:
         attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
         attempts.append(attempt)
         if is_recorded:
             name = (attempt.job, attempt.restart_count)
-            saved[name], before[name] = saved_at, (attempt_id, (low, high, certainty))
+            saved[name] = saved_at
+            if is_own:
+                before[name] = (attempt_id, (low, high, certainty))
             unseen[name] = lost_work.NOTHING if lost_high is None else lost_high - lost
     values = []
     writing = [each for each in attempts if each.job not in readers]
     redone = dict.fromkeys(saved, NONE) | measure_redone(writing, saved, unseen)  # what others saved is not redone
     for name, found in redone.items():
+        if name not in before:
+            continue
         attempt_id, recorded = before[name]
         if recorded != (found.low, found.high, found.certainty):
             values.append({"key_attempt_id": attempt_id, **_redone_values(found)})

@@ -18,7 +18,9 @@ from ckptd.core.runs.resumed_from import SURE_COUNT, find_resume, list_own_state
 from ckptd.core.runs.rotated_copies import date_by_original
 from ckptd.core.runs.saved_state import SavedState
 from ckptd.store import lost_work, runs, saved_states
+from ckptd.store.engine import select_through
 from ckptd.store.rows import ATTEMPT_COLUMNS, attempt_from_row, resume_to_row, split, table_of
+from ckptd.store.run_parts import add_parts, find_parts
 from ckptd.store.saved_states import FurtherRow
 from ckptd.store.tables import AttemptTable, JobTable, RunTable
 
@@ -34,6 +36,7 @@ class _RecordedAttempt(NamedTuple):
     attempt: Attempt
     is_final: bool
     declared: str | None
+    is_own: bool = True  # False: of another part of the run, whose daemon records what it resumed from
 
 
 class _DirectoryScan(NamedTuple):
@@ -77,7 +80,7 @@ def record_declared(connection: sa.Connection, by_run: Mapping[int, Sequence[Dec
         known = _read_attempts(connection, chunk)
         for run_id, directory in connection.execute(places).all():
             attempts = [each.attempt for each in known[run_id]]
-            pending = [each for each in known[run_id] if not each.is_final][:PENDING_COUNT]
+            pending = [each for each in known[run_id] if not each.is_final and each.is_own][:PENDING_COUNT]
             for each in pending:
                 said = find_of_attempt(declaring[run_id], each.attempt, attempts, directory)
                 path = None if said is None else said.real_path or said.path
@@ -96,7 +99,7 @@ def record_reads(connection: sa.Connection, by_run: Mapping[int, Sequence[Checkp
     values: list[dict[str, Any]] = []
     attempts = _read_attempts(connection, by_run)
     for run_id, seen in by_run.items():
-        known = next((each for each in attempts[run_id] if not each.is_final), None)
+        known = next((each for each in attempts[run_id] if not each.is_final and each.is_own), None)
         resume = None if known is None else known.attempt.resumed_from
         asked = () if resume is None else candidate_reads.list_asked(resume)
         if known is None or resume is None or not asked:
@@ -148,7 +151,7 @@ def _infer(
     """Return what attempts of one run resumed from, where this is news, and whether it is final."""
     attempts = [each.attempt for each in known]
     found: list[tuple[_RecordedAttempt, Resume, bool]] = []
-    for each in [each for each in known if not each.is_final][:PENDING_COUNT]:
+    for each in [each for each in known if not each.is_final and each.is_own][:PENDING_COUNT]:
         attempt = each.attempt
         is_read = directory.is_whole and directory.scanned_at is not None and directory.scanned_at >= attempt.started_at
         reads = attempt.resumed_from.reads if attempt.resumed_from else ()
@@ -196,7 +199,17 @@ def _is_final(
 
 
 def _read_attempts(connection: sa.Connection, run_ids: Collection[int]) -> dict[int, list[_RecordedAttempt]]:
-    """Return the latest attempts of each run, newest first."""
+    """Return the latest attempts of each run, newest first; those of its other parts are joined."""
+    parts = find_parts(select_through(connection), run_ids)
+    found = _read_own_attempts(connection, add_parts(run_ids, parts))
+    for run_id, others in {run_id: [found[each] for each in parts[run_id]] for run_id in parts}.items():
+        theirs = [each._replace(is_own=False) for attempts in others for each in attempts]
+        newest_first = sorted([*found[run_id], *theirs], key=lambda each: each.attempt.started_at, reverse=True)
+        found[run_id] = newest_first[:ATTEMPT_COUNT]
+    return found
+
+
+def _read_own_attempts(connection: sa.Connection, run_ids: Collection[int]) -> dict[int, list[_RecordedAttempt]]:
     found: dict[int, list[_RecordedAttempt]] = {run_id: [] for run_id in run_ids}
     newest_first: list[sa.ColumnElement[Any]] = [AttemptTable.started_at.desc(), AttemptTable.id.desc()]
     place = sa.func.row_number().over(partition_by=AttemptTable.run_id, order_by=newest_first).label("place")

@@ -12,7 +12,7 @@ from ckptd.core.model import COPY, JobKey, RunKey
 from ckptd.core.model.records import LocationRecord
 from ckptd.core.model.resume_json import decode_resume
 from ckptd.core.runs import candidate_reads
-from ckptd.store import run_rows
+from ckptd.store import run_parts, run_rows
 from ckptd.store.bulk_inserts import insert_rows
 from ckptd.store.engine import select_through
 from ckptd.store.location_tables import LocationTable
@@ -223,22 +223,32 @@ def _absorb_empty(connection: sa.Connection, targets: Mapping[int, int]) -> None
 def assign_kinds(connection: sa.Connection, run_ids: Collection[int]) -> None:
     """Set the kind of each attempt of these runs again, after other attempts joined them."""
     changed: list[dict[str, Any]] = []
-    for chunk in split(run_ids):
-        lead: list[Any] = [AttemptTable.id, AttemptTable.run_id, AttemptTable.kind]
-        origin: list[Any] = [AttemptTable.job_row, AttemptTable.restart_count, AttemptTable.array_job_id]
-        rows = connection.execute(
-            sa.select(*lead, *origin)
-            .where(AttemptTable.run_id.in_(chunk))
-            .order_by(AttemptTable.started_at, AttemptTable.id)
-        )
-        origins: dict[int, queue.RestartClassifier] = defaultdict(queue.RestartClassifier)
-        for attempt_id, run_id, known, *values in rows:
-            kind = origins[run_id].assign(*values)
-            if kind is not known:
-                changed.append({"key_id": attempt_id, "kind": kind})
+    parts = run_parts.find_parts(select_through(connection), run_ids)
+    for run_id, others in parts.items():  # attempts of the other parts count, and are their daemons' to change
+        changed += _list_new_kinds(connection, dict.fromkeys((run_id, *others), run_id), [run_id])
+    for chunk in split(run_id for run_id in run_ids if run_id not in parts):
+        changed += _list_new_kinds(connection, {run_id: run_id for run_id in chunk}, chunk)
     if changed:
         table = table_of(AttemptTable)
         connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_id")), changed)
+
+
+def _list_new_kinds(connection: sa.Connection, joined: Mapping[int, int], own: Collection[int]) -> list[dict[str, Any]]:
+    """Return the attempts of `own` runs whose kind changes; `joined` says which rows are one run."""
+    lead: list[Any] = [AttemptTable.id, AttemptTable.run_id, AttemptTable.kind]
+    origin: list[Any] = [AttemptTable.job_row, AttemptTable.restart_count, AttemptTable.array_job_id]
+    rows = connection.execute(
+        sa.select(*lead, *origin)
+        .where(AttemptTable.run_id.in_(joined))
+        .order_by(AttemptTable.started_at, AttemptTable.id)
+    )
+    origins: dict[int, queue.RestartClassifier] = defaultdict(queue.RestartClassifier)
+    changed: list[dict[str, Any]] = []
+    for attempt_id, run_id, known, *values in rows:
+        kind = origins[joined[run_id]].assign(*values)
+        if kind is not known and run_id in own:
+            changed.append({"key_id": attempt_id, "kind": kind})
+    return changed
 
 
 class RunStore(StorePart, RunReader):

@@ -19,6 +19,7 @@ from ckptd.store.expiry import ExpiryStore
 from ckptd.store.flags import FlagStore
 from ckptd.store.histories import HistoryReader
 from ckptd.store.jobs import JobStore
+from ckptd.store.joined_runs import JoinedRunStore
 from ckptd.store.leases import LeaseStore
 from ckptd.store.located_runs import LocatedRunStore
 from ckptd.store.lost_work import LostWorkStore
@@ -54,6 +55,7 @@ class Store(StoreReader):
         self.flags: FlagStore = FlagStore(database)
         self.histories = HistoryReader(database)
         self.jobs: JobStore = JobStore(database)
+        self.joined_runs = JoinedRunStore(database)
         self.leases = LeaseStore(database)
         self.located_runs = LocatedRunStore(database)
         self.lost_work: LostWorkStore = LostWorkStore(database)

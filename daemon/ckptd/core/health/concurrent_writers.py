@@ -30,7 +30,7 @@ class ConcurrentWriters:
         everyone = [(job, history.user) for job in own]
         everyone += [(job, user) for job, user in history.other_writers if job.is_running]
         # the parts of one heterogeneous job write together on purpose
-        if len({job.het_job_id or job.job_id for job, _ in everyone}) < 2:
+        if len({(job.cluster, job.het_job_id or job.job_id) for job, _ in everyone}) < 2:
             return ()
         sharing = judge_sharing(history, [job for job, _ in everyone[len(own) :]])
         if sharing is Sharing.IS_SEPARATE:
@@ -44,7 +44,8 @@ class ConcurrentWriters:
     ) -> Finding:
         # those of other users are the last
         near = [*everyone[: MAX_TOLD + 1], *everyone[-MAX_TOLD:]] if len(everyone) > 2 * MAX_TOLD else everyone
-        others = [str(other.job_id) for other, _ in near if other.job_id != job.job_id]
+        name = (job.cluster, job.job_id)
+        others = [str(other.job_id) for other, _ in near if (other.cluster, other.job_id) != name]
         evidence: dict[str, Evidence] = {
             "directory": history.key.directory,
             "other_jobs": others,

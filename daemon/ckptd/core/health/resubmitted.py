@@ -40,6 +40,7 @@ class WasResubmitted:
 
 def _found_by(history: RunHistory, job: Job, now: datetime) -> RecordedCheckpoint | None:
     """Return the newest complete checkpoint when the job started."""
-    began_at = min((each.started_at for each in history.attempts if each.job.job_id == job.job_id), default=now)
+    of_job = (each for each in history.attempts if (each.job.cluster, each.job.job_id) == (job.cluster, job.job_id))
+    began_at = min((each.started_at for each in of_job), default=now)
     found = facts.complete_at(history, began_at)
     return max(found, key=lambda record: record.checkpoint.modified_at, default=None)

@@ -297,7 +297,8 @@ def _plan_summary(history: RunHistory, job: Job, permits: ActionPermits, now: da
         return
     if federation.is_federated(job.job_id):
         return  # Slurm writes it on the cluster of submission, over a value that is not visible here
-    own = [attempt for attempt in history.attempts if attempt.job.job_id == job.job_id]
+    name = (job.cluster, job.job_id)
+    own = [attempt for attempt in history.attempts if (attempt.job.cluster, attempt.job.job_id) == name]
     text, said = summarise(history, job), job.admin_comment
     is_foreign = bool(said) and not said.startswith(SUMMARY_PREFIX)
     is_needless = not said and not _flags_of(history, job)

@@ -74,7 +74,7 @@ def attempts_since_hold(history: RunHistory, job: Job) -> tuple[Attempt, ...]:
 
 
 def _is_of(attempt: Attempt, job: Job) -> bool:
-    return attempt.job.job_id == job.job_id
+    return (attempt.job.cluster, attempt.job.job_id) == (job.cluster, job.job_id)
 
 
 def is_flagged(history: RunHistory, rule: str, job: Job) -> bool:
@@ -91,7 +91,7 @@ def idle_since(history: RunRecord, attempt: Attempt, instant: datetime) -> datet
 def attempt_of(history: RunRecord, job: Job) -> Attempt | None:
     """The attempt that this job is in now; None between a requeue and its next start."""
     for attempt in reversed(history.attempts):
-        if attempt.job.job_id == job.job_id and attempt.ended_at is None:
+        if _is_of(attempt, job) and attempt.ended_at is None:
             return attempt
     return None
 

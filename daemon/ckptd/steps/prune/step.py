@@ -27,6 +27,7 @@ from ckptd.steps.prune.trash_retention import KnownTrash
 from ckptd.steps.prune.unrecorded_trash import UnrecordedTrashSweeper
 from ckptd.steps.results import IDLE, StepResult
 from ckptd.steps.site_policy import SitePolicy
+from ckptd.steps.snapshots import SharedRuns
 from ckptd.steps.state import State
 from ckptd.store.store import Store
 
@@ -161,7 +162,9 @@ def _prune_recovered(parts: Parts, means: ApplyParts, memory: PruneSlice, now: d
 def _prune(means: ApplyParts, memory: PruneSlice, now: datetime) -> tuple[dict[str, RemovableTotals], ApplyResult]:
     """Plan removals and carry them out; return what is left to remove, by mode."""
     hands = means.hands
-    revisions = hands.store.runs.read_revisions(hands.cluster)
+    elsewhere = means.observer.state.latest(SharedRuns).elsewhere
+    recorded = hands.store.runs.read_revisions(hands.cluster)
+    revisions = {key: revision for key, revision in recorded.items() if key not in elsewhere}
     due = memory.hopes.list_due(revisions, hands.site, now)
     facts = planning.read_facts(hands.store, hands.cluster, hands.site, due)
     hopeful = planning.plan_if_fresh(facts, now)
