@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from ckptd.cli import main
 from ckptd.core.runs.shared_files import SharedDirectory
-from support import two_clusters
+from support import joined_runs, two_clusters
 from support.migrated import open_record
 
 
@@ -98,6 +98,20 @@ def test_status_shows_what_clusters_share_and_what_only_one_declares(site, tmp_p
         {"directory": "/project", "cluster": "alpha", "is_in_effect": True},
         {"directory": "/work", "cluster": "alpha", "is_in_effect": False},
     ]
+
+
+def test_a_run_that_continues_with_shared_files_is_shown_once_with_the_cluster_of_each_attempt(site, tmp_path):
+    both = json.loads(run(site, "show", "7", "--cluster", "all", "--json"))["runs"]
+    assert sorted(each["cluster"] for each in both) == ["alpha", "beta"]
+    assert "cluster\t" not in run(site, "show", "7")
+    store = open_record(f"sqlite:///{tmp_path}/ckptd.sqlite3")
+    joined_runs.share(store)
+    store.close()
+    for cluster in ("all", "alpha", "beta"):
+        (shown,) = json.loads(run(site, "show", "7", "--cluster", cluster, "--json"))["runs"]
+        assert shown["cluster"] == "beta", "of equal starts the last name"
+        assert sorted(each["cluster"] for each in shown["attempts"]) == ["alpha", "beta"]
+    assert any(line.startswith("cluster\tjob id\t") for line in run(site, "show", "7").splitlines())
 
 
 def test_the_state_of_another_clusters_daemon_does_not_make_the_exit_status_1(site, tmp_path):

@@ -9,9 +9,11 @@ import os
 import re
 import subprocess
 import urllib.request
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+import psycopg
 import pytest
 from click.testing import CliRunner
 
@@ -34,8 +36,19 @@ backfill_after = "5s"
 interval = "1s"
 write_grace = "1s"
 allowed_roots = ["{homes}"]
+[[shared]]
+clusters = ["a", "b"]
+directories = ["TOGETHER"]
 [health]
 min_job_duration = "1s"
+[health.rules.restarted-without-checkpoint]
+min_loss = "1s"
+[mail]
+mode = "on"
+sender = "ckptd@example.org"
+recipient = "{{user}}@example.org"
+relays = ["127.0.0.1:1"]
+security = "none"
 [actions]
 resubmit = ["main"]
 min_loss = "1s"
@@ -113,6 +126,7 @@ def user(clusters):
 @pytest.fixture(scope="module")
 def sites(clusters, database, user):
     settings = SETTINGS.replace("DATABASE", database).replace("{homes}", str(user.home.parent))
+    settings = settings.replace("TOGETHER", str(user.home / "together"))
     found = [Site(each, QuickWatcher(each, settings, port=ports.find_free_ports(1)[0])) for each in clusters]
     for site in found:
         site.watcher.start()
@@ -255,6 +269,44 @@ def test_a_gap_is_filled_from_the_accounting_of_its_own_cluster(sites, user, sav
     wait(second, "its record", lambda: [each["cause"] for each in second.attempts(running)] == ["failure"])
     wait(first, "its record", lambda: [each["ended_at"] for each in first.attempts(running)] == [None])
     assert "backfilled" in second.watcher.log.read_text()
+
+
+def test_a_run_that_starts_over_on_the_other_cluster_is_one_run(sites, user, database):
+    first, second = sites
+    never_saves = "#!/bin/bash\nexec sleep 1000\n"
+    before = submit(first, user, "together/run", never_saves, "--time=5")
+    wait(first, "the job to run", lambda: first.attempts(before))
+    first.slurm.command("scontrol", "update", f"JobId={before}", "EndTime=now+2")
+    wait(first, "its end", lambda: [each["cause"] for each in first.attempts(before)] == ["time-limit"], 180)
+    wait(first, "its last scan", lambda: read_scans(database, user)["a"])
+    after = submit(second, user, "together/run", never_saves, "--time=60")
+
+    def find_flags(cluster):
+        found = first.read("flags", "--cluster", cluster)["flags"]
+        return [(each["cluster"], each["job_id"]) for each in found if each["rule"] == "restarted-without-checkpoint"]
+
+    wait(second, "the flag", lambda: find_flags("all") == [("b", after)])
+    for site in sites:
+        (run,) = site.read("show", str(user.home / "together/run/ckpt"))["runs"]
+        assert run["cluster"] == "b"
+        assert [(each["cluster"], each["job_id"]) for each in run["attempts"]] == [("a", before), ("b", after)]
+        assert [each["kind"] for each in run["attempts"]] == [None, "resubmit"]
+    scans = read_scans(database, user)
+    wait(second, "more scans", lambda: read_scans(database, user)["b"] > scans["b"] + timedelta(seconds=5))
+    assert read_scans(database, user)["a"] == scans["a"]
+    assert find_flags("all") == [("b", after)]
+    with closing(psycopg.connect(database.replace("+psycopg", ""))) as connection:
+        notices = "SELECT cluster FROM notices WHERE payload::text LIKE '%%restarted-without-checkpoint%%'"
+        assert connection.execute(notices).fetchall() == [("b",)]
+
+
+def read_scans(database, user):
+    """Return when each cluster last scanned the directory that both share."""
+    with closing(psycopg.connect(database.replace("+psycopg", ""))) as connection:
+        statement = "SELECT cluster, scanned_at FROM runs WHERE directory = %s"
+        return {"a": None, "b": None} | dict(
+            connection.execute(statement, [str(user.home / "together/run/ckpt")]).fetchall()
+        )
 
 
 def forget_ended_jobs(slurm):

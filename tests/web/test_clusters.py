@@ -8,7 +8,7 @@ import pytest
 from ckptd.service.web_record import build_record
 from ckptd.web.access import AccessRules
 from ckptd.web.server import WebServer
-from support import two_clusters
+from support import joined_runs, two_clusters
 from support.json_documents import check_answer
 from support.migrated import open_record
 from web.conftest import METRICS, PASSWORD
@@ -113,3 +113,27 @@ def test_a_cluster_that_is_not_on_record_is_no_empty_list(address, path):
     assert answer.status_code == 404
     assert "gamma" in answer.text
     assert "is on record; there are alpha, beta" in answer.text
+
+
+def test_a_run_that_continues_with_shared_files_has_one_page(tmp_path, web_config):
+    store = open_record(f"sqlite:///{tmp_path}/record.db")
+    joined_runs.share(store)
+    joined_runs.run_on_alpha(store)
+    joined_runs.start(store, joined_runs.BETA, 70, job_id=8)
+    joined_runs.scan(store, joined_runs.BETA, 71, (1, 30))
+    server = WebServer(
+        "127.0.0.1:0", METRICS, build_record(store), AccessRules(operators=frozenset({"olga"})), web_config
+    )
+    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", auth=("olga", PASSWORD)) as client:
+        for cluster in ("alpha", "beta"):
+            address = f"?cluster={cluster}&uid=1000&directory={two_clusters.DIRECTORY}"
+            page = client.get(f"/run{address}").text
+            assert re.findall(r'data-label="Job">([^<]*)<', page) == ["8", "alpha: 7"]
+            answer = client.get(f"/api/v1/run{address}")
+            check_answer(f"/api/v1/run{address}", answer.text)
+            document = answer.json()
+            assert document["cluster"] == "beta"
+            assert [(each["cluster"], each["job_id"]) for each in document["attempts"]] == [("alpha", 7), ("beta", 8)]
+        assert client.get("/jobs/7").headers["location"].startswith("/run?cluster=beta")
+    server.close()
+    store.close()

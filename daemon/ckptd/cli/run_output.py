@@ -100,7 +100,9 @@ def _print_run(view: "ShownRunDocument") -> None:
         click.secho(f"the quota is unknown: {safe(view['free_space']['quota_error'])}", fg="yellow")
     names: dict[int | None, object] = {row["job_id"]: name_job(row) for row in view["attempts"]}
     attempts = [{**row, "job_id": name_job(row), "lost": summaries.describe_loss(row)} for row in view["attempts"]]
-    columns = ("job_id", "restart_count", "kind", "state", "cause", "started_at", "ended_at", "lost")
+    columns: tuple[str, ...] = ("job_id", "restart_count", "kind", "state", "cause", "started_at", "ended_at", "lost")
+    if len({row["cluster"] for row in view["attempts"]}) > 1:
+        columns = ("cluster", *columns)
     _print_rows(columns, attempts, "No attempts recorded.")
     _print_resumes(view)
     if view["earlier_attempt_count"]:

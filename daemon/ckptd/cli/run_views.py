@@ -34,7 +34,7 @@ def read_named(context: click.Context, name: str, asked: str | None) -> "list[Sh
     settings = load_settings(context)
     with open_record(settings) as record, read_snapshot(record) as store:
         chosen = choose_clusters(asked, settings.cluster, store.clusters.read_status())
-        keys = find_runs(store.runs, name, chosen.name)
+        keys = store.runs.join_parts(find_runs(store.runs, name, chosen.name))
         elsewhere = () if keys else find_runs(store.runs, name)
         found = [view for key in keys for view in _read_view(store, key, now)]
         for view in found:

@@ -190,6 +190,7 @@ def action_rows(actions: Iterable[AuditEntry]) -> "list[AuditDocument]":
 
 def _attempt_row(attempt: Attempt, directory: str, line: LedgerLine | None) -> "AttemptDocument":
     return {
+        "cluster": attempt.job.cluster,
         "job_id": attempt.job.job_id,
         "restart_count": attempt.restart_count,
         "array_job_id": attempt.array_job_id,

@@ -15,6 +15,7 @@ def build_record(store: Store) -> PageQueries:
         read_ends=store.restart_state.read_ends,
         read_status=store.clusters.read_status,
         find_runs_of_job=store.runs.find_of_job,
+        join_parts=store.runs.join_parts,
         list_ended_runs=store.ended_runs.list_of_user,
         sum_lost_work=store.lost_work_sums.sum_by,
     )

@@ -7,8 +7,10 @@ import sqlalchemy as sa
 
 from ckptd.core.model import CheckpointState, EndCause, RunKey
 from ckptd.core.model.records import EndedRun
+from ckptd.store.engine import select_through
 from ckptd.store.job_rows import read_newest, read_totals
 from ckptd.store.rows import RUN_KEY_COLUMNS, run_key, split
+from ckptd.store.run_parts import find_acting_parts
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, RunTable
 from ckptd.store.transactions import StorePart, reading
 
@@ -20,7 +22,10 @@ class EndedRunStore(StorePart):
     def list_of_user(
         self, connection: sa.Connection, user: str, limit: int, cluster: str | None = None
     ) -> tuple[EndedRun, ...]:
-        """Return a user's runs that have ended, on one cluster or on all, the latest first, at most `limit`."""
+        """Return a user's runs that have ended, on one cluster or on all, the latest first, at most `limit`.
+
+        A run that has gone on on another cluster with shared files is listed there.
+        """
         open_runs = sa.select(JobTable.run_id).where(JobTable.ended_at.is_(None))
         ended_at = sa.func.max(AttemptTable.ended_at)
         on_cluster = [] if cluster is None else [RunTable.cluster == cluster]
@@ -33,6 +38,8 @@ class EndedRunStore(StorePart):
             .order_by(ended_at.desc(), RunTable.id.desc())
             .limit(limit)
         ).all()
+        acting = find_acting_parts(select_through(connection), [row[0] for row in rows])
+        rows = [row for row in rows if row[0] not in acting or acting[row[0]] == run_key(row[3:])]
         run_ids = [row[0] for row in rows]
         totals, newest = read_totals(connection, run_ids), read_newest(connection, run_ids)
         latest = _read_latest(connection, run_ids)

@@ -7,8 +7,9 @@ from ckptd.core.model import Certainty, EndCause, JobKey, RunKey
 from ckptd.core.runs.lost_work import AttemptLoss, LedgerLine
 from ckptd.core.runs.redone_work import RedoneWork
 from ckptd.store.plain_reads import Select
-from ckptd.store.plain_rows import JOB_KEY, decode_any, decode_number, decode_seconds
+from ckptd.store.plain_rows import JOB_KEY, decode_any, decode_number, decode_seconds, list_numbers
 from ckptd.store.read_parts import ReadPart, selecting
+from ckptd.store.run_parts import add_parts, find_parts
 from ckptd.store.run_rows import find_run
 from ckptd.store.stored_instants import instant
 
@@ -17,7 +18,7 @@ SELECT {JOB_KEY.of("j")}, a.restart_count, a.node_count, a.cpu_count, a.gpu_coun
     l.cause, l.ended_at, l.is_final, l.saved_at, l.lost_seconds, l.lost_high_seconds, l.node_seconds, l.cpu_seconds,
     l.gpu_seconds, l.redone_low_seconds, l.redone_high_seconds, l.redone_certainty
 FROM losses l JOIN attempts a ON l.attempt_id = a.id JOIN jobs j ON a.job_row = j.id
-WHERE a.run_id = :run_id ORDER BY l.ended_at, l.attempt_id
+WHERE a.run_id IN ({{runs}}) ORDER BY l.ended_at, l.attempt_id
 """  # noqa: S608 - the columns are this package's own
 
 
@@ -26,13 +27,15 @@ class LossReader(ReadPart):
 
     @selecting
     def list_lines(self, select: Select, run: RunKey) -> tuple[LedgerLine, ...]:
-        """Return the lost work of each ended attempt of a run, oldest end first.
+        """Return the lost work of each ended attempt of a run and of its other parts, oldest end first.
 
         Raises:
             UnknownRunError: the run is not recorded.
 
         """
-        return tuple(_line(row) for row in select(_LINES, {"run_id": find_run(select, run)}))
+        row_id = find_run(select, run)
+        row_ids = add_parts([row_id], find_parts(select, [row_id]))
+        return tuple(_line(row) for row in select(_LINES.format(runs=list_numbers(row_ids)), {}))
 
 
 def _line(row: Sequence[Any]) -> LedgerLine:

@@ -64,7 +64,12 @@ def find_parts(select: Select, row_ids: Collection[int]) -> dict[int, tuple[int,
 def list_joined(select: Select, cluster: str) -> list[JoinedRun]:
     """Return the runs of a cluster that have parts on others."""
     shared = [each for each in select_mutual(read_declared(select)) if each.cluster == cluster]
-    return _find(select, shared, "r.cluster = :cluster", {"cluster": encode_text(cluster)}) if shared else []
+    values: dict[str, object] = {"cluster": encode_text(cluster)}
+    below: list[str] = []  # most runs are elsewhere, and are not to be compared with those of other clusters
+    for place, directory in enumerate(dict.fromkeys(encode_text(each.directory) for each in shared)):
+        values |= {f"directory{place}": directory, f"start{place}": f"{directory}/"}
+        below.append(f"r.directory = :directory{place} OR substr(r.directory, 1, {len(directory) + 1}) = :start{place}")
+    return _find(select, shared, f"r.cluster = :cluster AND ({' OR '.join(below)})", values) if shared else []
 
 
 def read_latest_starts(select: Select, row_ids: Collection[int]) -> dict[int, datetime]:

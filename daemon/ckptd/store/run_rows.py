@@ -8,6 +8,7 @@ from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import RUN_KEY
 from ckptd.store.read_parts import ReadPart, selecting
 from ckptd.store.row_values import hash_path, split
+from ckptd.store.run_parts import find_acting_parts
 from ckptd.store.text_escapes import encode_text
 
 MOST_OF_ARRAY = 1000  # attempts of tasks whose runs an array's id finds
@@ -68,6 +69,13 @@ class RunReader(ReadPart):
             return _find_of(select, condition, {"job_id": job_id, "task_id": task_id}, cluster)
         of_job = _find_of(select, "j.job_id = :job_id", {"job_id": job_id}, cluster)
         return of_job or _find_of(select, "j.array_job_id = :job_id", {"job_id": job_id}, cluster)
+
+    @selecting
+    def join_parts(self, select: Select, keys: Collection[RunKey]) -> tuple[RunKey, ...]:
+        """Return these runs, each once; of parts on several clusters with shared files, that which acts."""
+        rows = find_runs(select, keys)
+        acting = find_acting_parts(select, list(rows.values()))
+        return tuple(dict.fromkeys(acting.get(rows[key], key) if key in rows else key for key in keys))
 
     @selecting
     def find_at(self, select: Select, directory: str, cluster: str | None = None) -> tuple[RunKey, ...]:

@@ -50,6 +50,7 @@ class PageQueries:
     read_ends: Callable[[str, datetime], Sequence[EndTally]]
     read_status: Callable[[], Sequence[ClusterStatus]]
     find_runs_of_job: Callable[[int, str | None], Sequence[RunKey]]
+    join_parts: Callable[[Collection[RunKey]], Sequence[RunKey]]
     list_ended_runs: Callable[[str, int, str | None], Sequence[EndedRun]]
     sum_lost_work: SumLostWork
 
@@ -194,7 +195,11 @@ class PageReader:
         self._read_at = time.monotonic()
 
     def read_run(self, key: RunKey) -> RunDetails | None:
-        """Return one run with its details; None if it is not recorded."""
+        """Return one run with its details; None if it is not recorded.
+
+        Of a run that continues on another cluster with shared files, this is the part that acts.
+        """
+        (key,) = self._record.join_parts([key])
         with self._histories:
             found = self._record.read_histories(key.cluster, [key])
             refused = self._list_limited_settings(key) if self._list_limited_settings else ()
@@ -229,8 +234,8 @@ class PageReader:
         self._ends[cluster] = self._record.read_ends(cluster, datetime.now(UTC) - TALLY_AGE), time.monotonic()
 
     def find_runs_of_job(self, job_id: int, cluster: str | None) -> Sequence[RunKey]:
-        """Return the runs of the jobs with an id, on one cluster or on all."""
-        return self._record.find_runs_of_job(job_id, cluster)
+        """Return the runs of the jobs with an id, on one cluster or on all; each once, however many it runs on."""
+        return self._record.join_parts(self._record.find_runs_of_job(job_id, cluster))
 
     def list_ended_runs(self, user: str, cluster: str | None) -> Sequence[EndedRun]:
         """Return the latest ended runs of a user, on one cluster or on all."""

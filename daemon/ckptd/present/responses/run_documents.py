@@ -121,6 +121,7 @@ class ResumeDocument(TypedDict):
 class AttemptDocument(AttemptLossFields):
     """One execution of a job."""
 
+    cluster: Cluster
     job_id: JobId
     restart_count: RestartCount
     array_job_id: ArrayJobId
