@@ -1,6 +1,6 @@
 """Which directories each cluster declares to share with another one.
 
-Adds a table that the daemons fill at their start and after each reload.
+Adds a table that the daemons fill at their start and after each reload, and a column for the clock of each cluster.
 """
 
 import sqlalchemy as sa
@@ -22,4 +22,5 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["cluster"], ["clusters.name"], name="fk_shared_directories_cluster_clusters"),
         sa.PrimaryKeyConstraint("id", name="pk_shared_directories"),
     )
+    op.add_column("clusters", sa.Column("clock_ahead_seconds", sa.Double(), nullable=True))
     op.create_index("ix_shared_directories_cluster", "shared_directories", ["cluster"])

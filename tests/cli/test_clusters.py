@@ -1,6 +1,7 @@
 """Commands on a database that several clusters share: each shows this host's cluster, or the one that is asked for."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from click.testing import CliRunner
@@ -95,9 +96,14 @@ def test_status_shows_what_clusters_share_and_what_only_one_declares(site, tmp_p
     assert line.endswith("/project with alpha; /work with alpha (not in effect: alpha does not declare it)")
     (row,) = json.loads(run(site, "status", "--json"))["clusters"]
     assert row["shared_directories"] == [
-        {"directory": "/project", "cluster": "alpha", "is_in_effect": True},
-        {"directory": "/work", "cluster": "alpha", "is_in_effect": False},
+        {"directory": "/project", "cluster": "alpha", "is_in_effect": True, "trouble": None},
+        {"directory": "/work", "cluster": "alpha", "is_in_effect": False, "trouble": "alpha does not declare it"},
     ]
+    store = open_record(f"sqlite:///{tmp_path}/ckptd.sqlite3")
+    store.declared_shares.record_clock("alpha", datetime.now(UTC))
+    store.declared_shares.record_clock("beta", datetime.now(UTC) - timedelta(minutes=2))
+    store.close()
+    assert "/project with alpha (not in effect: the clocks of beta and alpha differ)" in run(site, "status")
 
 
 def test_a_run_that_continues_with_shared_files_is_shown_once_with_the_cluster_of_each_attempt(site, tmp_path):

@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,13 @@ def test_shared_directories_are_checked_here_and_in_the_records_of_the_other_clu
         f"{world.root}-none is not shared: the cluster 'c2' does not declare it"
     ]
     assert not found(world.doctor(settings.replace('"c1", "c2"', '"c3", "c4"')), "shared", "warning")
+    store = Store.open(database_url)
+    store.clusters.record_poll("c1", datetime.now(UTC))
+    store.declared_shares.record_clock("c1", datetime.now(UTC))
+    store.declared_shares.record_clock("c2", datetime.now(UTC) + timedelta(minutes=2))
+    store.close()
+    (told, _) = found(world.doctor(settings), "shared", "warning")
+    assert told == f"{world.root} is not shared: the clocks of Slurm on 'c1' and 'c2' differ by 120 s"
 
 
 def test_a_database_that_is_away_is_named_without_its_password(world):

@@ -1,11 +1,11 @@
 """Two daemons, one for each cluster, and a run that continues on the other cluster with the same files."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ckptd.core.model import JobState, QueueSnapshot
+from ckptd.core.model import JobState, QueueSnapshot, Unknown
 from ckptd.core.notices import NoticeMode, NoticePolicy
 from ckptd.core.runs.shared_files import declare
 from ckptd.service.step_table import run_once
@@ -266,3 +266,26 @@ def test_a_declaration_that_the_other_cluster_withdraws_parts_the_runs(daemons):
     assert first.state.latest(SharedRuns) == SharedRuns()
     first.run(20, still)
     assert [each.job.cluster for each in first.history.attempts] == ["alpha"]
+
+
+def test_each_daemon_records_the_clock_of_its_slurm_and_runs_part_while_they_differ(daemons):
+    first, second = daemons
+    still = make(1, 0, ends_at=at(600))
+    job = make(5, 10)
+    for minutes in (0, 1, 10, 11):
+        first.run(minutes, still)
+        second.run(minutes, *([job] if minutes > 9 else []))
+    first.run(12, still)
+    assert first.state.latest(SharedRuns).elsewhere == {ALPHA}
+    clock = datetime.now(UTC)
+    first.parts = replace(first.parts, read_clock=lambda: clock + timedelta(minutes=3))
+    second.parts = replace(second.parts, read_clock=lambda: clock)
+    second.run(21, job)
+    first.run(22, still)
+    assert first.state.latest(SharedRuns) == SharedRuns()
+    first.parts = replace(first.parts, read_clock=lambda: Unknown(what="clock", reason="timed out"))
+    first.run(40, still)
+    assert first.state.latest(SharedRuns) == SharedRuns(), "the last answer counts"
+    first.parts = replace(first.parts, read_clock=lambda: clock)
+    first.run(41, still)
+    assert first.state.latest(SharedRuns).elsewhere == {ALPHA}

@@ -1,6 +1,6 @@
 """A run that continues on another cluster is one run in the records, where both clusters share its directory."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -59,6 +59,21 @@ def test_a_declaration_that_is_withdrawn_parts_the_runs_at_once(store):
     share(store, is_mutual=False)
     store.histories.cache.forget_others([])
     assert clusters_of(read(store, BETA)) == ["beta"]
+
+
+def test_while_the_clocks_of_the_clusters_differ_each_has_a_run_of_its_own(store):
+    share(store)
+    run_on_alpha(store)
+    start(store, BETA, 70)
+    now = datetime.now(UTC)
+    store.declared_shares.record_clock("alpha", now - timedelta(seconds=50))
+    assert clusters_of(read(store, BETA)) == ["alpha", "beta"]
+    store.declared_shares.record_clock("beta", now + timedelta(seconds=50))
+    store.histories.cache.forget_others([])
+    assert clusters_of(read(store, BETA)) == ["beta"]
+    assert store.joined_runs.read("beta") == ()
+    store.declared_shares.record_clock("alpha", now + timedelta(seconds=50))
+    assert [each.acting for each in store.joined_runs.read("beta")] == ["beta"]
 
 
 def test_a_checkpoint_keeps_when_the_other_cluster_saw_it_and_who_wrote_it(store):

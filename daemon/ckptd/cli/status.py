@@ -1,7 +1,7 @@
 """`ckptd status`: whether the daemon is running, and how recent its data in the database is."""
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,10 @@ from ckptd.cli.output import EXIT_FINE, EXIT_TROUBLE, format_duration, print_jso
 from ckptd.core.job_actions import hourly_limit
 from ckptd.core.model.records import PAUSE, ClusterStatus
 from ckptd.core.runs import shared_files
-from ckptd.core.runs.shared_files import SharedDirectory
+from ckptd.core.runs.shared_files import SharedDirectory, ShareTrouble
 from ckptd.store import plain_reads
 from ckptd.store.plain_reads import Select
-from ckptd.store.shared_rows import read_declared
+from ckptd.store.shared_rows import read_clocks, read_declared
 
 if TYPE_CHECKING:  # pydantic would double the time that this command takes to start
     from ckptd.present.responses.status_documents import (
@@ -55,7 +55,7 @@ def status(context: click.Context, asked: str | None, is_json: bool) -> None:
     now = datetime.now(UTC)
     with open_record(settings) as record, record.begin() as select:
         clusters = plain_reads.read_status(select)
-        declared = read_declared(select)
+        declared, clocks = read_declared(select), read_clocks(select)
         chosen = choose_clusters(asked, settings.cluster, clusters)
         rows: list[ClusterStateDocument] = [
             {
@@ -64,7 +64,7 @@ def status(context: click.Context, asked: str | None, is_json: bool) -> None:
                 **_mail_row(select, cluster.cluster, now),
                 **_retention_row(select, cluster.cluster),
                 **_actions_row(select, cluster.cluster, settings.max_per_hour, now),
-                "shared_directories": _list_shared(declared, cluster.cluster),
+                "shared_directories": _list_shared(declared, clocks, cluster.cluster),
             }
             for cluster in clusters
             if chosen.shows(cluster.cluster)
@@ -129,17 +129,29 @@ def _actions_row(select: Select, cluster: str, max_per_hour: int, now: datetime)
     return {"actions_last_hour": sum(counts.values()), "actions_at_limit": sorted(full)}
 
 
-def _list_shared(declared: Collection[SharedDirectory], cluster: str) -> "list[SharedDirectoryDocument]":
-    mutual = shared_files.select_mutual(declared)
+def _list_shared(
+    declared: Collection[SharedDirectory], clocks: Mapping[str, timedelta], cluster: str
+) -> "list[SharedDirectoryDocument]":
     return [
-        {"directory": each.directory, "cluster": each.other_cluster, "is_in_effect": each in mutual}
+        {
+            "directory": each.directory,
+            "cluster": each.other_cluster,
+            "is_in_effect": (trouble := shared_files.find_trouble(each, declared, clocks)) is None,
+            "trouble": trouble and _describe_trouble(trouble, each),
+        }
         for each in declared
         if each.cluster == cluster
     ]
 
 
+def _describe_trouble(trouble: ShareTrouble, shared: SharedDirectory) -> str:
+    if trouble is ShareTrouble.CLOCKS:
+        return f"the clocks of {shared.cluster} and {shared.other_cluster} differ"
+    return f"{shared.other_cluster} does not declare it"
+
+
 def _format_shared(shared: "SharedDirectoryDocument") -> str:
-    doubt = "" if shared["is_in_effect"] else f" (not in effect: {shared['cluster']} does not declare it)"
+    doubt = "" if shared["trouble"] is None else f" (not in effect: {shared['trouble']})"
     return f"{shared['directory']} with {shared['cluster']}{doubt}"
 
 

@@ -6,7 +6,7 @@ both may take themselves for the acting one; each writes its own rows only.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ckptd.core.model import RunKey
 from ckptd.steps.parts import Parts
@@ -15,21 +15,41 @@ from ckptd.steps.snapshots import SharedRuns
 from ckptd.steps.state import State
 from ckptd.store.joined_runs import SharedRun
 
+CLOCK_GAP = timedelta(minutes=10)  # between two comparisons of Slurm's clock with that of the database
+
 
 @dataclass(slots=True)
 class ShareSlice:
     """State of this step alone."""
 
+    compared_at: datetime | None = None  # the clocks
     followed: Mapping[RunKey, SharedRun] | None = None  # as they were when they were last followed; None: never yet
 
 
 def begin(parts: Parts, state: State, now: datetime) -> None:
     """Find these runs before any other step scans or judges them."""
-    run(parts, state, now)
+    _find_runs(parts, state, now)
 
 
-def run(parts: Parts, state: State, _now: datetime) -> StepResult:
+def run(parts: Parts, state: State, now: datetime) -> StepResult:
     """Find these runs again, and follow the other parts of those where anything changed."""
+    _record_clock(parts, state, now)
+    return _find_runs(parts, state, now)
+
+
+def _record_clock(parts: Parts, state: State, now: datetime) -> None:
+    """Record Slurm's clock every few minutes: clusters whose clocks differ cannot tell which attempt started last."""
+    memory = state.own(ShareSlice, ShareSlice)
+    is_recent = memory.compared_at is not None and abs(now - memory.compared_at) < CLOCK_GAP
+    if not parts.shared or parts.read_clock is None or is_recent:
+        return
+    at = parts.read_clock()
+    if isinstance(at, datetime):
+        parts.store.declared_shares.record_clock(parts.cluster, at)
+        memory.compared_at = now
+
+
+def _find_runs(parts: Parts, state: State, _now: datetime) -> StepResult:
     parts.store.declared_shares.record(parts.cluster, parts.shared)
     memory = state.own(ShareSlice, ShareSlice)
     found = {each.key: each for each in parts.store.joined_runs.read(parts.cluster)} if parts.shared else {}

@@ -10,11 +10,11 @@ from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from ckptd.core.model import RunKey
-from ckptd.core.runs.shared_files import SharedDirectory, find_acting, select_mutual
+from ckptd.core.runs.shared_files import SharedDirectory, find_acting
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import RUN_KEY, list_numbers
 from ckptd.store.row_values import split
-from ckptd.store.shared_rows import read_declared
+from ckptd.store.shared_rows import read_mutual
 from ckptd.store.stored_instants import instant
 from ckptd.store.text_escapes import encode_text
 
@@ -53,7 +53,7 @@ class JoinedRun(NamedTuple):
 
 def find_parts(select: Select, row_ids: Collection[int]) -> dict[int, tuple[int, ...]]:
     """Return the row ids of the other parts of each of these runs that has any."""
-    shared = select_mutual(read_declared(select))
+    shared = read_mutual(select)
     found: dict[int, tuple[int, ...]] = {}
     for chunk in split(row_ids) if shared else ():
         joined = _find(select, shared, f"r.id IN ({list_numbers(chunk)})", {})
@@ -63,7 +63,7 @@ def find_parts(select: Select, row_ids: Collection[int]) -> dict[int, tuple[int,
 
 def list_joined(select: Select, cluster: str) -> list[JoinedRun]:
     """Return the runs of a cluster that have parts on others."""
-    shared = [each for each in select_mutual(read_declared(select)) if each.cluster == cluster]
+    shared = [each for each in read_mutual(select) if each.cluster == cluster]
     values: dict[str, object] = {"cluster": encode_text(cluster)}
     below: list[str] = []  # most runs are elsewhere, and are not to be compared with those of other clusters
     for place, directory in enumerate(dict.fromkeys(encode_text(each.directory) for each in shared)):
@@ -87,7 +87,7 @@ def read_latest_starts(select: Select, row_ids: Collection[int]) -> dict[int, da
 
 def find_acting_parts(select: Select, row_ids: Collection[int]) -> dict[int, RunKey]:
     """Return the part that acts for each of these runs that has other parts with attempts."""
-    shared = select_mutual(read_declared(select))
+    shared = read_mutual(select)
     found: dict[int, RunKey] = {}
     for chunk in split(row_ids) if shared else ():
         joined = _find(select, shared, f"r.id IN ({list_numbers(chunk)})", {})

@@ -36,6 +36,8 @@ class ClusterTable(Base):
     daemon_pid: Mapped[int | None]
     daemon_version: Mapped[str | None]
     daemon_started_at: Mapped[datetime | None]
+    # of the clock of its Slurm against that of the database, as far as it shares directories
+    clock_ahead: Mapped[timedelta | None] = mapped_column("clock_ahead_seconds", key="clock_ahead")
 
 
 class RunTable(Base):

@@ -5,9 +5,11 @@ differ between the clients of one file system.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import NamedTuple
 
+MAX_CLOCK_DIFFERENCE = timedelta(minutes=1)  # from which on clusters share nothing
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -40,10 +42,32 @@ def declare(cluster: str, groups: Iterable[tuple[Collection[str], Iterable[str]]
     )
 
 
-def select_mutual(declared: Collection[SharedDirectory]) -> tuple[SharedDirectory, ...]:
-    """Return the declarations that are in effect: those that both clusters made."""
-    known = set(declared)
-    return tuple(each for each in declared if each.reverse in known)
+class ShareTrouble(StrEnum):
+    """Why a declaration is not in effect."""
+
+    UNDECLARED = "undeclared"  # by the other cluster
+    CLOCKS = "clocks"  # differ so much that nobody knows which attempt started last
+
+
+def find_trouble(
+    declared: SharedDirectory, everything: Collection[SharedDirectory], ahead: Mapping[str, timedelta]
+) -> ShareTrouble | None:
+    """Return why a declaration is not in effect, if it is not.
+
+    `ahead` says how far the clock of each cluster's Slurm is ahead of that of the database, as far as this is known.
+    """
+    if declared.reverse not in everything:
+        return ShareTrouble.UNDECLARED
+    clocks = [ahead[name] for name in (declared.cluster, declared.other_cluster) if name in ahead]
+    if len(clocks) == 2 and abs(clocks[0] - clocks[1]) >= MAX_CLOCK_DIFFERENCE:
+        return ShareTrouble.CLOCKS
+    return None
+
+
+def select_mutual(declared: Collection[SharedDirectory], ahead: Mapping[str, timedelta]) -> tuple[SharedDirectory, ...]:
+    """Return the declarations that are in effect: those that both clusters made, and whose clocks agree."""
+    known = frozenset(declared)
+    return tuple(each for each in declared if find_trouble(each, known, ahead) is None)
 
 
 def find_acting(latest: Mapping[str, datetime | None]) -> str:

@@ -66,7 +66,8 @@ class SharedDirectoryDocument(TypedDict):
 
     directory: Annotated[str, Field(description="The directory; everything below it is shared, too.")]
     cluster: Annotated[str, Field(description="The other cluster.")]
-    is_in_effect: Annotated[bool, Field(description="Whether the other cluster declares the same.")]
+    is_in_effect: Annotated[bool, Field(description="Whether runs there are joined.")]
+    trouble: Annotated[str | None, Field(description="Why not; null if it is in effect.")]
 
 
 class ClusterStateDocument(
