@@ -228,6 +228,19 @@ def test_jobs_that_run_on_the_other_cluster_are_further_writers(store):
     assert [(job.cluster, job.job_id, user) for job, user in ours.writers] == [("alpha", 7, "alice")]
 
 
+def test_retention_and_pages_know_of_a_job_that_runs_on_the_other_cluster(store):
+    share(store)
+    still = start(store, ALPHA, 0)
+    job = start(store, BETA, 10)
+    scan(store, BETA, 11)
+    scan(store, BETA, 21, (1, 15), (2, 20), watched=11)
+    end(store, job, 30)
+    for record in (read(store, BETA), store.prune_records.read("beta", [BETA])[0].history):
+        assert [(each.cluster, each.job_id, user) for each, user in record.other_writers] == [("alpha", 7, "alice")]
+    end(store, still, 40)
+    assert read(store, BETA).other_writers == ()
+
+
 def test_work_that_is_done_again_on_another_cluster_was_lost_on_the_first(store):
     share(store)
     run_on_alpha(store)

@@ -18,6 +18,7 @@ from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import Columns, list_numbers
 from ckptd.store.read_parts import Readable, ReadPart, selecting
 from ckptd.store.row_values import hash_path, split
+from ckptd.store.run_parts import read_part_writers
 from ckptd.store.run_rows import find_revisions, find_runs
 from ckptd.store.stored_instants import instant
 from ckptd.store.text_escapes import encode_text
@@ -130,7 +131,11 @@ class HistoryCache:
         wanted = _select_runs(select, cluster, keys, is_active_only=is_active_only)
         fresh = self._load_changed(select, wanted)
         others = read_other_writers(select, cluster)
-        result = [_bring_up(self._find(each, fresh), polled_at, each, others) for each in wanted]
+        elsewhere = read_part_writers(select, [each.row_id for each in wanted])
+        result = [
+            _bring_up(self._find(each, fresh), polled_at, each, others, elsewhere.get(each.row_id, ()))
+            for each in wanted
+        ]
         named = read_locations(select, [each.row_id for each in wanted])
         copied = {
             key
@@ -232,7 +237,13 @@ def _select_runs(
     return sorted(result, key=lambda each: each.row_id)
 
 
-def _bring_up(held: _Held, polled_at: datetime | None, row: _Wanted, others: Others) -> RunRecord:
+def _bring_up(
+    held: _Held,
+    polled_at: datetime | None,
+    row: _Wanted,
+    others: Others,
+    elsewhere: Iterable[tuple[Job, str]] = (),
+) -> RunRecord:
     """Return a history with the data that changes at every poll and scan: times, free space, other writers."""
     history = held.history
     scan = history.scan
@@ -247,7 +258,7 @@ def _bring_up(held: _Held, polled_at: datetime | None, row: _Wanted, others: Oth
         suspended_until=_suspensions(history, polled_at),
         polled_at=polled_at,
         scan=scan,
-        other_writers=tuple((job, user) for key, job, user in shared if key != history.key),
+        other_writers=(*((job, user) for key, job, user in shared if key != history.key), *elsewhere),
     )
 
 

@@ -1,17 +1,14 @@
 """Runs with parts on several clusters: which cluster acts for each, and what one part learns of the others."""
 
-from collections import defaultdict
 from collections.abc import Collection
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from ckptd.core.model import Job, JobState, RunKey
+from ckptd.core.model import Job, RunKey
 from ckptd.store import adopted_checkpoints, checkpoints, lost_work, resumed_from, runs
 from ckptd.store.engine import select_through
-from ckptd.store.rows import JOB_COLUMNS, job_from_row, split
-from ckptd.store.run_parts import list_joined, read_latest_starts
-from ckptd.store.tables import JobTable
+from ckptd.store.run_parts import list_joined, read_latest_starts, read_running
 from ckptd.store.transactions import StorePart, reading, writing
 
 
@@ -22,7 +19,7 @@ class SharedRun(NamedTuple):
     row_id: int
     acting: str  # the cluster whose daemon acts for it
     others: tuple[tuple[int, int], ...]  # row ids and revisions of the other parts
-    writers: tuple[tuple[Job, str], ...] = ()  # running jobs of the other parts, with their users
+    writers: tuple[tuple[Job, str], ...] = ()  # jobs that run there, with their users
 
     @property
     def is_elsewhere(self) -> bool:
@@ -44,7 +41,7 @@ class JoinedRunStore(StorePart):
             if acting := each.find_acting(latest):
                 revisions = tuple((part.row_id, part.revision) for part in each.others if part.row_id in latest)
                 found.append(SharedRun(each.key, each.own.row_id, acting, revisions))
-        writers = _read_running(connection, {row_id for each in found for row_id, _ in each.others})
+        writers = read_running(select, {row_id for each in found for row_id, _ in each.others})
         return tuple(
             each._replace(writers=tuple(job for row_id, _ in each.others for job in writers[row_id])) for each in found
         )
@@ -72,17 +69,3 @@ class JoinedRunStore(StorePart):
         resumed_from.record_resumes(connection, acting)
         lost_work.write_lines(connection, everything)
         lost_work.write_redone(connection, everything)
-
-
-def _read_running(connection: sa.Connection, row_ids: Collection[int]) -> dict[int, list[tuple[Job, str]]]:
-    """Return the running jobs of these runs, with their users."""
-    found: dict[int, list[tuple[Job, str]]] = defaultdict(list)
-    for chunk in split(row_ids):
-        is_running = JobTable.ended_at.is_(None) & (JobTable.state == JobState.RUNNING)
-        rows = connection.execute(
-            sa.select(JobTable.run_id, *JOB_COLUMNS).where(JobTable.run_id.in_(chunk), is_running).order_by(JobTable.id)
-        )
-        for run_id, *rest in rows:
-            job = job_from_row(rest)
-            found[run_id].append((job, job.user))
-    return found

@@ -9,11 +9,11 @@ from datetime import datetime
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
-from ckptd.core.model import RunKey
+from ckptd.core.model import Job, RunKey
 from ckptd.core.runs.shared_files import SharedDirectory, find_acting
 from ckptd.store.plain_reads import Select
-from ckptd.store.plain_rows import RUN_KEY, list_numbers
-from ckptd.store.row_values import split
+from ckptd.store.plain_rows import JOB, RUN_KEY, list_numbers
+from ckptd.store.row_values import job_from_row, split
 from ckptd.store.shared_rows import read_mutual
 from ckptd.store.stored_instants import instant
 from ckptd.store.text_escapes import encode_text
@@ -25,6 +25,12 @@ _PAIRS = f"""
 SELECT r.id, r.revision, o.id, o.revision, o.cluster, {RUN_KEY.of("r")}
 FROM runs r JOIN runs o ON o.uid = r.uid AND o.directory_hash = r.directory_hash AND o.directory = r.directory
 WHERE o.cluster = :other AND {{chosen}} ORDER BY r.id
+"""  # noqa: S608 - the columns are this package's own
+
+
+_RUNNING = f"""
+SELECT j.run_id, {JOB.of("j")} FROM jobs j
+WHERE j.run_id IN ({{runs}}) AND j.ended_at IS NULL AND j.state <> 'PENDING' ORDER BY j.id
 """  # noqa: S608 - the columns are this package's own
 
 
@@ -83,6 +89,22 @@ def read_latest_starts(select: Select, row_ids: Collection[int]) -> dict[int, da
             if (started_at := instant(at)) is not None:
                 found[row_id] = started_at
     return found
+
+
+def read_running(select: Select, row_ids: Collection[int]) -> dict[int, list[tuple[Job, str]]]:
+    """Return the jobs of these runs that have started and not ended, with their users."""
+    found: dict[int, list[tuple[Job, str]]] = defaultdict(list)
+    for chunk in split(row_ids):
+        for run_id, *rest in select(_RUNNING.format(runs=list_numbers(chunk)), {}):
+            job = job_from_row(JOB.decode(rest))
+            found[run_id].append((job, job.user))
+    return found
+
+
+def read_part_writers(select: Select, row_ids: Collection[int]) -> dict[int, list[tuple[Job, str]]]:
+    """Return the jobs that run on other clusters, by the row ids of those of these runs that have other parts."""
+    parts = find_parts(select, row_ids)
+    return join_lists(read_running(select, add_parts((), parts)), parts, parts) if parts else {}
 
 
 def find_acting_parts(select: Select, row_ids: Collection[int]) -> dict[int, RunKey]:
