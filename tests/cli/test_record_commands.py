@@ -14,7 +14,7 @@ from ckptd.cli.output import print_json
 from ckptd.core import queue
 from ckptd.core.health import Evaluation, flag_changes
 from ckptd.core.model import Finding, Job, JobState, QueueSnapshot, RunKey, Scan, Severity, Unknown
-from ckptd.core.model.records import AuditEntry, DaemonIdentity, ScanRecord
+from ckptd.core.model.records import AuditEntry, DaemonIdentity, NodeScanCost, ScanRecord
 from ckptd.core.notices import sample_digest
 from ckptd.core.notices.delivery import SendOutcome, SendResult
 from ckptd.core.queue.poll_gaps import PollGap
@@ -283,6 +283,17 @@ def test_status_tells_what_accounting_has_yet_to_tell(state):
     [cluster] = json.loads(result.stdout)["clusters"]
     assert datetime.fromisoformat(cluster["backfill_since"]) == since
     assert "missing since 3 h" in run(config, "status").stdout
+
+
+def test_status_tells_what_steps_in_users_jobs_cost(state):
+    config, store = state
+    assert "scans on nodes" in run(config, "status").stdout
+    now = datetime.now(UTC)
+    daemon = DaemonIdentity(host="admin", pid=1, version="0", started_at=now)
+    store.clusters.record_heartbeat("alpha", daemon, now, NodeScanCost(12, 95))
+    [cluster] = json.loads(run(config, "status", "--json").stdout)["clusters"]
+    assert (cluster["node_scan_steps"], cluster["node_scan_seconds"]) == (12, 95)
+    assert "12 steps, 1 min" in run(config, "status").stdout
 
 
 def test_status_tells_of_mail_that_is_late(state):

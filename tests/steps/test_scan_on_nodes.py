@@ -255,6 +255,7 @@ def test_the_cost_is_counted_and_a_slow_pace_is_no_delay_of_scans(fleet, nodes):
     totals = fleet.state.latest(NodeScanTotals)
     assert totals.steps == {"found": 1, "failed": 1, "not run": 1}
     assert totals.seconds == 0.5
+    assert totals.cost.step_count == 2
     report = publish.report(fleet.parts, fleet.state, minute(90))
     assert report.scan_delay == timedelta(0)
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # pydantic would double the time that this command takes to s
 
 STATUS_COLUMNS = (
     "cluster", "daemon", "slurm", "last poll", "accounting", "last scan", "last heartbeat", "last mail", "mail due",
-    "pruning paused", "actions on jobs", "leader", "standby", "shared directories",
+    "pruning paused", "actions on jobs", "scans on nodes", "leader", "standby", "shared directories",
 )  # fmt: skip
 STANDBY_AGE = timedelta(seconds=30)  # since a standby was last seen
 LATE_MAIL = timedelta(hours=1)  # mail that is due for longer makes the exit status 1
@@ -98,6 +98,7 @@ def _status_line(row: "ClusterStateDocument", now: datetime) -> tuple[str, ...]:
         f"since {_age(row['mail_due_at'], now)}" if row["mail_due_at"] else "none",
         row["pruning_paused"] or "no",
         _format_actions(row),
+        _format_node_scans(row),
         f"{row['leader']}, since {_age(row['leader_since'], now)}" if row["leader"] else "none",
         ", ".join(row["standbys"]) or "none",
         "; ".join(map(_format_shared, row["shared_directories"])) or "none",
@@ -160,6 +161,13 @@ def _format_actions(row: "ClusterStateDocument") -> str:
     return f"{row['actions_last_hour']} in the last hour{f', limit reached: {full}' if full else ''}"
 
 
+def _format_node_scans(row: "ClusterStateDocument") -> str:
+    """Return what the steps in users' jobs cost since the daemon started."""
+    if not row["node_scan_steps"]:
+        return "none"
+    return f"{row['node_scan_steps']} steps, {format_duration(timedelta(seconds=row['node_scan_seconds']))}"
+
+
 def _status_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta) -> "DaemonStateFields":
     heartbeat_at = cluster.heartbeat_at
     is_alive = heartbeat_at is not None and now - heartbeat_at < max(timedelta(seconds=90), poll_interval)
@@ -172,6 +180,8 @@ def _status_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta)
         "scanned_at": cluster.scanned_at,
         "heartbeat_at": heartbeat_at,
         "slurm_trouble": cluster.poll_trouble.reason if cluster.poll_trouble else None,
+        "node_scan_steps": cluster.node_scans.step_count,
+        "node_scan_seconds": cluster.node_scans.seconds,
     }
 
 

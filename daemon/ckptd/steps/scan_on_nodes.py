@@ -20,11 +20,11 @@ from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.record_scans import record_on_node
 from ckptd.steps.results import IDLE, LogLine, StepResult, warning
-from ckptd.steps.snapshots import NodeScanTotals
+from ckptd.steps.snapshots import NOT_RUN, NodeScanTotals
 from ckptd.steps.state import State
 
 INTERVAL = timedelta(seconds=10)  # between two steps of the daemon
-FOUND, FAILED, NO_STEP = "found", "failed", "not run"
+FOUND, FAILED = "found", "failed"
 
 
 @dataclass(slots=True)
@@ -115,7 +115,7 @@ def _record_ambiguous(
 
 
 def _count(state: State, outcome: NodeScanOutcome) -> None:
-    how = NO_STEP if outcome.seconds is None else FAILED if isinstance(outcome.found, Unknown) else FOUND
+    how = NOT_RUN if outcome.seconds is None else FAILED if isinstance(outcome.found, Unknown) else FOUND
     state.change(NodeScanTotals, lambda totals: totals.plus(how, outcome.seconds or 0.0))
 
 

@@ -9,6 +9,9 @@ from ckptd.core.discovery.path_mentions import JobMentions
 from ckptd.core.fleet.fleet_totals import RunShare
 from ckptd.core.job_actions.action_policy import ActionKind, DeferReason
 from ckptd.core.model import Flag, Job, RunHistory, RunKey, Scan, Unknown, Workspace
+from ckptd.core.model.records import NodeScanCost
+
+NOT_RUN = "not run"  # of a scan on a node: Slurm or the configuration refused the step
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,11 @@ class NodeScanTotals:
     directories: tuple[str, ...] = ()  # that only nodes see
     steps: Mapping[str, int] = field(default_factory=dict)  # by how they went
     seconds: float = 0.0
+
+    @property
+    def cost(self) -> NodeScanCost:
+        """The steps that ran, also those that failed, and their time."""
+        return NodeScanCost(sum(self.steps.values()) - self.steps.get(NOT_RUN, 0), round(self.seconds))
 
     def plus(self, how: str, seconds: float) -> "NodeScanTotals":
         """Count one more step."""

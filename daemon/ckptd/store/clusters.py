@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.model import Unknown
-from ckptd.core.model.records import DaemonIdentity
+from ckptd.core.model.records import NO_NODE_SCANS, DaemonIdentity, NodeScanCost
 from ckptd.core.queue.poll_gaps import PollGap
 from ckptd.core.runs import ownership
 from ckptd.store import runs
@@ -58,8 +58,15 @@ class ClusterStore(StorePart, ClusterReader):
         connection.execute(sa.update(ClusterTable).where(ClusterTable.name == cluster).values(**values))
 
     @writing
-    def record_heartbeat(self, connection: sa.Connection, cluster: str, daemon: DaemonIdentity, at: datetime) -> None:
-        """Record that a daemon is running for this cluster."""
+    def record_heartbeat(
+        self,
+        connection: sa.Connection,
+        cluster: str,
+        daemon: DaemonIdentity,
+        at: datetime,
+        node_scans: NodeScanCost = NO_NODE_SCANS,
+    ) -> None:
+        """Record that a daemon is running for this cluster, and what its steps in users' jobs have cost."""
         runs.ensure_cluster(connection, cluster)
         connection.execute(
             sa.update(ClusterTable)
@@ -70,5 +77,7 @@ class ClusterStore(StorePart, ClusterReader):
                 daemon_pid=daemon.pid,
                 daemon_version=daemon.version,
                 daemon_started_at=daemon.started_at,
+                node_scan_count=node_scans.step_count,
+                node_scan_seconds=node_scans.seconds,
             )
         )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ckptd.core.leadership.lease import RUN
 from ckptd.core.model import RUNNING_STATES, Finding, Flag, JobKey, JobState, RunKey, Severity, Unknown
-from ckptd.core.model.records import ClusterStatus, DaemonIdentity, JobRow
+from ckptd.core.model.records import ClusterStatus, DaemonIdentity, JobRow, NodeScanCost
 from ckptd.store.stored_instants import instant
 from ckptd.store.text_escapes import decode_text, encode_text
 from ckptd.store.word_codes import COMPLETE
@@ -221,7 +221,7 @@ def read_status(select: Select) -> tuple[ClusterStatus, ...]:
     rows = select(
         """
         SELECT name, polled_at, poll_failed_at, unknown_what, unknown_reason, scanned_at, heartbeat_at, daemon_host,
-            daemon_pid, daemon_version, daemon_started_at, backfill_since
+            daemon_pid, daemon_version, daemon_started_at, backfill_since, node_scan_count, node_scan_seconds
         FROM clusters ORDER BY name
         """,
         {},
@@ -230,7 +230,8 @@ def read_status(select: Select) -> tuple[ClusterStatus, ...]:
 
 
 def _status(row: Sequence[Any]) -> ClusterStatus:
-    name, polled_at, poll_failed_at, what, reason, scanned_at, heartbeat_at, host, pid, version, started_at, since = row
+    name, polled_at, poll_failed_at, what, reason, scanned_at, heartbeat_at, host, pid, version, *more = row
+    started_at, since, step_count, step_seconds = more
     daemon = trouble = None
     if host is not None:
         began_at = instant(started_at)
@@ -247,6 +248,7 @@ def _status(row: Sequence[Any]) -> ClusterStatus:
         heartbeat_at=instant(heartbeat_at),
         daemon=daemon,
         backfill_since=instant(since),
+        node_scans=NodeScanCost(step_count or 0, step_seconds or 0),
     )
 
 

@@ -38,6 +38,8 @@ class ClusterTable(Base):
     daemon_started_at: Mapped[datetime | None]
     # of the clock of its Slurm against that of the database, as far as it shares directories
     clock_ahead: Mapped[timedelta | None] = mapped_column("clock_ahead_seconds", key="clock_ahead")
+    node_scan_count: Mapped[int | None]  # steps in users' jobs since then
+    node_scan_seconds: Mapped[int | None]  # that these steps took
 
 
 class RunTable(Base):

@@ -118,6 +118,16 @@ class DaemonIdentity:
     started_at: datetime
 
 
+class NodeScanCost(NamedTuple):
+    """How many steps a daemon has run in users' jobs since its start, and for how many seconds."""
+
+    step_count: int
+    seconds: int
+
+
+NO_NODE_SCANS = NodeScanCost(0, 0)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterStatus:
     """How recent the records of one cluster are, and which daemon writes them."""
@@ -131,6 +141,7 @@ class ClusterStatus:
     daemon: DaemonIdentity | None
     # jobs that ran and ended since then may have been missed and are not backfilled yet
     backfill_since: datetime | None = None
+    node_scans: NodeScanCost = NO_NODE_SCANS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -30,6 +30,8 @@ class DaemonStateFields(_ClusterFields):
     daemon: Annotated[str | None, Field(description="Host and pid of the daemon.")]
     backfill_since: Annotated[datetime | None, Field(description="Since when accounting records are missing.")]
     slurm_trouble: Annotated[str | None, Field(description="Why Slurm does not answer.")]
+    node_scan_steps: Annotated[Count, Field(description="Steps in users' jobs since the daemon started.")]
+    node_scan_seconds: Annotated[Count, Field(description="Time that these steps took.")]
 
 
 class LeaderStateFields(TypedDict):
