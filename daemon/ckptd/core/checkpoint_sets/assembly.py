@@ -20,7 +20,7 @@ def build(draft: SetDraft, root: PurePosixPath, unchanged_since_ns: int) -> Chec
     """Return the checkpoint of a draft."""
     first = draft.parts[0]
     if len(draft.parts) == 1 and not draft.others and draft.path == first.path:
-        made = replace(first.checkpoint, grouping=draft.grouping)
+        made = first.checkpoint.in_group(draft.grouping)
     else:
         made = _combine(draft, root, unchanged_since_ns)
     return made if draft.doubt else _with_named_progress(made, draft)
