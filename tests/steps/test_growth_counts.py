@@ -1,6 +1,6 @@
 """What a round of all steps reads grows with what changed, not with the size of the cluster.
 
-The worlds are small ones of the kind that `tests/bench/daemon_growth.py` measures: real directories, the real agent,
+The worlds are small ones of the kind that `tests/bench/growth_table.py` measures: real directories, the real agent,
 and programs that stand in for Slurm. Counted are rows from the database, characters to and from the agent, directories
 that it lists, files that it opens, and calls of Slurm's programs.
 """
