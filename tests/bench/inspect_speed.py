@@ -2,13 +2,16 @@
 
     python tests/bench/inspect_speed.py [--size 4G] [--files 100000] [--torch-python PYTHON] [--room DIRECTORY]
 
-Structure and epoch of a torch file beside `torch.load` of it (with a Python that has torch), full verification beside
-`cat` and `python -m zipfile -t` from warm cache, and a directory of many checkpoints, first and again, beside
-`find -printf`. Needs room for the file on a disk or in memory.
+Structure and epoch of a torch file beside `torch.load` of it, if `make test-programs` has installed torch or a Python
+with torch is named; full verification beside `cat` and `python -m zipfile -t` from warm cache; and a directory of many
+checkpoints as the agent scans it, for the first time and unchanged, beside `find -printf`. Needs room for the file on a
+disk or in memory.
 """
 
 import argparse
+import os
 import pickle
+import resource
 import shutil
 import struct
 import subprocess
@@ -17,19 +20,28 @@ import tempfile
 import time
 import zlib
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from zlib_ng import zlib_ng
 
-sys.path[:0] = [str(Path(__file__).parents[2] / "daemon")]
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / place) for place in ("daemon", "deploy", "tests")]
 
+from ckptd.checkpoints.agent.scan_client import ScanLimits, rescan_runs, scan_runs
 from ckptd.checkpoints.scanning.claiming import claim_tree
 from ckptd.checkpoints.scanning.inspection import inspect_tree
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.recognition import assemble, examine_claim
 from ckptd.checkpoints.scanning.tree import list_tree
-from ckptd.core.model import CheckpointState, Level
+from ckptd.core.model import CheckpointState, Level, RunKey
+from ckptd.core.model.records import SettledScan
+from ckptd.service.agent_start import start_agent
+from support.process_use import read_tree_seconds
 
+PROGRAMS_PYTHON = ROOT / ".venv/programs/bin/python"  # which `make test-programs` installs
+UID = 61_000_000 if os.geteuid() == 0 else os.geteuid()
+LIMITS = ScanLimits(deadline=timedelta(minutes=10))
 STORAGE = 64 << 20
 EOCD = "<4s4H2LH"
 
@@ -164,37 +176,62 @@ def measure_torch(room, size, torch_python):
 
 
 def measure_directory(room, count):
+    """Let an agent scan a directory; the CPU is that of the agent and all its children."""
     directory = room / "many"
     directory.mkdir()
     state = room / "state"
     state.write_bytes(pickle.dumps({"epoch": 3, "step": 60}))
     for number in range(count):
         shutil.copyfile(state, directory / f"checkpoint_epoch_{number:06d}.pkl")
-    now = datetime.now(UTC) + timedelta(hours=1)
-    command = ["find", directory, "-printf", "%p %s %T@ %i\n"]
-    find = best_of(3, lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=True))
-    began = time.perf_counter()
-    first = inspect_tree(directory, now=now)
-    once = time.perf_counter() - began
-    before = int(Path("/proc/self/io").read_text().split()[1])
-    again = best_of(3, lambda: inspect_tree(directory, now=now, known=first.checkpoints))
-    read = int(Path("/proc/self/io").read_text().split()[1]) - before
-    assert len(first.checkpoints) == count
+    for path in (directory, *directory.iterdir()):
+        os.chown(path, UID, -1)
+    config = room / "config.toml"
+    config.write_text('[scan]\ndeadline = "10m"\n')
+    key, now = RunKey("bench", UID, str(directory)), datetime.now(UTC) + timedelta(hours=1)
     print(f"directory of {count} checkpoint files")
-    print(f"  find -printf         {find:10.2f} s")
-    print(f"  first inspection     {once:10.2f} s    every file opened")
-    print(f"  nothing changed      {again:10.2f} s    {again / find:.1f} times find, {read} bytes read in three looks")
+    argv = ["find", directory, "-printf", "%p %s %T@ %C@ %i %U\n"]
+    find, _ = measure(
+        "find -printf", lambda: subprocess.run(argv, stdout=subprocess.DEVNULL, check=True), read_children
+    )
+    agent = start_agent(config, is_person=True)
+    try:
+        agent.wait_until_ready()
+        read_agent = partial(read_tree_seconds, agent._process.pid)
+        scan = partial(scan_runs, agent, [(key, (), None)], LIMITS, now)
+        _, [first] = measure("first scan", scan, read_agent, find)
+        assert len(first.checkpoints) == count, first
+        rescan = partial(rescan_runs, agent, [(key, SettledScan(first.fingerprint, 1), first)], LIMITS, now)
+        _, [same] = measure("nothing changed", rescan, read_agent, find)
+        assert same.fingerprint == first.fingerprint
+    finally:
+        agent.close()
+
+
+def measure(what, action, read_seconds, find=None):
+    """Print the time and the CPU that an action takes, and return the CPU and what it returns."""
+    before, began = read_seconds(), time.perf_counter()
+    result = action()
+    took, used = time.perf_counter() - began, read_seconds() - before
+    ratio = f", {used / find:.1f} times that of find" if find else ""
+    print(f"  {what:<20} {took:10.2f} s, CPU {used:.2f} s{ratio}")
+    return used, result
+
+
+def read_children():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     arguments.add_argument("--size", default="4G")
     arguments.add_argument("--files", type=int, default=100_000)
-    arguments.add_argument("--torch-python", default=shutil.which("python-with-torch"))
+    arguments.add_argument("--torch-python", type=Path, default=PROGRAMS_PYTHON if PROGRAMS_PYTHON.exists() else None)
     arguments.add_argument("--room", type=Path, default=Path(tempfile.gettempdir()))
     options = arguments.parse_args()
     size = int(options.size.rstrip("GM")) << (30 if options.size.endswith("G") else 20)
     with tempfile.TemporaryDirectory(dir=options.room) as room:
+        Path(room).chmod(0o755)
         measure_torch(Path(room), size, options.torch_python)
         measure_directory(Path(room), options.files)
 

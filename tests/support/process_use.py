@@ -28,7 +28,7 @@ def read_use(pid):
         command = Path(f"/proc/{child}/cmdline").read_bytes()
         for name in helpers:
             if f"{name}_process".encode() in command:
-                helpers[name] += _sum_tree(child)
+                helpers[name] += read_tree_seconds(child)
     return ProcessUse(main=own, slurm=ended, **helpers)
 
 
@@ -38,10 +38,10 @@ def read_peak_bytes(pid):
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
-def _sum_tree(pid):
+def read_tree_seconds(pid):
     """Return the CPU of a process, its ended children and its living ones; one that ends meanwhile may be missing."""
     try:
-        return sum(_read_times(pid)) + sum(map(_sum_tree, _list_children(pid)))
+        return sum(_read_times(pid)) + sum(map(read_tree_seconds, _list_children(pid)))
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
 
