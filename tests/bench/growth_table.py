@@ -3,17 +3,19 @@
     python tests/bench/growth_table.py [SHAPE ...] [--quiet 300] [--saving 60] [--room DIRECTORY] [--json FILE]
 
 `--list` prints the names of the shapes; without any, those of less than 100,000 files are measured. For each, a world
-is made in a temporary directory below --room, and `ckptd run` works on it with default settings and SQLite: until every
-directory is scanned, then --quiet seconds in which nothing changes (default: one scan interval, so one scan of each
-directory), then --saving seconds with 20 saves a second. CPU is user and system time of whole processes. Peers in the
-same run: `find -printf` of the same files, and `cat` of the queue's text. --json adds the rows to those of a file,
-which growth_plot.py draws. Root is needed for several users; without, one user owns everything.
+is made in a temporary directory below --room, and `ckptd run` works on it with SQLite: until every directory is
+scanned, then --quiet seconds in which nothing changes, then --saving seconds with 20 saves a second. --quiet is the
+scan interval, too, by default that of ckptd, so that each directory is scanned once in that time. CPU is user and
+system time of whole processes. Peers in the same run: `find -printf` of the same files, and `cat` of the queue's text.
+--json adds the rows to those of a file, which growth_plot.py draws. Root is needed for several users; without, one user
+owns all.
 """
 
 import argparse
 import contextlib
 import json
 import resource
+import signal
 import sqlite3
 import statistics
 import subprocess
@@ -132,7 +134,7 @@ def measure(world, options):
         figures |= {"first_main": first.main, "first_agent": first.agent}
         time.sleep(options.settle)  # what the first scans left to decide and to scan again
         used, minutes = use_during(daemon, lambda: time.sleep(options.quiet))
-        figures |= {"quiet_main": used.main / minutes, "unchanged_agent": used.agent * options.interval / 60 / minutes}
+        figures |= {"quiet_main": used.main / minutes, "unchanged_agent": used.agent}
         figures |= {"slurm_a_minute": used.slurm / minutes, "watcher_a_minute": used.watcher / minutes}
         pages = [daemon.read_page() for _ in range(1 + PAGES)]
         figures |= {"first_page": pages[0], "page": statistics.median(pages[1:])}
@@ -187,25 +189,25 @@ def main():
     parser.add_argument("shapes", nargs="*", metavar="SHAPE")
     parser.add_argument("--list", action="store_true", help="print the names of the shapes")
     parser.add_argument("--settle", type=float, default=90, help="seconds between the first scans and the quiet time")
-    parser.add_argument("--quiet", type=float, default=300)
+    parser.add_argument("--quiet", type=int, default=300)
     parser.add_argument("--saving", type=float, default=60)
     parser.add_argument("--limit", type=float, default=3600, help="seconds until all directories must be scanned")
     parser.add_argument("--room", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    options.interval = 300.0  # between scans of a directory, the default of the daemon
     if options.list:
         print("\n".join(f"{name:<22} {shape}" for name, shape in SHAPES.items()))
         return
     if unknown := set(options.shapes) - set(SHAPES):
         parser.error(f"no such shape: {', '.join(sorted(unknown))}; --list prints their names")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends the daemon, too, and removes the world
     names = options.shapes or [name for name, shape in SHAPES.items() if shape.file_count < DEFAULT_FILES]
     print(" | ".join(["shape", "made in s", *COLUMNS.values()]), flush=True)
     for name in names:
         with tempfile.TemporaryDirectory(prefix="ckptd-growth-", dir=options.room) as folder:
             Path(folder).chmod(0o755)
             began = time.monotonic()
-            world = SizedWorld(Path(folder), SHAPES[name])
+            world = SizedWorld(Path(folder), SHAPES[name], scan_seconds=options.quiet)
             made = time.monotonic() - began
             figures = measure(world, options)
         cells = [f"{made:.1f}", *(f"{figures[key]:,.3g}" for key in COLUMNS)]

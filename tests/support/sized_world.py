@@ -10,7 +10,9 @@ import json
 import os
 import struct
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ckptd.slurm import queue_text
 from demo.ports import find_free_ports
@@ -60,6 +62,8 @@ SETTINGS = """
 source = "squeue"
 cluster = "sized"
 backfill = false
+[scan]
+interval = "{scan_seconds}s"
 [health.rules.volatile-path]
 enabled = false
 [web]
@@ -89,6 +93,7 @@ class WorldShape:
         return self.directory_count * self.files
 
 
+@lru_cache(maxsize=4096)
 def make_checkpoint(step):
     """Return a valid safetensors file that names its step."""
     tensor = {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}
@@ -99,17 +104,17 @@ def make_checkpoint(step):
 class SizedWorld:
     """The files of one shape below a directory that every user can reach."""
 
-    def __init__(self, root, shape):
+    def __init__(self, root, shape, *, scan_seconds=300):
         self.root, self.shape, self.made_at = root, shape, int(time.time())
         self._newest = {}
         (root / "requests").touch()
         (root / "state").mkdir()
         self.port = find_free_ports(1)[0]
         self.config = root / "config.toml"
-        self.config.write_text(SETTINGS.format(port=self.port, root=root))
+        self.config.write_text(SETTINGS.format(port=self.port, root=root, scan_seconds=scan_seconds))
         self._install_programs()
-        for number in range(shape.directory_count):
-            self._make_directory(number)
+        with ThreadPoolExecutor(os.cpu_count()) as threads:  # most of the time is the kernel's
+            list(threads.map(self._make_directory, range(shape.directory_count)))
         self.write_queue()
 
     @property
