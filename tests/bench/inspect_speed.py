@@ -10,9 +10,7 @@ disk or in memory.
 
 import argparse
 import os
-import pickle
 import resource
-import shutil
 import struct
 import subprocess
 import sys
@@ -34,10 +32,11 @@ from ckptd.checkpoints.scanning.inspection import inspect_tree
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.recognition import assemble, examine_claim
 from ckptd.checkpoints.scanning.tree import list_tree
-from ckptd.core.model import CheckpointState, Level, RunKey
+from ckptd.core.model import CheckpointState, Level, RunKey, Unknown
 from ckptd.core.model.records import SettledScan
 from ckptd.service.agent_start import start_agent
 from support.process_use import read_tree_seconds
+from support.sized_world import make_checkpoint
 
 PROGRAMS_PYTHON = ROOT / ".venv/programs/bin/python"  # which `make test-programs` installs
 UID = 61_000_000 if os.geteuid() == 0 else os.geteuid()
@@ -179,10 +178,8 @@ def measure_directory(room, count):
     """Let an agent scan a directory; the CPU is that of the agent and all its children."""
     directory = room / "many"
     directory.mkdir()
-    state = room / "state"
-    state.write_bytes(pickle.dumps({"epoch": 3, "step": 60}))
     for number in range(count):
-        shutil.copyfile(state, directory / f"checkpoint_epoch_{number:06d}.pkl")
+        (directory / f"step_{number}.safetensors").write_bytes(make_checkpoint(number))
     for path in (directory, *directory.iterdir()):
         os.chown(path, UID, -1)
     config = room / "config.toml"
@@ -199,7 +196,9 @@ def measure_directory(room, count):
         read_agent = partial(read_tree_seconds, agent._process.pid)
         scan = partial(scan_runs, agent, [(key, (), None)], LIMITS, now)
         _, [first] = measure("first scan", scan, read_agent, find)
-        assert len(first.checkpoints) == count, first
+        if isinstance(first, Unknown):
+            raise SystemExit(f"the directory could not be scanned: {first.reason}")
+        assert len(first.checkpoints) == count
         rescan = partial(rescan_runs, agent, [(key, SettledScan(first.fingerprint, 1), first)], LIMITS, now)
         _, [same] = measure("nothing changed", rescan, read_agent, find)
         assert same.fingerprint == first.fingerprint
