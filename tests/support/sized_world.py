@@ -10,7 +10,6 @@ import json
 import os
 import struct
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -113,8 +112,8 @@ class SizedWorld:
         self.config = root / "config.toml"
         self.config.write_text(SETTINGS.format(port=self.port, root=root, scan_seconds=scan_seconds))
         self._install_programs()
-        with ThreadPoolExecutor(os.cpu_count()) as threads:  # most of the time is the kernel's
-            list(threads.map(self._make_directory, range(shape.directory_count)))
+        for number in range(shape.directory_count):
+            self._make_directory(number)
         self.write_queue()
 
     @property
