@@ -70,6 +70,7 @@ COLUMNS = {
     "slurm_a_minute": "squeue s/min",
     "cat": "cat s",
     "bytes_a_checkpoint": "bytes/checkpoint",
+    "errors": "errors in the log",
 }
 
 
@@ -144,7 +145,8 @@ def measure(world, options):
         size = daemon.query("SELECT (SELECT page_count FROM pragma_page_count) * page_size FROM pragma_page_size")
         free = daemon.query("SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size")
         figures |= {"bytes_a_checkpoint": (size - free) / daemon.query("SELECT count(*) FROM checkpoints")}
-        return figures | {"peak_mib": read_peak_bytes(daemon.pid) / 2**20}
+        errors = (world.root / "log").read_text().count(" ERROR ")  # figures of failed steps would be too low
+        return figures | {"peak_mib": read_peak_bytes(daemon.pid) / 2**20, "errors": errors}
     finally:
         daemon.stop()
 
