@@ -62,6 +62,7 @@ CHANGED = {
     "store.password_file": "{root}/password",
     "store.upgrade": "refuse",
     "store.keep": "100d",
+    "store.keep_checkpoints": "9d",
     "scan.interval": "1m",
     "scan.write_grace": "5s",
     "scan.deadline": "9s",
