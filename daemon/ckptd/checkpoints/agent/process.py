@@ -40,7 +40,7 @@ MAX_CHILDREN = 8  # at work at the same time
 MAX_SILENT_CHILDREN = 32  # more that have not answered for a while: stopped by their owner, or on a disk that hangs
 MAX_SILENT_OF_OWNER = 2
 SILENT_SECONDS = 3.0  # after which a child no longer takes the place of another owner's
-MAX_LINE_BYTES = 64 * 2**20
+MAX_LINE_BYTES = 128 * 2**20
 MAX_REQUEST_BYTES = 2**30  # the known checkpoints of fifty large directories
 MAX_WAITING = 20_000
 LAST_SECONDS = 1.0  # that the agent waits for processes that it has killed, before it ends itself
@@ -272,10 +272,12 @@ class Agent:
 
     def _read_child(self, child: _BatchChild) -> None:
         data = os.read(child.pipe, 1 << 16)
-        child.buffer += data
         child.answered_at = time.monotonic()
-        *lines, rest = child.buffer.split(b"\n")
-        child.buffer = bytearray(rest)
+        *lines, rest = data.split(b"\n")
+        if lines:  # what came before has no end of a line, and is not gone through again
+            lines[0] = bytes(child.buffer) + lines[0]
+            child.buffer.clear()
+        child.buffer += rest
         try:
             for line in lines:
                 answer = json.loads(line)
