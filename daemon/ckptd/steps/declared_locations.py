@@ -17,6 +17,7 @@ from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.snapshots import ScanProgress
 from ckptd.steps.state import State
+from ckptd.steps.tracked_jobs import list_tracked
 from ckptd.steps.watchlist import Watchlist
 
 COPY_GAP = timedelta(minutes=5)  # between two searches for a further location that is not there yet
@@ -35,8 +36,9 @@ class LocationSlice:
     def forget_others(self, state: State) -> None:
         """Remove what is known of jobs that have ended and of runs that are no longer watched."""
         open_jobs = {known.key for known in state.latest(PolledQueue).tracked.values()}
-        self.resolved_paths = {job: known for job, known in self.resolved_paths.items() if job in open_jobs}
-        self.asked_at = {run: at for run, at in self.asked_at.items() if run in state.watchlist}
+        # copies: other owners' scans add to these meanwhile
+        self.resolved_paths = {job: known for job, known in dict(self.resolved_paths).items() if job in open_jobs}
+        self.asked_at = {run: at for run, at in dict(self.asked_at).items() if run in state.watchlist}
 
 
 def follow_declarations(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> None:
@@ -44,12 +46,10 @@ def follow_declarations(parts: Parts, state: State, due: Collection[WatchedRun],
 
     A job moves to another run only where its own comment names another primary location, and once that exists.
     """
-    keys = {each.key: each for each in due}
     memory = state.own(LocationSlice, LocationSlice)
     asked: list[tuple[TrackedJob, WatchedRun, nearby_candidates.DirectorySearch]] = []
-    for known in state.latest(PolledQueue).tracked.values():
-        watched = keys.get(known.run) if known.run is not None and known.is_open else None
-        if watched is None or known.attempt is None or not _is_to_ask(state, memory, known, watched.key, now):
+    for watched, known in ((each, known) for each in due for known in list_tracked(state, each.key)):
+        if not known.is_open or known.attempt is None or not _is_to_ask(state, memory, known, watched.key, now):
             continue
         began_at = known.attempt.started_at
         sought = nearby_candidates.DirectorySearch(

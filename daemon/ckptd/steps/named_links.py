@@ -20,9 +20,9 @@ from ckptd.core.runs.earlier_directories import name_earlier
 from ckptd.steps import declared_locations
 from ckptd.steps.packed_checkpoints import last_modified_at
 from ckptd.steps.parts import Parts
-from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.snapshots import RunHistories
 from ckptd.steps.state import State
+from ckptd.steps.tracked_jobs import list_tracked
 
 SILENT_INTERVALS = 1.5  # without a save, until it is asked where a name leads
 ASK_GAP = timedelta(minutes=5)  # between two questions for one run
@@ -50,7 +50,9 @@ def follow_links(parts: Parts, state: State, due: Collection[WatchedRun], now: d
     silent = _list_silent(state, due, now)
     if not silent:
         return
-    asked_at = state.own(LinkSlice, LinkSlice).asked_at
+    memory = state.own(LinkSlice, LinkSlice)
+    # a copy: other owners' scans add to it meanwhile
+    memory.asked_at = asked_at = {key: at for key, at in dict(memory.asked_at).items() if key in state.watchlist}
     asked: list[tuple[_SilentRun, DirectorySearch]] = []
     for each in silent:
         asked_at[each.watched.key] = now
@@ -70,7 +72,6 @@ def follow_links(parts: Parts, state: State, due: Collection[WatchedRun], now: d
 def _list_silent(state: State, due: Collection[WatchedRun], now: datetime) -> list[_SilentRun]:
     histories = state.latest(RunHistories).by_run
     memory = state.own(LinkSlice, LinkSlice)
-    memory.asked_at = {key: at for key, at in memory.asked_at.items() if key in state.watchlist}
     named = {
         each.key: (each, record)
         for each in due
@@ -78,14 +79,11 @@ def _list_silent(state: State, due: Collection[WatchedRun], now: datetime) -> li
         and (record := histories.get(each.key)) is not None
         and record.located_by in declared.NAMING_PLACES
     }
-    running: dict[RunKey, list[TrackedJob]] = {}
-    if named:
-        for known in state.latest(PolledQueue).tracked.values():
-            if known.run in named and known.is_open and known.attempt is not None:
-                running.setdefault(known.run, []).append(known)
     silent: list[_SilentRun] = []
-    for key, jobs in running.items():
-        watched, record = named[key]
+    for key, (watched, record) in named.items():
+        jobs = [known for known in list_tracked(state, key) if known.is_open and known.attempt is not None]
+        if not jobs:
+            continue
         silence = _measure_silence(record, jobs[0], now)
         asked_at = memory.asked_at.get(key)
         is_asked_lately = asked_at is not None and now - asked_at < max(ASK_GAP, silence / LONGER_GAP)

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import chain
 
 from ckptd.checkpoints.agent.client import NOT_REACHED, SILENCE
 from ckptd.checkpoints.agent.scan_client import CheckpointLocation, locate_jobs
@@ -29,6 +28,7 @@ from ckptd.steps.record_scans import rescan_directories, scan_directories
 from ckptd.steps.results import IDLE, StepResult
 from ckptd.steps.snapshots import RunHistories, ScanProgress
 from ckptd.steps.state import State
+from ckptd.steps.tracked_jobs import list_tracked
 from ckptd.store.database_errors import StoreError
 
 MAX_DUE = 100  # directories of one owner in one task, so that their results are recorded soon
@@ -253,8 +253,10 @@ def _record_locations(
     parts: Parts, state: State, answered: Collection[Answered], around: NearbyJobs, now: datetime, *, is_recorded: bool
 ) -> None:
     """Record locations of checkpoints and user settings in one transaction, then publish them."""
-    jobs: dict[RunKey | None, list[JobKey]] = {watched.key: [] for watched, _, _ in answered}
-    for known in chain(state.latest(PolledQueue).tracked.values(), state.latest(MissedJobs).visited):
+    jobs: dict[RunKey | None, list[JobKey]] = {
+        watched.key: [known.key for known in list_tracked(state, watched.key)] for watched, _, _ in answered
+    }
+    for known in state.latest(MissedJobs).visited:
         if known.run in jobs:
             jobs[known.run].append(known.key)
     found: list[tuple[WatchedRun, LocationRecord]] = []

@@ -4,8 +4,7 @@ The first search may have chosen data or parameters, because no resumable state 
 new directory after a restart, or because its next fold or phase has a separate one.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -24,9 +23,9 @@ from ckptd.steps.file_system_turns import charge_searches
 from ckptd.steps.nearby_jobs import collect_nearby_jobs, without_rival
 from ckptd.steps.packed_checkpoints import last_modified_at, roles_of
 from ckptd.steps.parts import Parts
-from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.snapshots import RunHistories
 from ckptd.steps.state import State
+from ckptd.steps.tracked_jobs import list_tracked
 
 SEARCH_GAP = timedelta(minutes=5)  # between two searches for another directory of one run
 LONGER_GAP = 4  # ... and at least this part of the time without a save
@@ -114,12 +113,9 @@ def _list_wanted(state: State, due: Iterable[WatchedRun], now: datetime) -> list
     ]
     if not located:
         return []
-    jobs: Mapping[RunKey | None, list[TrackedJob]] = defaultdict(list)
-    for known in state.latest(PolledQueue).tracked.values():
-        jobs[known.run].append(known)
     wanted: list[_SearchedAgain] = []
     for each in located:
-        record, mine = histories[each.key], tuple(jobs[each.key])
+        record, mine = histories[each.key], tuple(list_tracked(state, each.key))
         if _strongest_role(record) is not Role.STATE:
             wanted.append(_SearchedAgain(watched=each, record=record, jobs=mine))
         elif (silence := _find_silence(record, mine, now)) is not None:
