@@ -241,10 +241,14 @@ def test_commands_show_the_clusters_of_the_host_another_one_or_all(sites, jobs, 
     assert {row["name"] for row in report["rows"]} == {"a", "b"}
 
 
+def list_links(site):
+    return re.findall(r'<a href="\?[^"]*"[^>]*>(All clusters|a|b)</a>', site.fetch("/"))
+
+
 def test_the_page_of_either_daemon_switches_between_both(sites, jobs):
     for site in sites:
-        links = re.findall(r'<a href="\?[^"]*"[^>]*>(All clusters|a|b)</a>', site.fetch("/"))
-        assert links == ["All clusters", "a", "b"]
+        wait(site, "a page that was made after both had polled", lambda site=site: list_links(site))
+        assert list_links(site) == ["All clusters", "a", "b"]
         for name in "ab":
             found = json.loads(site.fetch(f"/api/v1/jobs?cluster={name}"))["jobs"]
             assert {row["cluster"] for row in found} == {name}

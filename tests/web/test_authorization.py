@@ -232,6 +232,9 @@ class Unread:
     def find_runs_of_job(self, job_id, cluster):
         return [BOB]
 
+    def join_parts(self, keys):
+        return keys
+
     def read_histories(self, cluster, keys):
         raise AssertionError("it was read")
 
