@@ -69,7 +69,7 @@ EXPIRE = "expire"
 TABLE = (
     Step("poll", poll.run, lambda parts: parts.poll_interval, is_recording=True),
     Step("backfill", backfill.run, _every(seconds=5)),
-    Step("share", share.run, lambda parts: parts.poll_interval, begin=share.begin, is_recording=True),
+    Step("share", share.run, lambda parts: parts.poll_interval, begin=share.begin),
     # twice: the second scans directories that the first found
     Step("scan", scan.run, _every(seconds=1), once=2, change_parts=scan.change_parts),
     Step("scan-on-nodes", scan_on_nodes.run, lambda _parts: scan_on_nodes.INTERVAL, once=0, has_own_thread=True),
