@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ckptd.core.model import CheckpointState, SummedCheckpoints
-from ckptd.store import summed_checkpoints
+from ckptd.store import expiry, summed_checkpoints
 from store.test_expiry import act, finish_run
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
 from support.recorded import locate, poll, scan
@@ -13,12 +13,13 @@ from support.recorded import locate, poll, scan
 LATER = 100  # minutes; all that is deleted is deleted by then
 
 
-def save_many(store, count=12, kept=2, run=RUN):
+def save_many(store, count=12, kept=2, run=RUN, job_id=1, began=0):
     """Record a run that deleted all of its checkpoints but the last ones, one after the other."""
-    finish_run(store)
+    finish_run(store, job_id, run, began)
     for step in range(1, count + 1):
         there = range(max(1, step - kept + 1), step + 1)
-        scan(store, 20 + step, *(make_checkpoint(f"step-{each}.pt", 20 + each, step=each) for each in there), run=run)
+        found = (make_checkpoint(f"step-{each}.pt", began + 20 + each, step=each) for each in there)
+        scan(store, began + 20 + step, *found, run=run)
 
 
 def sum_up(store, minutes=LATER):
@@ -91,16 +92,14 @@ def test_what_is_still_needed_is_not_summed_up(store, case):
 def test_many_rows_are_summed_up_in_several_transactions(store, monkeypatch):
     monkeypatch.setattr(summed_checkpoints, "ROW_COUNT", 1)
     monkeypatch.setattr(summed_checkpoints, "RUN_COUNT", 2)
+    monkeypatch.setattr(expiry, "RUN_COUNT", 2)
     save_many(store)
-    counts, last = [], None
-    for _ in range(5):
-        done = store.summed_checkpoints.sum_up(CLUSTER, at(LATER), last)
-        counts.append(done.row_count)
-        last = done.last_run
-        if last is None:
-            break
-    assert last is None
-    assert sum(counts) == 10
+    save_many(store, run=RUN._replace(directory="/data/alice/later"), job_id=2, began=40)
+    first = store.summed_checkpoints.sum_up(CLUSTER, at(LATER))
+    second = store.summed_checkpoints.sum_up(CLUSTER, at(LATER), first.last_run)
+    assert (first.row_count, second.row_count) == (10, 10)
+    assert first.last_run is not None
+    assert second.last_run is None
 
 
 def test_an_unfinished_save_that_vanished_is_summed_up_like_others(store):

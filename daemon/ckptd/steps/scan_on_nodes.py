@@ -105,7 +105,7 @@ def _record_ambiguous(
     ambiguous: Mapping[RunKey, tuple[int, ...]],
     now: datetime,
 ) -> None:
-    """Record once that nobody knows which job's node has the checkpoints."""
+    """Record once that it is unknown which job's node has the checkpoints."""
     for run, job_ids in ambiguous.items():
         if memory.ambiguous.get(run) != job_ids:
             named = " and ".join(map(str, job_ids[:3]))

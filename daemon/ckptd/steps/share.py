@@ -26,15 +26,15 @@ class ShareSlice:
     followed: Mapping[RunKey, SharedRun] | None = None  # as they were when they were last followed; None: never yet
 
 
-def begin(parts: Parts, state: State, now: datetime) -> None:
+def begin(parts: Parts, state: State, now: datetime) -> None:  # noqa: ARG001
     """Find these runs before any other step scans or judges them."""
-    _find_runs(parts, state, now)
+    _find_runs(parts, state)
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
     """Find these runs again, and follow the other parts of those where anything changed."""
     _record_clock(parts, state, now)
-    return _find_runs(parts, state, now)
+    return _find_runs(parts, state)
 
 
 def _record_clock(parts: Parts, state: State, now: datetime) -> None:
@@ -49,7 +49,7 @@ def _record_clock(parts: Parts, state: State, now: datetime) -> None:
         memory.compared_at = now
 
 
-def _find_runs(parts: Parts, state: State, _now: datetime) -> StepResult:
+def _find_runs(parts: Parts, state: State) -> StepResult:
     parts.store.declared_shares.record(parts.cluster, parts.shared)
     memory = state.own(ShareSlice, ShareSlice)
     found = {each.key: each for each in parts.store.joined_runs.read(parts.cluster)} if parts.shared else {}

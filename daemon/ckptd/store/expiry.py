@@ -49,7 +49,7 @@ class ExpiryStore(StorePart):
         A run with a checkpoint on disk or in the trash stays, without its old flags. The next call continues after
         `last_run`; the last ones delete old notices of runs that stay.
         """
-        page = _list_runs(connection, cluster, before, after)
+        page = list_runs(connection, cluster, before, after)
         run_ids = _find_expired(connection, cluster, before, [row_id for _, row_id in page])
         for chunk in split(run_ids):
             _delete_runs(connection, chunk)
@@ -68,10 +68,16 @@ class ExpiryStore(StorePart):
         )
 
 
-def _list_runs(connection: sa.Connection, cluster: str, before: datetime, after: RunPlace | None) -> list[RunPlace]:
+def list_runs(
+    connection: sa.Connection,
+    cluster: str,
+    before: datetime,
+    after: RunPlace | None,
+    *conditions: sa.ColumnElement[bool],
+) -> list[RunPlace]:
     """Return the next runs that may have ended before an instant: those recorded before it, oldest first."""
     statement = sa.select(RunTable.recorded_since, RunTable.id).where(
-        RunTable.cluster == cluster, RunTable.recorded_since < before
+        RunTable.cluster == cluster, RunTable.recorded_since < before, *conditions
     )
     if after is not None:
         since, row_id = after

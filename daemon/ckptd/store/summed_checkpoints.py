@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from ckptd.core.model import SummedCheckpoints
 from ckptd.core.model.records import RunPlace
 from ckptd.store import runs
-from ckptd.store.expiry import find_in_trash
+from ckptd.store.expiry import RUN_COUNT, find_in_trash, list_runs
 from ckptd.store.locations import is_copy_of_any
 from ckptd.store.row_values import decode_summed, encode_summed
 from ckptd.store.rows import split
@@ -21,7 +21,6 @@ from ckptd.store.tables import AttemptTable, AuditTable, CheckpointTable, JobTab
 from ckptd.store.ticket_tables import VerificationTicketTable
 from ckptd.store.transactions import StorePart, writing
 
-RUN_COUNT = 200  # looked at in one transaction
 ROW_COUNT = 10_000  # after which a transaction takes no further run, so that it is short
 KEPT_COUNT = 2  # newest checkpoints of a run that stay
 
@@ -44,7 +43,8 @@ class SummedCheckpointStore(StorePart):
 
         Runs are taken in the order of their record. A run with a checkpoint in the trash is left as it is.
         """
-        page = _list_runs(connection, cluster, before, after)
+        is_marked = RunTable.summed_revision.is_not(None) & (RunTable.summed_revision == RunTable.revision)
+        page = list_runs(connection, cluster, before, after, ~is_marked)
         ended = _find_ended(connection, before, [row_id for _, row_id in page])
         found = _sum_rows(connection, before, ended)
         taken: list[int] = []
@@ -60,20 +60,6 @@ class SummedCheckpointStore(StorePart):
         _mark(connection, before, taken)
         is_end = len(page) < RUN_COUNT and last == (page[-1] if page else None)
         return SummedRows(count, None if is_end else last)
-
-
-def _list_runs(connection: sa.Connection, cluster: str, before: datetime, after: RunPlace | None) -> list[RunPlace]:
-    """Return the next runs that have changed since nothing more was to be summed up of them."""
-    is_marked = RunTable.summed_revision.is_not(None) & (RunTable.summed_revision == RunTable.revision)
-    statement = sa.select(RunTable.recorded_since, RunTable.id).where(
-        RunTable.cluster == cluster, RunTable.recorded_since < before, ~is_marked
-    )
-    if after is not None:
-        since, row_id = after
-        is_later = (RunTable.recorded_since > since) | (RunTable.id > row_id)
-        statement = statement.where(RunTable.recorded_since >= since, is_later)
-    ordered = statement.order_by(RunTable.recorded_since, RunTable.id).limit(RUN_COUNT)
-    return [(since, row_id) for since, row_id in connection.execute(ordered)]
 
 
 def _find_ended(connection: sa.Connection, before: datetime, run_ids: Collection[int]) -> set[int]:

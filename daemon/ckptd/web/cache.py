@@ -166,7 +166,7 @@ class PageReader:
         while not is_over.wait(wait):
             wait = AGAIN_SECONDS
             if time.monotonic() - self._read_at > FRESH_SECONDS and self._reading.acquire(blocking=False):
-                with contextlib.suppress(CkptdError):  # who asks for a page is told
+                with contextlib.suppress(CkptdError):  # an answer to a request for a page says it
                     self._take_behind()
 
     def _take_behind(self) -> None:

@@ -109,7 +109,7 @@ def decode_result(document: Any, directory: PurePosixPath, uid: int) -> NodeFind
 def make_scan(found: NodeFindings, directory: PurePosixPath, host: str, node_count: int, now: datetime) -> Scan:
     """Return what a step on one of a job's nodes found, as a scan.
 
-    On a job of several nodes, nobody knows what the others have: there, nothing is damaged or unfinished for sure.
+    Of a job of several nodes, the others may have the rest: a checkpoint that is not complete is Unknown.
     """
     checkpoints = found.checkpoints
     if node_count > 1:

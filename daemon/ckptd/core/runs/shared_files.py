@@ -46,7 +46,7 @@ class ShareTrouble(StrEnum):
     """Why a declaration is not in effect."""
 
     UNDECLARED = "undeclared"  # by the other cluster
-    CLOCKS = "clocks"  # differ so much that nobody knows which attempt started last
+    CLOCKS = "clocks"  # differ so much that the latest attempt is unknown
 
 
 def find_trouble(
