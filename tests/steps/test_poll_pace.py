@@ -9,9 +9,11 @@ from ckptd.core.model import Unknown
 from ckptd.service.step_table import make_runner
 from ckptd.slurm import failure_reasons
 from ckptd.slurm.failure_reasons import FailureReason
-from ckptd.steps import poll
+from ckptd.steps import decide, poll
+from ckptd.steps.snapshots import PollPace
 from steps.daemon_lives import Cluster, Disk, Service
-from support.queue_facts import at, look
+from support.deciding import Counted, Deciding
+from support.queue_facts import at, look, make_job
 
 HALF_AN_HOUR = 30
 
@@ -75,6 +77,42 @@ def test_the_log_says_when_polls_become_rare_and_when_they_are_regular_again(lif
     cluster.seconds = 1
     count, lines = run_minutes(life, 10, 20)
     assert (count, lines) == (10, ["Slurm answers in time again: polling every 60 s"])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reason", "age"),
+    [
+        (1, None, 180),  # three intervals
+        (29, None, 290),  # two polls at this pace
+        (30, FailureReason.TIMED_OUT, 180),  # no answer: nobody knows how slow it is
+        (1, FailureReason.DOWN, 180),
+    ],
+)
+def test_rules_judge_by_polls_as_old_as_the_pace_makes_them(life, seconds, reason, age):
+    service, cluster = life
+    cluster.seconds, cluster.reason = seconds, reason
+    run_minutes(life, 0, 10)
+    longest = service.state.latest(PollPace).longest_age(timedelta(seconds=180))
+    assert longest == timedelta(seconds=age)
+
+
+def test_a_slow_poll_makes_no_run_be_evaluated_before_the_next_one(tmp_path):
+    rule = Counted()
+    twin = Deciding(tmp_path, forgets=False, rules=(rule,))
+    twin.parts = replace(twin.parts, max_poll_age=timedelta(minutes=2))
+    jobs = [make_job(1)]
+    twin.poll(0, jobs)
+    twin.locate(0, 1)
+    twin.state.publish(PollPace(timedelta(minutes=4)))  # a poll takes 48 s
+    twin.poll(0, jobs)
+    for minute in range(20):
+        if minute % 4 == 0:
+            twin.poll(minute, jobs)
+        twin.decide(minute)
+        [known] = twin.state.slices[decide.DecisionSlice].evaluated.by_run.values()
+        assert not known.evaluation.undecided
+    assert len(rule.asked) == 1
+    twin.store.close()
 
 
 def test_a_poll_that_a_removal_needs_is_not_put_off(life):

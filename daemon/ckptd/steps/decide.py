@@ -28,7 +28,7 @@ from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.queued_jobs import QueuedJobs
 from ckptd.steps.results import IDLE, LogLine, StepResult, error
 from ckptd.steps.run_facts import FreeSpaceSamples, JobHolds
-from ckptd.steps.snapshots import CurrentFlags, PurgeFacts, RunHistories, ScanProgress, SharedRuns
+from ckptd.steps.snapshots import CurrentFlags, PollPace, PurgeFacts, RunHistories, ScanProgress, SharedRuns
 from ckptd.steps.state import State
 from ckptd.store.database_errors import StoreError, UnknownRunError
 from ckptd.store.histories import RevisedRecord
@@ -239,7 +239,7 @@ def _evaluate(
     memory = state.own(DecisionSlice, DecisionSlice)
     known = memory.evaluated.by_run
     polled_at = state.latest(PolledQueue).polled_at
-    is_poll_old = polled_at is not None and now - polled_at > parts.max_poll_age
+    is_poll_old = polled_at is not None and now - polled_at > state.latest(PollPace).longest_age(parts.max_poll_age)
     due = {
         key for key, scan in scans.items() if key not in known or known[key].is_due(scan, now, is_poll_old=is_poll_old)
     }
@@ -288,17 +288,25 @@ def _evaluate_some(
     current = [each for each in bring_up(parts, state, wanted, scans, queue, before) if not each.is_only_copy]
     actions = job_action_history.read_actions(parts, state, current, now)
     signals = read_scripts.known_signals(state)
+    max_poll_age = state.latest(PollPace).longest_age(parts.max_poll_age)
     for record in current:
         context = make_context(parts, state, record, signals, memory.flags.of_run(record.key), actions[record.key])
         history = RunHistory.join(record, context)
         if record.key in due or record.key in revised.records or known[record.key].is_outdated(history):
-            _evaluate_run(parts, memory, wanted[record.key], history, now)
+            _evaluate_run(parts, memory, wanted[record.key], history, now, max_poll_age)
         else:
             memory.evaluated.note_flags(context, record.key)
     return sum(len(each.record.checkpoints) for each in revised.records.values())
 
 
-def _evaluate_run(parts: Parts, memory: DecisionSlice, read: RevisedRecord, history: RunHistory, now: datetime) -> None:
+def _evaluate_run(
+    parts: Parts,
+    memory: DecisionSlice,
+    read: RevisedRecord,
+    history: RunHistory,
+    now: datetime,
+    max_poll_age: timedelta,
+) -> None:
     opened = unpack(history)
     rules = tuple(health.choose_rules(opened, parts.rules, parts.overrides))
     is_unseen_here = is_on_nodes(opened.key.directory, parts.node_scans.directories)
@@ -306,7 +314,7 @@ def _evaluate_run(parts: Parts, memory: DecisionSlice, read: RevisedRecord, hist
         opened,
         node_locations.choose_rules(rules) if is_unseen_here else rules,
         now,
-        max_age=parts.max_poll_age,
+        max_age=max_poll_age,
         max_scan_age=parts.scan_interval * MISSED_SCANS,
         min_job_duration=parts.min_job_duration,
     )
@@ -328,7 +336,7 @@ def _evaluate_run(parts: Parts, memory: DecisionSlice, read: RevisedRecord, hist
             needed_bytes=needed_bytes(opened, rules),
             is_acted_on=bool(context.signalled or context.resubmitted or context.standing) or not history.jobs,
             is_damaged=has_damaged(opened),
-            was_poll_old=opened.polled_at is not None and now - opened.polled_at > parts.max_poll_age,
+            was_poll_old=opened.polled_at is not None and now - opened.polled_at > max_poll_age,
         )
     )
 

@@ -41,6 +41,7 @@ from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.requeue_counts import RequeueStarts
 from ckptd.steps.results import IDLE, LogLine, StepResult, info, warning
 from ckptd.steps.run_facts import EndTallies, JobHolds
+from ckptd.steps.snapshots import PollPace
 from ckptd.steps.state import State
 
 MAINTENANCE_GAP = timedelta(minutes=5)
@@ -97,6 +98,8 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     result = poll_now(parts, state, now)
     wait = poll_pace.plan_wait(memory.took, memory.refusal_count, parts.poll_interval)
     memory.rest = _Rest(now, wait) if wait > parts.poll_interval else None
+    if not memory.refusal_count and state.latest(PollPace).interval != wait:
+        state.publish(PollPace(wait))
     if was_resting == (memory.rest is not None):
         return result
     return replace(result, lines=(*result.lines, _describe_pace(memory, wait)))

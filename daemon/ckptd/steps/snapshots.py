@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ckptd.core.discovery import path_mentions
 from ckptd.core.discovery.path_mentions import JobMentions
@@ -73,6 +73,17 @@ class QueuedMentions:
         """Return what jobs name; of these owners, also the jobs that name nothing."""
         nothing = (job for job_id, job in self.queued.items() if job_id not in self.by_job and job.uid in owners)
         return [*self.by_job.values(), *(path_mentions.describe(job, None, reads_scripts=False) for job in nothing)]
+
+
+@dataclass(frozen=True, slots=True)
+class PollPace:
+    """How often the queue is polled while Slurm answers as it did last. Owned by the step `poll`."""
+
+    interval: timedelta = timedelta(0)  # longer than configured where Slurm is slow
+
+    def longest_age(self, configured: timedelta) -> timedelta:
+        """Return how old a poll may be for rules: as configured, or until the second poll at this pace is missed."""
+        return max(configured, self.interval * 2)
 
 
 @dataclass(frozen=True, slots=True)
