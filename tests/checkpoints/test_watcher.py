@@ -88,7 +88,7 @@ def test_a_change_soon_after_another_waits_the_longer_the_more_directories_there
     sent = []
     monkeypatch.setattr(watcher_client, "encode_wanted", lambda wanted: sent.append(len(wanted)) or b"")
     try:
-        for now[0], count in ((0, 2000), (1.9, 2001), (2.1, 2002), (4, 2003), (4.2, 2003), (4.3, 2003)):
+        for now[0], count in ((0, 2000), (19, 2001), (21, 2002), (40, 2003), (42, 2003), (43, 2003)):
             client.watch((f"/{number}", OWNER) for number in range(count))
     finally:
         client.close()
@@ -168,11 +168,17 @@ def test_that_there_is_no_room_is_told_once_for_each_directory(tmp_path, monkeyp
     for place, _ in places:
         Path(place).mkdir()
         os.chown(place, OWNER, OWNER)
+    switches = []
+    switch = watcher_process.effective_owner
+    monkeypatch.setattr(watcher_process, "effective_owner", lambda uid: switches.append(uid) or switch(uid))
     watching._observer.start()
     try:
         for _ in range(3):
             watching._watch(places)
         assert [each["unwatched"][-1] for each in told] == ["c", "d"]
+        watching._watch([*places, (f"{tmp_path}/more", OWNER)])
+        assert told.pop()["unwatched"] == f"{tmp_path}/more"
+        assert switches == [OWNER]  # each one interrupts the threads of all watches
         watching._watch(places[1:])  # a place became free
         assert [each["unwatched"][-1] for each in told] == ["c", "d"]
         assert sorted(watching._watched) == [places[1][0], places[2][0]]

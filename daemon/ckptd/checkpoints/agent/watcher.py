@@ -134,10 +134,13 @@ class Watcher:
         self._without_room &= names
         mounts = read_mounts()
         new = [each for each in wanted if each[0] not in self._watched]
-        if self._is_full():
+        if self._is_full():  # a change of user is told to the threads of all watches
             new = [each for each in new if each[0] not in self._without_room]
         for uid, group in groupby(sorted(new, key=_owner), key=_owner):
             directories = [directory for directory, _ in group if directory not in self._watched]
+            if self._is_full():
+                self._leave_out(directories)
+                continue
             try:
                 self._policy.identities.check_number(uid)
                 self._policy.identities.check_names(uid)
@@ -153,9 +156,7 @@ class Watcher:
 
     def _add(self, directory: str, mounts: tuple[Mount, ...]) -> None:
         if self._is_full():
-            if directory not in self._without_room:
-                self._without_room.add(directory)
-                self.send({"unwatched": directory, "reason": f"more than {MAX_WATCHED} directories"})
+            self._leave_out([directory])
             return
         if getattr(find_mount(mounts, PurePosixPath(directory)), "is_network", False):
             self.send({"unwatched": directory, "reason": "a network file system"})
@@ -173,6 +174,13 @@ class Watcher:
             self.send({"unwatched": directory, "reason": error.strerror or str(error)})
         except (OutsideRootsError, UnicodeEncodeError) as error:  # the latter: no file has such a name
             self.send({"unwatched": directory, "reason": str(error)})
+
+    def _leave_out(self, directories: Iterable[str]) -> None:
+        """Tell once of each directory that there is no room for it."""
+        for directory in directories:
+            if directory not in self._without_room:
+                self._without_room.add(directory)
+                self.send({"unwatched": directory, "reason": f"more than {MAX_WATCHED} directories"})
 
     def _check_place(self, directory: str, descriptor: int) -> None:
         if not is_allowed(os.readlink(f"/proc/self/fd/{descriptor}"), self._policy.allowed_roots):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ckptd.checkpoints.agent import helper_process
 from ckptd.checkpoints.agent.watcher import RELOAD, encode_wanted
 
-PAUSE_PER_DIRECTORY = 0.001  # seconds between two requests, each of which names all directories
+PAUSE_PER_DIRECTORY = 0.01  # seconds between two requests, each of which names all directories
 
 log = logging.getLogger("ckptd")
 
