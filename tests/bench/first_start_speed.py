@@ -22,6 +22,7 @@ from ckptd.store.store import Store
 from steps.daemon_lives import Cluster
 from support.parts import make_parts, make_rules
 from support.queue_facts import CLUSTER, at, make_checkpoint, make_job, make_scan
+from support.whole_answers import WholeAnswers
 
 
 def make_cluster(runs, owners):
@@ -33,7 +34,7 @@ def make_cluster(runs, owners):
     return cluster
 
 
-class Disk:
+class Disk(WholeAnswers):
     """Answers for the agent; each scan is made and encoded before anything is measured."""
 
     def __init__(self, jobs, checkpoint_count):

@@ -12,6 +12,7 @@ from ckptd.steps.state import begin
 from support.migrated import open_record
 from support.parts import make_parts, make_rules
 from support.queue_facts import CLUSTER, RUN, at, look, make_job, make_scan
+from support.whole_answers import WholeAnswers
 
 OTHERS = [
     make_job(number, uid=2000, user="bob", comment="ckpt=saves") for number in (91, 92, 93)
@@ -44,7 +45,7 @@ class Cluster:
         return Unknown(what="batch script", reason="not asked")
 
 
-class Disk:
+class Disk(WholeAnswers):
     """Answers as the agent does: the first user's runs are in one directory, all others have none."""
 
     def __init__(self):

@@ -25,6 +25,7 @@ from support.migrated import open_record
 from support.parts import make_parts
 from support.shared_agent import get_agent
 from support.sized_world import SizedWorld, WorldShape
+from support.whole_answers import WholeAnswers
 
 SMALL = WorldShape(jobs=24, running=6, users=2, files=8)
 SHAPES = {
@@ -57,7 +58,7 @@ class Counts:
         return self.rows - other.rows, self.characters - other.characters
 
 
-class CountingAgent:
+class CountingAgent(WholeAnswers):
     """The agent, and how many characters its requests and answers have."""
 
     def __init__(self):

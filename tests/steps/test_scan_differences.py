@@ -12,11 +12,12 @@ from ckptd.store import settled_scans
 from steps.replayed_fleet import Fleet, minute
 from support.checkpoint_bytes import npz
 from support.shared_agent import get_agent
+from support.whole_answers import WholeAnswers
 
 FILE_COUNT = 40
 
 
-class CountingAgent:
+class CountingAgent(WholeAnswers):
     """The agent, and how many characters of known and found checkpoints went through its pipe."""
 
     def __init__(self, agent):

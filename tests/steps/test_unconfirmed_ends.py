@@ -14,6 +14,7 @@ from ckptd.steps.state import begin
 from support.migrated import open_record
 from support.parts import make_parts
 from support.queue_facts import CLUSTER, STATES, at, look, make_job, make_row, make_scan
+from support.whole_answers import WholeAnswers
 
 DOWN = Unknown(what="accounting", reason="slurmdbd does not answer")
 
@@ -45,7 +46,7 @@ class Cluster:
         return True
 
 
-class NoAgent:
+class NoAgent(WholeAnswers):
     def run(self, batches):
         return [[Unknown(what="directory", reason="nobody looks")] * len(batch.items) for batch in batches]
 

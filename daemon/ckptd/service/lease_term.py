@@ -1,7 +1,7 @@
 """One term of a lease: every action of this process asks it first, and nothing is begun after its end."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ckptd.checkpoints.agent.batches import BatchRunner
 from ckptd.checkpoints.agent.client import Answer, Batch
@@ -73,9 +73,17 @@ class LeasedAgent:
             LeaseExpiredError: one of them changes something, and the term is not valid.
 
         """
+        self._require(batches)
+        return self._agent.run(batches)
+
+    def run_as_answered(self, batches: Sequence[Batch]) -> Iterator[list[tuple[int, list[Answer]]]]:
+        """Run batches, and yield their answers as they come; errors are those of `run`."""
+        self._require(batches)
+        return self._agent.run_as_answered(batches)
+
+    def _require(self, batches: Sequence[Batch]) -> None:
         if any(batch.operation not in READING_OPERATIONS for batch in batches):
             self._term.require()
-        return self._agent.run(batches)
 
 
 class LeasedChannel:

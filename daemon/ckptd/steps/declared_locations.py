@@ -1,6 +1,6 @@
 """Records the locations of runs: the primary one, and further ones that jobs, their owners or the site name."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -47,15 +47,19 @@ def follow_declarations(parts: Parts, state: State, due: Collection[WatchedRun],
     A job moves to another run only where its own comment names another primary location, and once that exists.
     """
     memory = state.own(LocationSlice, LocationSlice)
-    asked: list[tuple[TrackedJob, WatchedRun, nearby_candidates.DirectorySearch]] = []
-    for watched, known in ((each, known) for each in due for known in list_tracked(state, each.key)):
-        if not known.is_open or known.attempt is None or not _is_to_ask(state, memory, known, watched.key, now):
-            continue
-        began_at = known.attempt.started_at
-        sought = nearby_candidates.DirectorySearch(
-            job=known.job, since=began_at, began_at=began_at, is_declared_only=True
+    asked = [
+        (
+            known,
+            watched,
+            with_values(
+                parts,
+                nearby_candidates.DirectorySearch(
+                    job=known.job, since=began_at, began_at=began_at, is_declared_only=True
+                ),
+            ),
         )
-        asked.append((known, watched, with_values(parts, sought)))
+        for watched, known, began_at in _list_asked(state, due, now)
+    ]
     if not asked:
         return
     answers = locate_jobs(parts.agent, [sought for *_, sought in asked], parts.site_rules, parts.limits)
@@ -75,6 +79,22 @@ def follow_declarations(parts: Parts, state: State, due: Collection[WatchedRun],
             elif found.located_by in _BY_JOB:
                 changed.append((watched, make_record(parts, sought, found, [known.key])))
         record_moves(parts, state, changed, now)
+
+
+def must_ask(state: State, due: Collection[WatchedRun], now: datetime) -> bool:
+    """Whether `follow_declarations` has a question."""
+    return next(_list_asked(state, due, now), None) is not None
+
+
+def _list_asked(
+    state: State, due: Iterable[WatchedRun], now: datetime
+) -> Iterator[tuple[WatchedRun, TrackedJob, datetime]]:
+    """Yield the jobs to ask for, with their runs and when they started."""
+    memory = state.own(LocationSlice, LocationSlice)
+    for watched in due:
+        for known in list_tracked(state, watched.key):
+            if known.is_open and known.attempt is not None and _is_to_ask(state, memory, known, watched.key, now):
+                yield watched, known, known.attempt.started_at
 
 
 def _is_to_ask(state: State, memory: LocationSlice, known: TrackedJob, run: RunKey, now: datetime) -> bool:

@@ -69,6 +69,11 @@ def follow_links(parts: Parts, state: State, due: Collection[WatchedRun], now: d
         declared_locations.record_moves(parts, state, moved, now)
 
 
+def must_ask(state: State, due: Collection[WatchedRun], now: datetime) -> bool:
+    """Whether `follow_links` asks where the name of one of these runs leads."""
+    return bool(_list_silent(state, due, now))
+
+
 def _list_silent(state: State, due: Collection[WatchedRun], now: datetime) -> list[_SilentRun]:
     histories = state.latest(RunHistories).by_run
     memory = state.own(LinkSlice, LinkSlice)

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from ckptd.checkpoints.agent.client import NOT_REACHED
-from ckptd.checkpoints.agent.scan_client import JobPlaces, rescan_runs, scan_runs
+from ckptd.checkpoints.agent.scan_client import JobPlaces, rescan_as_answered, rescan_runs, scan_runs
 from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import Checkpoint, RecordedCheckpoint, RunKey, Scan, Unknown
 from ckptd.core.model.records import ScanRecord, SettledScan
@@ -44,13 +44,37 @@ def rescan_directories(parts: Parts, state: State, due: list[WatchedRun], now: d
             _record_rescans(parts, state, rescanned, now)
     others = [each for each in due if each.key not in rescanned]
     groups = [others[start : start + SCANNED_AT_ONCE] for start in range(0, len(others), SCANNED_AT_ONCE)]
-    has_news = any(not _is_unchanged(each, rescanned[each.key]) for each in due if each.key in rescanned)
+    has_news = any(not is_unchanged(each, rescanned[each.key]) for each in due if each.key in rescanned)
     for each, found in zip(others, _scan_in_turn(parts, state, groups, now), strict=True):
-        has_news = has_news or not _is_unchanged(each, found)
+        has_news = has_news or not is_unchanged(each, found)
     return has_news
 
 
-def _is_unchanged(watched: WatchedRun, found: Scan | Unknown) -> bool:
+def rescan_owners(
+    parts: Parts, state: State, due: Sequence[WatchedRun], now: datetime
+) -> Iterator[dict[RunKey, Scan | Unknown | None]]:
+    """Scan directories of several owners again where nothing changed; yield the results that were recorded.
+
+    All directories of an owner come at once. None: the owner's task must scan it.
+    """
+    keys = [each.key for each in due]
+    with state.record_lock:
+        settled = parts.store.settled_scans.read(keys)
+    unsettled = {key.uid for key in keys if key not in settled}
+    if unsettled:
+        yield {key: None for key in keys if key.uid in unsettled}
+    asked = [(each.key, settled[each.key], each.last) for each in due if each.key.uid not in unsettled]
+    if not asked:
+        return
+    places = _read_places(parts, state, [key for key, _, _ in asked])
+    for found in rescan_as_answered(parts.agent, asked, parts.limits, now, places):
+        charge_scans(parts, state, found.items())
+        with state.recording():
+            _record_rescans(parts, state, {key: scan for key, scan in found.items() if scan is not None}, now)
+        yield found
+
+
+def is_unchanged(watched: WatchedRun, found: Scan | Unknown) -> bool:
     """Whether a scan shows the same files as the last one: a decision about it can wait until the next poll."""
     last = watched.last
     if not isinstance(last, Scan) or not isinstance(found, Scan):

@@ -18,7 +18,7 @@ from ckptd.core.model.records import LocationRecord
 from ckptd.core.node_scans.node_directories import is_on_nodes
 from ckptd.core.runs.user_settings import parse_user_settings, select_user_settings
 from ckptd.slurm.failure_reasons import is_deferred
-from ckptd.steps import declared_locations, named_links, search_again
+from ckptd.steps import declared_locations, named_links, search_again, small_owners
 from ckptd.steps.file_system_turns import FileSystemTurns, charge_searches
 from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.nearby_jobs import collect_nearby_jobs, without_rival
@@ -26,6 +26,7 @@ from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.record_scans import rescan_directories, scan_directories
 from ckptd.steps.results import IDLE, StepResult
+from ckptd.steps.small_owners import OwnerTurn
 from ckptd.steps.snapshots import RunHistories, ScanProgress
 from ckptd.steps.state import State
 from ckptd.steps.tracked_jobs import list_tracked
@@ -70,10 +71,10 @@ def change_parts(parts: Parts, state: State, now: datetime) -> None:
 def scan_due(parts: Parts, state: State, now: datetime) -> int:
     """Scan every due directory, as its owner; return their number.
 
-    Each owner's directories are one task of the runner, so a hanging one delays only its owner's. An owner whose last
-    scan still runs is skipped, and so are directories on file systems whose budget is used up.
+    Each owner's directories are one task of the runner, or those of several owners with few; a hanging one delays only
+    its owner's. An owner whose last scan still runs is skipped, and so are directories on file systems whose budget is
+    used up.
     """
-    count = 0
     memory = state.own(ScanSlice, ScanSlice)
     turns = state.own(FileSystemTurns, FileSystemTurns)
     on_nodes = parts.node_scans.directories
@@ -81,20 +82,35 @@ def scan_due(parts: Parts, state: State, now: datetime) -> int:
     def must_wait(directory: str) -> bool:
         return is_on_nodes(directory, on_nodes) or turns.must_wait(parts.budgets, directory)
 
-    for uid, group in state.watchlist.due(now, MAX_DUE, must_wait).items():
+    alone: list[OwnerTurn] = []
+    small: list[OwnerTurn] = []
+    owners = state.watchlist.due(now, MAX_DUE, must_wait)
+    if small_owners.has_few(owners):
+        owners |= small_owners.list_early(state, owners, now, must_wait)
+    for uid, group in owners.items():
+        chosen = small if small_owners.is_small(state, group, now) else alone
         lock = memory.owner_locks.setdefault(uid, threading.Lock())
         if lock.acquire(blocking=False):
             admitted = [each for each in group if not must_wait(each.key.directory)]  # others took places meanwhile
             taken = turns.begin(parts.budgets, [each.key.directory for each in admitted])
-            parts.runner.submit(functools.partial(_scan_as_owner, parts, state, lock, taken, admitted, now))
-            count += len(admitted)
-    return count
+            chosen.append(OwnerTurn(uid, lock, taken, admitted))
+    submit = functools.partial(_submit_alone, parts, state, now)
+    for turn in alone:
+        submit(turn)
+    for together in small_owners.form_groups(small):
+        if len(together) == 1:
+            submit(together[0])
+            continue
+        parts.runner.submit(functools.partial(small_owners.scan_together, parts, state, together, now, submit))
+    return sum(len(turn.due) for turn in (*alone, *small))
 
 
-def _scan_as_owner(
-    parts: Parts, state: State, lock: threading.Lock, taken: frozenset[str], due: list[WatchedRun], now: datetime
-) -> None:
-    turns = state.own(FileSystemTurns, FileSystemTurns)
+def _submit_alone(parts: Parts, state: State, now: datetime, turn: OwnerTurn) -> None:
+    parts.runner.submit(functools.partial(_scan_as_owner, parts, state, turn, now))
+
+
+def _scan_as_owner(parts: Parts, state: State, turn: OwnerTurn, now: datetime) -> None:
+    turns, due = state.own(FileSystemTurns, FileSystemTurns), turn.due
     try:
         _find_directories(parts, state, [each for each in due if not each.key.is_located], now)
         located = [each for each in due if each.key.is_located]
@@ -115,8 +131,7 @@ def _scan_as_owner(
         state.watchlist.postpone([each.key for each in due], now)
         raise
     finally:
-        turns.end(taken)
-        lock.release()
+        turn.end(state)
 
 
 def scan_again(

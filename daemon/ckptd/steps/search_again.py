@@ -100,6 +100,11 @@ def search_again(parts: Parts, state: State, due: Collection[WatchedRun], now: d
         declared_locations.record_moves(parts, state, moved, now)
 
 
+def must_search(state: State, due: Collection[WatchedRun], now: datetime) -> bool:
+    """Whether `search_again` searches for one of these runs."""
+    return bool(_list_wanted(state, due, now))
+
+
 def _list_wanted(state: State, due: Iterable[WatchedRun], now: datetime) -> list[_SearchedAgain]:
     histories = state.latest(RunHistories).by_run
     searched_at = state.own(SearchSlice, SearchSlice).searched_at

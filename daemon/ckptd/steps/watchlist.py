@@ -172,11 +172,12 @@ class Watchlist:
         late = scan_schedule.list_due(self.all, self._interval, now)
         late = [each for each in late if not must_wait(each.key.directory)]
         late.sort(key=lambda each: each.due_at)
-        by_owner: dict[int, list[WatchedRun]] = defaultdict(list)
-        for each in late:
-            if len(by_owner[each.key.uid]) < limit:
-                by_owner[each.key.uid].append(each)
-        return dict(by_owner)
+        return _group_by_owner(late, limit)
+
+    def due_early(self, now: datetime, share: float, must_wait: Callable[[str], bool]) -> dict[int, list[WatchedRun]]:
+        """Return by owner the runs whose next regular scan is due within this share of the interval."""
+        early = scan_schedule.list_early(self.all, self._interval, now, share)
+        return _group_by_owner([each for each in early if not must_wait(each.key.directory)])
 
     def record_scan(self, key: RunKey, found: Scan | Unknown, now: datetime) -> None:
         """Record the result of a scan and when the next one is due."""
@@ -201,6 +202,14 @@ class Watchlist:
             elif not is_last_scan:
                 self._watched[new] = replace(known, is_last_scan=False)
             self._hasten([new], now)
+
+
+def _group_by_owner(watched: Iterable[WatchedRun], limit: int | None = None) -> dict[int, list[WatchedRun]]:
+    by_owner: dict[int, list[WatchedRun]] = defaultdict(list)
+    for each in watched:
+        if limit is None or len(by_owner[each.key.uid]) < limit:
+            by_owner[each.key.uid].append(each)
+    return dict(by_owner)
 
 
 def _list_copies(key: RunKey, named: Iterable[NamedLocation]) -> list[RunKey]:

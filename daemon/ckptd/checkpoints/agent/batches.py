@@ -1,7 +1,7 @@
 """Groups requests for the agent into batches, one owner each, and decodes the answers."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
@@ -17,32 +17,51 @@ class BatchRunner(Protocol):
 
     def run(self, batches: Sequence[Batch]) -> list[list[Answer]]: ...
 
+    def run_as_answered(self, batches: Sequence[Batch]) -> Iterator[list[tuple[int, list[Answer]]]]: ...
+
 
 def run_items(
     agent: BatchRunner, operation: str, items: Sequence[tuple[int, dict[str, Any]]], deadline: timedelta
 ) -> list[Answer]:
     """Run the items grouped by owner, and return the answers in the order of the items."""
+    places, batches = _group_by_owner(operation, items, deadline)
+    answers: dict[int, Answer] = {}
+    for indexes, found in zip(places, agent.run(batches), strict=True):
+        answers.update(zip(indexes, found, strict=True))
+    return [answers[index] for index in range(len(items))]
+
+
+def run_items_as_answered(
+    agent: BatchRunner, operation: str, items: Sequence[tuple[int, dict[str, Any]]], deadline: timedelta
+) -> Iterator[dict[int, Answer]]:
+    """Run the items grouped by owner, and yield answers by the items' places, those of some owners at a time."""
+    places, batches = _group_by_owner(operation, items, deadline)
+    for answered in agent.run_as_answered(batches):
+        yield {index: answer for place, found in answered for index, answer in zip(places[place], found, strict=True)}
+
+
+def _group_by_owner(
+    operation: str, items: Sequence[tuple[int, dict[str, Any]]], deadline: timedelta
+) -> tuple[list[list[int]], list[Batch]]:
+    """Return batches of one owner each, with the places of their items."""
     by_owner: dict[int, list[int]] = defaultdict(list)
     for index, (uid, _) in enumerate(items):
         by_owner[uid].append(index)
-    chunks = [
-        (uid, indexes[start : start + MAX_BATCH])
-        for uid, indexes in by_owner.items()
+    places = [
+        indexes[start : start + MAX_BATCH]
+        for indexes in by_owner.values()
         for start in range(0, len(indexes), MAX_BATCH)
     ]
     batches = [
         Batch(
-            uid=uid,
+            uid=items[indexes[0]][0],
             operation=operation,
             items=tuple(items[index][1] for index in indexes),
             deadline_seconds=deadline.total_seconds(),
         )
-        for uid, indexes in chunks
+        for indexes in places
     ]
-    answers: dict[int, Answer] = {}
-    for (_, indexes), found in zip(chunks, agent.run(batches), strict=True):
-        answers.update(zip(indexes, found, strict=True))
-    return [answers[index] for index in range(len(items))]
+    return places, batches
 
 
 def decode_answer(answer: Answer, decode: Callable[[dict[str, Any]], Value]) -> Value | Unknown:

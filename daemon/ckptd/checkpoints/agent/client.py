@@ -5,8 +5,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
-from concurrent.futures import Future
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from ckptd.errors import CkptdError
 
 _GRACE_SECONDS = 10.0
 _START_SECONDS = 60.0
+_GATHER_SECONDS = 0.2
 _ENDED_EARLY = "it ended before it was ready"
 
 
@@ -47,6 +49,11 @@ NOT_REACHED = Unknown(what="batch", reason="the time of its batch was over befor
 
 
 SILENCE = Unknown(what="agent", reason="it did not answer in time")
+
+
+def _longest_wait(batch: Batch, count: int) -> float:
+    """Return how many seconds to wait for one of `count` batches, of which the agent runs some at once."""
+    return batch.deadline_seconds * (1 + count // 8) + _GRACE_SECONDS
 
 
 @dataclass(slots=True)
@@ -108,13 +115,34 @@ class AgentClient:
         """
         pending = [self._submit(batch) for batch in batches]
         results: list[list[Answer]] = []
-        waves = 1 + len(batches) // 8
         for batch, waiting in zip(batches, pending, strict=True):
             try:
-                results.append(waiting.future.result(timeout=batch.deadline_seconds * waves + _GRACE_SECONDS))
+                results.append(waiting.future.result(timeout=_longest_wait(batch, len(batches))))
             except TimeoutError:
                 results.append(list(waiting.answers))
         return results
+
+    def run_as_answered(self, batches: Sequence[Batch]) -> Iterator[list[tuple[int, list[Answer]]]]:
+        """Yield the answers of batches with their places, a few at a time, as soon as these are complete.
+
+        In the end come those that are not, as in `run`.
+
+        Raises:
+            AgentGoneError: the agent has ended.
+
+        """
+        places = {waiting.future: (place, waiting) for place, waiting in enumerate(map(self._submit, batches))}
+        over_at = time.monotonic() + max((_longest_wait(each, len(batches)) for each in batches), default=0.0)
+        left = set(places)
+        while left:
+            done, _ = wait(left, timeout=max(over_at - time.monotonic(), 0.0), return_when=FIRST_COMPLETED)
+            if done:
+                done, _ = wait(left, timeout=_GATHER_SECONDS, return_when=ALL_COMPLETED)
+            else:
+                done = set(left)
+            left -= done
+            found = [places[future] for future in done]
+            yield [(place, list(waiting.answers)) for place, waiting in found]
 
     def wait_until_ready(self) -> None:
         """Wait until the agent has read its configuration.

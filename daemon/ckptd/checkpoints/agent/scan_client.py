@@ -1,13 +1,13 @@
 """Sends requests to the agent to find and scan directories as their owners, and decodes the answers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypeVar
 
 from ckptd.checkpoints.agent import scan_json
-from ckptd.checkpoints.agent.batches import BatchRunner, decode_answer, run_items
+from ckptd.checkpoints.agent.batches import BatchRunner, decode_answer, run_items, run_items_as_answered
 from ckptd.checkpoints.agent.client import Answer
 from ckptd.checkpoints.agent.requests import MAX_PATH_BYTES
 from ckptd.checkpoints.scanning import copy_locations
@@ -127,9 +127,12 @@ def scan_runs(
     return [_with_quota(scan, quota) for scan, quota in zip(found, fresh, strict=True)]
 
 
+Settled = tuple[RunKey, SettledScan, Scan | Unknown | None]  # a run, the scan that agrees with its record, the last one
+
+
 def rescan_runs(
     agent: BatchRunner,
-    runs: Sequence[tuple[RunKey, SettledScan, Scan | Unknown | None]],
+    runs: Sequence[Settled],
     limits: ScanLimits,
     now: datetime,
     places: JobPlaces = JobPlaces(),
@@ -139,19 +142,35 @@ def rescan_runs(
     No checkpoint is sent in either direction: those of an unchanged directory are the same as before, and the result
     has none.
     """
-    fresh = [_fresh_quota(last, now) for _, _, last in runs]
-    items = [
-        (key.uid, _scan_item(key, now, places, fingerprint=settled.fingerprint, asks_quota=quota is None))
-        for (key, settled, _), quota in zip(runs, fresh, strict=True)
-    ]
-    answers = run_items(agent, "scan", items, limits.deadline)
-    found: list[Scan | Unknown | None] = []
-    for answer, (_, settled, _), quota in zip(answers, runs, fresh, strict=True):
-        scan = decode_answer(answer, _decode_rescan)
-        if isinstance(scan, Scan):
-            scan = _with_quota(replace(scan, markers=settled.markers), quota)
-        found.append(scan)
-    return found
+    answers = run_items(agent, "scan", [_rescan_item(each, now, places) for each in runs], limits.deadline)
+    return [_read_rescan(answer, each, now) for answer, each in zip(answers, runs, strict=True)]
+
+
+def rescan_as_answered(
+    agent: BatchRunner,
+    runs: Sequence[Settled],
+    limits: ScanLimits,
+    now: datetime,
+    places: JobPlaces = JobPlaces(),
+) -> Iterator[dict[RunKey, Scan | Unknown | None]]:
+    """Scan directories of several owners again, as `rescan_runs`; yield all results of some owners at a time."""
+    items = [_rescan_item(each, now, places) for each in runs]
+    for answers in run_items_as_answered(agent, "scan", items, limits.deadline):
+        yield {runs[place][0]: _read_rescan(answer, runs[place], now) for place, answer in answers.items()}
+
+
+def _rescan_item(settled: Settled, now: datetime, places: JobPlaces) -> tuple[int, dict[str, Any]]:
+    key, scan, last = settled
+    asks_quota = _fresh_quota(last, now) is None
+    return key.uid, _scan_item(key, now, places, fingerprint=scan.fingerprint, asks_quota=asks_quota)
+
+
+def _read_rescan(answer: Answer, settled: Settled, now: datetime) -> Scan | Unknown | None:
+    _, before, last = settled
+    scan = decode_answer(answer, _decode_rescan)
+    return (
+        _with_quota(replace(scan, markers=before.markers), _fresh_quota(last, now)) if isinstance(scan, Scan) else scan
+    )
 
 
 def _decode_rescan(data: dict[str, Any]) -> Scan | None:

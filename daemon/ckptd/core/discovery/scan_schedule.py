@@ -50,6 +50,20 @@ def list_due(watched: Iterable[WatchedRun], interval: timedelta, now: datetime) 
     return [each for each in watched if not now < each.due_at <= latest or _is_of_the_future(each, now)]
 
 
+def list_early(watched: Iterable[WatchedRun], interval: timedelta, now: datetime, share: float) -> list[WatchedRun]:
+    """Return the runs whose regular scan is due within this share of the interval, after one that did not fail."""
+    latest = now + interval * share
+    return [
+        each
+        for each in watched
+        if now < each.due_at <= latest
+        and each.observed_at is not None
+        and each.due_at - each.observed_at >= interval
+        and not each.trouble_count
+        and not each.is_last_scan
+    ]
+
+
 def _is_of_the_future(watched: WatchedRun, now: datetime) -> bool:
     return watched.observed_at is not None and watched.observed_at > now + MIN_GAP
 

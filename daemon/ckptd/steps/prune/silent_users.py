@@ -4,7 +4,7 @@ Users can stop the agent's children that work on their files, because these run 
 such a child at once, and one whose file system hangs at its deadline; both are requests without an answer.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -66,6 +66,16 @@ class ListeningAgent:
         """Return the answers of every batch, in order."""
         answers = self.agent.run(batches)
         for batch, found in zip(batches, answers, strict=True):
-            if any(map(is_unanswered, found)):
-                self.users.note(batch.uid, self.now)
+            self._note(batch, found)
         return answers
+
+    def run_as_answered(self, batches: Sequence[Batch]) -> Iterator[list[tuple[int, list[Answer]]]]:
+        """Yield the answers of batches as they come."""
+        for answered in self.agent.run_as_answered(batches):
+            for place, found in answered:
+                self._note(batches[place], found)
+            yield answered
+
+    def _note(self, batch: Batch, found: Sequence[Answer]) -> None:
+        if any(map(is_unanswered, found)):
+            self.users.note(batch.uid, self.now)
