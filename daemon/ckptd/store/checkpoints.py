@@ -176,6 +176,7 @@ def _record_changes(
     ]
     saved = sorted((completed_at, attempt_id) for completed_at, attempt_id in saves if attempt_id is not None)
     lost_work.reopen_dated(connection, {row_id: changes.changed for row_id, changes in touched.items()})
+    lost_work.reopen_found(connection, {row_id: changes.appeared for row_id, changes in touched.items()})
     lost_work.reopen_late(connection, {attempt_id: completed_at for completed_at, attempt_id in saved}, list(touched))
     adopted = adopted_checkpoints.adopt(connection, touched, GONE_COUNT) if is_scan else []
     _forget_gone(connection, [row_id for row_id, changes in touched.items() if changes.gone])

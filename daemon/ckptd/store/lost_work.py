@@ -75,6 +75,33 @@ def reopen_dated(connection: sa.Connection, changed: Mapping[int, Iterable[Recor
             reopen_lines(connection, connection.scalars(wrong).all())
 
 
+def reopen_found(connection: sa.Connection, appeared: Mapping[int, Iterable[RecordedCheckpoint]]) -> None:
+    """Mark the rows of attempts as not final in which one of these new checkpoints by run was saved, later than others.
+
+    A whole scan after the end would have found it before. But where this host's clock was ahead, there was none.
+    """
+    saved = {run_id: [each.completed_at for each in found if each.completed_at] for run_id, found in appeared.items()}
+    for chunk in split([run_id for run_id, instants in saved.items() if instants]):
+        earliest = min(instant for run_id in chunk for instant in saved[run_id])
+        ended = (
+            sa.select(
+                LossTable.attempt_id,
+                AttemptTable.run_id,
+                AttemptTable.started_at,
+                LossTable.ended_at,
+                LossTable.saved_at,
+            )
+            .join(AttemptTable, AttemptTable.id == LossTable.attempt_id)
+            .where(AttemptTable.run_id.in_(chunk), LossTable.is_final, LossTable.ended_at >= earliest)
+        )
+        wrong = [
+            attempt_id
+            for attempt_id, run_id, started_at, ended_at, saved_at in connection.execute(ended)
+            if any(started_at <= each <= ended_at and (saved_at is None or saved_at < each) for each in saved[run_id])
+        ]
+        reopen_lines(connection, wrong)
+
+
 def reopen_since(connection: sa.Connection, run_ids: Collection[int], instant: datetime) -> None:
     """Mark the rows of these runs' attempts that ended at an instant or later as not final."""
     for chunk in split(run_ids):
