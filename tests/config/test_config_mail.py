@@ -29,7 +29,15 @@ def read(tmp_path, text):
         (GOOD.replace("{user}", "{user}.{name}"), "needs recipient with the user's name in it"),
         (GOOD.replace('"on"', '"admin"'), 'mode = "admin" needs admins'),
         (GOOD + 'admins = ["root"]\n', "'root' is not a mail address"),
-        (GOOD + 'relays = ["smtp.example.org"]\n', "'smtp.example.org' is not of the form HOST:PORT"),
+        *(
+            (GOOD + f'relays = ["a:25", "{relay}"]\n', f"mail.relays: {relay!r} is not of the form HOST:PORT")
+            for relay in ("", "smtp.example.org", ":25", "[]:25", "[::::]:25", "a b:25", "a:b:25", "a:", "a/b:25")
+        ),
+        *(
+            (GOOD + f'relays = ["a:{port}"]\n', f"mail.relays: 'a:{port}' has the port {port}; use one from 1 to 65535")
+            for port in ("0", "99999", "65536", "123456789012")
+        ),
+        (GOOD + "relays = []\n", "mail.relays: name at least one server as HOST:PORT"),
         *(
             (GOOD + f'allowed_domains = ["example.org", "{domain}"]\n', f"'{domain}' is not a mail domain")
             for domain in ("", "@example.org", "*.example.org", ".example.org", "a@example.org", "example.org.")

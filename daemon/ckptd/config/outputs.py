@@ -2,7 +2,7 @@
 
 import re
 from datetime import timedelta
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 from typing import Literal
 
@@ -116,10 +116,26 @@ class MailSection(Section):
     @field_validator("relays")
     @classmethod
     def _relays_have_ports(cls, relays: tuple[str, ...]) -> tuple[str, ...]:
+        if not relays:
+            raise ValueError('name at least one server as HOST:PORT; use for example ["localhost:25"]')
         for relay in relays:
-            if not re.fullmatch(r"([^\s:@/\[\]]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}", relay):
-                raise ValueError(f"{relay!r} is not of the form HOST:PORT")
+            host, _, port = relay.rpartition(":")
+            if not _is_host(host) or not re.fullmatch("[0-9]+", port):
+                raise ValueError(f'{relay!r} is not of the form HOST:PORT; use for example "smtp.example.org:25"')
+            if len(port) > len("65535") or not 0 < int(port) < 2**16:
+                raise ValueError(f"{relay!r} has the port {port}; use one from 1 to 65535")
         return relays
+
+
+def _is_host(text: str) -> bool:
+    """Return whether this is a host's name, an IPv4 address, or an IPv6 address in brackets."""
+    if text.startswith("[") and text.endswith("]"):
+        try:
+            IPv6Address(text[1:-1])
+        except ValueError:
+            return False
+        return True
+    return re.fullmatch(r"[\w.-]+", text) is not None
 
 
 class AppriseSection(Section):
