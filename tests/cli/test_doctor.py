@@ -14,7 +14,7 @@ from ckptd import cli
 from ckptd.checkpoints.scanning.mounts import parse_mounts
 from ckptd.config import Config
 from ckptd.core.runs.shared_files import SharedDirectory
-from ckptd.service.doctor import host_checks, mount_checks
+from ckptd.service.doctor import file_checks, host_checks, mount_checks
 from ckptd.service.doctor.kernel_features import KernelFeatures
 from ckptd.slurm.slurmrestd import DESCRIPTION
 from ckptd.store.store import Store
@@ -221,6 +221,15 @@ def test_access_times_that_are_never_updated_contradict_a_purge_by_them(tmp_path
     assert told.verdict == "warning"
     assert "xfs mounted on" in told.text
     assert "noatime" in told.text
+
+
+def test_denied_users_and_groups_that_do_not_exist_are_warnings():
+    settings = Config.model_validate({"agent": {"deny_users": ["slurmm"], "deny_groups": ["dsik"]}})
+    told = [(each.verdict, each.text) for each in file_checks.check_accounts(settings) if "agent.deny" in each.text]
+    assert told == [
+        ("warning", "agent.deny_users: there is no account 'slurmm' on this host"),
+        ("warning", "agent.deny_groups: there is no group 'dsik' on this host"),
+    ]
 
 
 @pytest.mark.parametrize(("abi", "verdict"), [(0, "warning"), (1, "warning"), (2, "ok"), (7, "ok")])

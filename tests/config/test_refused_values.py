@@ -109,3 +109,16 @@ def test_config_check_names_unknown_accounts_and_bad_files_beside_settings_that_
     for told in ("slurm.timeout: ", "web.listen: ", "service.user: there is no account", f"{tmp_path}/none: "):
         assert done.stderr.count(told) == 1, done.stderr
     assert done.stdout == ""
+
+
+def test_config_check_warns_of_denied_users_and_groups_that_this_host_does_not_have(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text('[agent]\ndeny_users = ["root", "slurmm", "mysql", "a\\u0000b"]\ndeny_groups = ["root", "dsik"]\n')
+    path.chmod(0o644)
+    done = CliRunner().invoke(cli.main, ["--config", str(path), "config", "check"])
+    assert done.stderr.splitlines() == [
+        "warning: agent.deny_users: there is no account 'a\\x00b' on this host",
+        "warning: agent.deny_users: there is no account 'slurmm' on this host",
+        "warning: agent.deny_groups: there is no group 'dsik' on this host",
+    ], "of the defaults, this host need not have all"
+    assert (done.exit_code, done.stdout) == (0, "The configuration is valid.\n")

@@ -38,7 +38,7 @@ def check(context: click.Context, is_live: bool) -> None:
     from ckptd.config import list_unknown_formats  # noqa: PLC0415
     from ckptd.config.valid_sections import read_valid_sections  # noqa: PLC0415
     from ckptd.errors import CkptdError  # noqa: PLC0415
-    from ckptd.service.accounts import list_unknown_accounts  # noqa: PLC0415
+    from ckptd.service.accounts import list_unknown_accounts, list_unknown_denials  # noqa: PLC0415
     from ckptd.service.build_notify import build_policy, build_renderer  # noqa: PLC0415
 
     path = context.find_root().params.get("config")
@@ -51,6 +51,8 @@ def check(context: click.Context, is_live: bool) -> None:
         troubles.append(str(error))
     troubles += [f"mail.templates: {trouble}" for trouble in build_renderer(config.mail).list_troubles()]
     troubles += list_unknown_formats(config.retention, FORMATS)
+    for text in list_unknown_denials(config):
+        click.echo(f"warning: {text}", err=True)
     for trouble in troubles:
         click.echo(trouble, err=True)
     if troubles:

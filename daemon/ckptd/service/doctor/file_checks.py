@@ -10,7 +10,7 @@ from pathlib import Path
 from ckptd.config import Config
 from ckptd.errors import CkptdError
 from ckptd.present.formatting import format_size
-from ckptd.service.accounts import list_unknown_accounts
+from ckptd.service.accounts import list_unknown_accounts, list_unknown_denials
 from ckptd.service.doctor.findings import CheckResult, error, ok, warning
 
 _MIN_FREE_BYTES = 2**30
@@ -20,6 +20,8 @@ def check_accounts(config: Config) -> Iterator[CheckResult]:
     """Check the accounts that the configuration names."""
     for trouble in list_unknown_accounts(config):
         yield error(trouble, "create the account, for example with systemd-sysusers, or correct the name")
+    for trouble in list_unknown_denials(config):
+        yield warning(trouble, "correct the name: the agent refuses nobody because of it")
     if config.service.user:
         yield from _check_service_user(config.service.user)
     elif os.geteuid() == 0:
