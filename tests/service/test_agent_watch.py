@@ -42,7 +42,7 @@ def running(agent, monkeypatch):
 
 
 def make_term():
-    return SimpleNamespace(cluster="c", is_valid=True, is_lost=False)
+    return SimpleNamespace(cluster="c", is_valid=True, describe_loss=lambda: None)
 
 
 def test_an_agent_that_answers_is_never_silent(agent):

@@ -45,7 +45,7 @@ def stuck(daemon):
 
 
 def make_term(*, is_valid=True):
-    return SimpleNamespace(cluster="c", is_valid=is_valid, is_lost=False)
+    return SimpleNamespace(cluster="c", is_valid=is_valid, describe_loss=lambda: None)
 
 
 def test_scans_that_never_end_end_the_daemon_with_a_status_that_systemd_restarts(stuck, caplog):

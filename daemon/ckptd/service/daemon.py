@@ -274,8 +274,8 @@ class Daemon:
 
     def _describe_failure(self, watch: AgentWatch, term: LeaseTerm) -> str | None:
         """Return why only another process can go on; None: this one can."""
-        if term.is_lost:
-            return f"another daemon acts for the cluster {term.cluster} now; stopping, to wait as its standby"
+        if (loss := term.describe_loss()) is not None:
+            return loss
         if self._opened.helpers.agent.is_gone:
             return "agent exited; stopping the daemon, because only a restart can start it with its privileges"
         if watch.is_silent():

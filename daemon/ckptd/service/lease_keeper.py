@@ -16,6 +16,7 @@ from ckptd.checkpoints.agent.lease_memory import read_elapsed
 from ckptd.core.leadership import lease
 from ckptd.core.leadership.lease import LeaseHolder, LeaseTimes, LeaseWatch
 from ckptd.errors import CkptdError
+from ckptd.service.database_file import DatabaseFile
 from ckptd.service.database_lock import DatabaseLock
 from ckptd.service.lease_term import LeaseTerm
 from ckptd.store.database_errors import StoreError
@@ -112,7 +113,7 @@ class LeaseKeeper:
         if epoch is None:
             return None
         until = float("inf") if self._lock is not None else lease.valid_until(began, self.times)
-        return LeaseTerm(self.cluster, epoch, until)
+        return LeaseTerm(self.cluster, epoch, until, DatabaseFile(self._store.database.sqlite_path))
 
     def record_standby(self) -> None:
         """Record every few seconds that this process waits."""

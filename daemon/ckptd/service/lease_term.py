@@ -10,6 +10,7 @@ from ckptd.checkpoints.agent.requests import READING_OPERATIONS
 from ckptd.core.notices.delivery import SendOutcome, SendResult
 from ckptd.errors import CkptdError
 from ckptd.notify.interface import Channel, Message
+from ckptd.service.database_file import DatabaseFile
 
 
 class LeaseExpiredError(CkptdError):
@@ -19,12 +20,14 @@ class LeaseExpiredError(CkptdError):
 class LeaseTerm:
     """The time from taking a lease to losing or releasing it. A term that is over never begins again."""
 
-    def __init__(self, cluster: str, epoch: int, valid_until: float) -> None:
+    def __init__(self, cluster: str, epoch: int, valid_until: float, file: DatabaseFile | None = None) -> None:
+        """Begin a term that is recorded in the database in `file`, if it has one."""
         self.cluster = cluster
         self.epoch = epoch
         self.is_lost = False  # another process has taken the lease
         self.has_ended = threading.Event()
         self._valid_until = valid_until  # by `read_elapsed`
+        self._file = file
         self._show: Callable[[float], None] = lambda _valid_until: None
 
     @property
@@ -52,6 +55,16 @@ class LeaseTerm:
         """Note that another process has taken the lease."""
         self.is_lost = True
         self.end()
+
+    def describe_loss(self) -> str | None:
+        """Return why this process can act no more; None: it can. A term whose file is gone ends."""
+        if self.is_lost:
+            return f"another daemon acts for the cluster {self.cluster} now; stopping, to wait as its standby"
+        change = self._file.describe_change() if self._file is not None else None
+        if change is None:
+            return None
+        self.end()
+        return f"{change}; stopping the daemon, because nothing that it recorded now would last"
 
     def end(self) -> None:
         """Do nothing more under this term."""

@@ -1,0 +1,67 @@
+"""A daemon whose SQLite file is deleted, moved or replaced says so and ends, so that systemd starts it again."""
+
+import shutil
+import sqlite3
+
+import pytest
+
+from ckptd.service.database_file import DatabaseFile
+from support.mail_server import wait_until
+from support.real_daemon import RealDaemon
+
+
+def delete(path):
+    path.unlink()
+
+
+def move(path):
+    path.rename(path.with_name("moved"))
+
+
+def replace(path):
+    shutil.copy(path, path.with_name("other"))
+    path.with_name("other").rename(path)
+
+
+@pytest.fixture
+def daemon(tmp_path):
+    made = RealDaemon(tmp_path / "daemon", f"sqlite:///{tmp_path}/record.db")
+    yield made
+    made.kill()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"), [(delete, "was deleted or moved"), (move, "was deleted or moved"), (replace, "was replaced by")]
+)
+def test_a_daemon_whose_database_is_gone_ends_and_says_so(daemon, tmp_path, change, told):
+    path = tmp_path / "record.db"
+    daemon.start()
+    wait_until(lambda: daemon.is_leader, 60)
+    change(path)
+    wait_until(lambda: daemon.process.poll() is not None, 60)
+    assert daemon.process.poll() == 1, "systemd restarts it"
+    assert daemon.read_log().count(f"the database {path} {told}") == 1
+    daemon.start()  # as systemd does
+    wait_until(lambda: daemon.is_leader, 60)
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_a_database_that_cannot_be_seen_is_not_said_to_be_gone(tmp_path, monkeypatch):
+    path = tmp_path / "record.db"
+    path.touch()
+    file = DatabaseFile(path)
+    assert file.describe_change() is None
+
+    def fail(_path):
+        raise PermissionError("not now")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("ckptd.service.database_file.os.stat", fail)
+        assert file.describe_change() is None
+    path.unlink()
+    assert file.describe_change() == f"the database {path} was deleted or moved"
+
+
+def test_a_database_on_a_server_has_no_file():
+    assert DatabaseFile(None).describe_change() is None
