@@ -1,5 +1,7 @@
 """Values that can be seen to be wrong without a look at anything else."""
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
@@ -122,3 +124,19 @@ def test_config_check_warns_of_denied_users_and_groups_that_this_host_does_not_h
         "warning: agent.deny_groups: there is no group 'dsik' on this host",
     ], "of the defaults, this host need not have all"
     assert (done.exit_code, done.stdout) == (0, "The configuration is valid.\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[service]\nstate_directory = "state"\n', 'service.state_directory: "state" is not an absolute path'),
+        ('[scan]\nallowed_roots = ["/home/../etc"]\n', 'scan.allowed_roots: "/home/../etc" contains ".."'),
+    ],
+)
+def test_paths_that_lead_elsewhere_than_they_seem_to_are_refused(tmp_path, text, told):
+    assert told in refusal(tmp_path, text)
+
+
+def test_a_device_without_an_end_is_no_configuration():
+    with pytest.raises(ConfigError, match=r"/dev/zero: larger than 4 MiB"):
+        read_config(Path("/dev/zero"), {})

@@ -119,6 +119,8 @@ class ScanSection(Section):
         for path in paths:
             if not path.is_absolute():
                 raise ValueError(f'"{path}" is not an absolute path; use for example "/lustre/ws-database"')
+            if ".." in path.parts:
+                raise ValueError(f'"{path}" contains ".."; write the path that it leads to')
         return paths
 
     @field_validator("variables")

@@ -10,6 +10,7 @@ from ckptd.errors import CkptdError
 
 DEFAULT_PATH = Path("/etc/ckptd/config.toml")
 ENVIRONMENT_PREFIX = "CKPTD_"
+MAX_BYTES = 4 << 20  # of a file: a device may have no end
 
 
 class ConfigError(CkptdError):
@@ -36,7 +37,11 @@ def read_tables(path: Path | None, environment: Mapping[str, str]) -> Tables:
     data: dict[str, Any] = {}
     if chosen:
         try:
-            data = tomllib.loads(chosen.read_text(encoding="utf-8"))
+            with chosen.open("rb") as file:
+                content = file.read(MAX_BYTES + 1)
+            if len(content) > MAX_BYTES:
+                raise ConfigError(f"{chosen}: larger than {MAX_BYTES >> 20} MiB, so it is no configuration")
+            data = tomllib.loads(content.decode())
         except OSError as error:
             raise ConfigError(f"{chosen}: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -41,6 +41,13 @@ class ServiceSection(Section):
     """An http or https address that the acting daemon requests after each round of its steps, of a service that alerts
     when the requests stop. Anyone who can read the address can send such requests, so keep it secret."""
 
+    @field_validator("state_directory")
+    @classmethod
+    def _state_directory_is_absolute(cls, directory: Path | None) -> Path | None:
+        if directory is not None and not directory.is_absolute():
+            raise ValueError(f'"{directory}" is not an absolute path; use for example "/var/lib/ckptd"')
+        return directory
+
     @field_validator("heartbeat_url")
     @classmethod
     def _heartbeat_url_is_an_address(cls, url: str | None) -> str | None:
