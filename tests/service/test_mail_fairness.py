@@ -87,6 +87,18 @@ def test_a_fifth_of_the_site_s_limit_is_for_critical_flags_only(store):
     assert channel.messages[-1].address == f"user{VICTIM}@example.org"
 
 
+def test_many_users_together_leave_room_for_one_who_got_no_mail(store):
+    for number in range(60):
+        record_flag(store, 1000 + number % 3, number, mail_user=f"a{number}@example.org")
+    channel = Fake()
+    sender = sender_of(store, channel, max_per_hour=50, max_per_user=20)
+    sender.send_due(at(120))
+    record_flag(store, VICTIM, 100, made_at=at(60))
+    sender.send_due(at(120))
+    to_users = [message.address for message in channel.messages if message.address != "root@example.org"]
+    assert (len(to_users), to_users[-1]) == (46, f"user{VICTIM}@example.org")
+
+
 def policy_of(**changes):
     return build_policy(Config.model_validate({"mail": MAIL | changes}))
 

@@ -15,6 +15,7 @@ log = logging.getLogger("ckptd")
 
 HOUR = timedelta(hours=1)
 FOR_ALL = 0.8  # of the site's limit; the rest is for critical flags
+FOR_KNOWN = 0.9  # of it; the rest is for critical flags of users who got no mail within the hour
 
 
 @dataclass(kw_only=True)
@@ -33,13 +34,15 @@ class MailRateLimit:
         while self._mailed and self._mailed[0].sent_at <= now - HOUR:
             self._mailed.popleft()
         counts = Counter(owner for each in self._mailed for owner in each.owners)
+        full_owners = frozenset(owner for owner, count in counts.items() if count >= post.max_per_user)
+        self._report_owners(full_owners, post.max_per_user, now)
+        sent_count = len(self._mailed)
         found = MailRestriction(
             exempt=post.policy.admins,
-            is_full=len(self._mailed) >= post.max_per_hour,
-            is_for_critical=len(self._mailed) >= post.max_per_hour * FOR_ALL,
-            full_owners=frozenset(owner for owner, count in counts.items() if count >= post.max_per_user),
+            is_full=sent_count >= post.max_per_hour,
+            is_for_critical=sent_count >= post.max_per_hour * FOR_ALL,
+            full_owners=full_owners if sent_count < post.max_per_hour * FOR_KNOWN else frozenset(counts),
         )
-        self._report_owners(found.full_owners, post.max_per_user, now)
         return found if found.is_for_critical or found.full_owners else None
 
     def count_sent(self, claim: MessageClaim, admins: Collection[str], now: datetime) -> None:
