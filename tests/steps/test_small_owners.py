@@ -186,6 +186,26 @@ def test_nobody_waits_for_ever_after_a_failure_of_the_database(daemon, monkeypat
     assert daemon.scanned_at == dict.fromkeys(OWNERS, 16)
 
 
+@pytest.mark.parametrize("refused", [1, 2])
+def test_nobody_waits_for_ever_after_a_task_that_could_not_begin(daemon, refused):
+    for uid in (2001, 2002):  # each has a task of its own, as after a failure
+        [watched] = [each for each in daemon.state.watchlist.all if each.key.uid == uid]
+        daemon.state.watchlist.record_scan(watched.key, SILENCE, at(10))
+
+    def refuse(task):
+        daemon.tasks.append(task)
+        if len(daemon.tasks) == refused:
+            daemon.tasks.pop()
+            raise RuntimeError("no further tasks")
+
+    parts = replace(daemon.parts, runner=make_runner(submit=refuse))
+    with pytest.raises(RuntimeError):
+        scan.scan_due(parts, daemon.state, at(60))
+    locks = daemon.state.own(scan.ScanSlice, scan.ScanSlice).owner_locks
+    begun = len(daemon.tasks)
+    assert sum(lock.locked() for lock in locks.values()) == begun + 1  # the task that was refused has its own still
+
+
 def test_an_owner_with_many_directories_has_a_task_of_its_own():
     few, many = [object()] * small_owners.FEW, [object()] * (small_owners.FEW + 1)
     assert small_owners.has_few({1: many, 2: few})

@@ -87,22 +87,31 @@ def scan_due(parts: Parts, state: State, now: datetime) -> int:
     owners = state.watchlist.due(now, MAX_DUE, must_wait)
     if small_owners.has_few(owners):
         owners |= small_owners.list_early(state, owners, now, must_wait)
-    for uid, group in owners.items():
-        chosen = small if small_owners.is_small(state, group, now) else alone
+    for uid, due in owners.items():
+        chosen = small if small_owners.is_small(state, due, now) else alone
         lock = memory.owner_locks.setdefault(uid, threading.Lock())
         if lock.acquire(blocking=False):
-            admitted = [each for each in group if not must_wait(each.key.directory)]  # others took places meanwhile
+            admitted = [each for each in due if not must_wait(each.key.directory)]  # others took places meanwhile
             taken = turns.begin(parts.budgets, [each.key.directory for each in admitted])
             chosen.append(OwnerTurn(uid, lock, taken, admitted))
-    submit = functools.partial(_submit_alone, parts, state, now)
-    for turn in alone:
-        submit(turn)
-    for together in small_owners.form_groups(small):
-        if len(together) == 1:
-            submit(together[0])
-            continue
-        parts.runner.submit(functools.partial(small_owners.scan_together, parts, state, together, now, submit))
-    return sum(len(turn.due) for turn in (*alone, *small))
+    groups = [*([turn] for turn in alone), *small_owners.form_groups(small)]
+    for place, group in enumerate(groups):
+        try:
+            _submit(parts, state, now, group)
+        except BaseException:  # the runner refuses tasks, or has run this one at once
+            for left in groups[place + 1 :]:
+                for turn in left:
+                    turn.end(state)
+            raise
+    return sum(len(turn.due) for group in groups for turn in group)
+
+
+def _submit(parts: Parts, state: State, now: datetime, turns: list[OwnerTurn]) -> None:
+    submit_alone = functools.partial(_submit_alone, parts, state, now)
+    if len(turns) == 1:
+        submit_alone(turns[0])
+    else:
+        parts.runner.submit(functools.partial(small_owners.scan_together, parts, state, turns, now, submit_alone))
 
 
 def _submit_alone(parts: Parts, state: State, now: datetime, turn: OwnerTurn) -> None:

@@ -1,7 +1,8 @@
 """Lost work: one row for each ended attempt, derived from the recorded attempts and checkpoints.
 
 A row is written in the transaction that ends its attempt. It is updated as long as a scan, a move to another run or
-accounting can still change it, and is final once its run's directory was read completely after the end.
+accounting can still change it, and is final once its run's directory was read completely after the end. A later save of
+the attempt that is found after that opens it again.
 """
 
 from collections import defaultdict
@@ -78,7 +79,8 @@ def reopen_dated(connection: sa.Connection, changed: Mapping[int, Iterable[Recor
 def reopen_found(connection: sa.Connection, appeared: Mapping[int, Iterable[RecordedCheckpoint]]) -> None:
     """Mark the rows of attempts as not final in which one of these new checkpoints by run was saved, later than others.
 
-    A whole scan after the end would have found it before. But where this host's clock was ahead, there was none.
+    A whole scan after the end should have found it before. But where this host's clock was ahead, or something else was
+    mounted there, there was none; and a save may come from a node's disk later.
     """
     saved = {run_id: [each.completed_at for each in found if each.completed_at] for run_id, found in appeared.items()}
     for chunk in split([run_id for run_id, instants in saved.items() if instants]):
