@@ -83,7 +83,8 @@ def scan_together(
     left = {turn.uid: turn for turn in turns}
     try:
         for found in rescan_owners(parts, state, [each for turn in turns for each in turn.due], now):
-            for turn in [left.pop(uid) for uid in {key.uid for key in found}]:
+            for uid in {key.uid for key in found}:
+                turn = left.pop(uid)
                 changed = [each for each in turn.due if found[each.key] is None]
                 if changed:
                     scan_alone(turn._replace(due=changed))
