@@ -129,7 +129,7 @@ def test_config_check_warns_of_denied_users_and_groups_that_this_host_does_not_h
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('[service]\nstate_directory = "state"\n', 'service.state_directory: "state" is not an absolute path'),
+        ('[service]\nstate_directory = "state"\n', "service.state_directory: 'state' is not an absolute path"),
         ('[scan]\nallowed_roots = ["/home/../etc"]\n', 'scan.allowed_roots: "/home/../etc" contains ".."'),
     ],
 )

@@ -34,6 +34,8 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     arguments.add_argument("--kernel", type=Path, default=KERNEL, help="an unpacked package linux-image-*")
     options = arguments.parse_args()
+    if not (options.kernel / "boot").is_dir():
+        arguments.error(f"no kernel is in {options.kernel}: `make .venv/kernel/.ready` unpacks that of Debian")
     for folder in ("daemon", "deploy", "tests/support"):  # the emulated host cannot keep what it compiles
         compileall.compile_dir(ROOT / folder, quiet=1)
     before = read_offset()

@@ -84,7 +84,7 @@ def test_the_log_says_when_polls_become_rare_and_when_they_are_regular_again(lif
     [
         (1, None, 180),  # three intervals
         (29, None, 290),  # two polls at this pace
-        (30, FailureReason.TIMED_OUT, 180),  # no answer: nobody knows how slow it is
+        (30, FailureReason.TIMED_OUT, 180),  # without an answer, its pace is unknown
         (1, FailureReason.DOWN, 180),
     ],
 )

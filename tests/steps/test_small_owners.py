@@ -206,7 +206,7 @@ def test_nobody_waits_for_ever_after_a_task_that_could_not_begin(daemon, refused
     assert sum(lock.locked() for lock in locks.values()) == begun + 1  # the task that was refused has its own still
 
 
-def test_an_owner_with_many_directories_has_a_task_of_its_own():
-    few, many = [object()] * small_owners.FEW, [object()] * (small_owners.FEW + 1)
-    assert small_owners.has_few({1: many, 2: few})
-    assert not small_owners.has_few({1: many})
+def test_an_owner_with_many_directories_is_scanned_alone(daemon):
+    many = daemon.state.watchlist.all[: small_owners.FEW + 1]
+    assert small_owners.is_small(daemon.state, many[1:], at(15))
+    assert not small_owners.is_small(daemon.state, many, at(15))

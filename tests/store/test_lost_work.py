@@ -55,14 +55,6 @@ def test_a_save_found_after_the_end_betters_the_line_and_settles_it(store):
     assert (line.loss.lost, line.is_final) == (timedelta(minutes=2), True)
     scan(store, 23, make_checkpoint(written=18), make_checkpoint("late.pt", written=19))  # as if it came from elsewhere
     assert minutes_lost(store) == [1]
-    scan(
-        store,
-        24,
-        make_checkpoint(written=18),
-        make_checkpoint("late.pt", written=19),
-        make_checkpoint("b.pt", written=17),
-    )
-    assert minutes_lost(store) == [1]
 
 
 def test_a_look_that_finds_nothing_new_settles_the_line(store):

@@ -42,3 +42,5 @@ def test_a_save_that_is_found_after_this_hosts_clock_was_ahead_changes_the_line(
     scan(store, 22, make_checkpoint(written=15))
     (line,) = store.lost_work.list_lines(RUN)
     assert (line.loss.saved_at, line.loss.lost, line.is_final) == (at(15), timedelta(minutes=5), True)
+    scan(store, 23, make_checkpoint(written=15), make_checkpoint("b.pt", written=10))
+    assert store.lost_work.list_lines(RUN) == (line,), "an earlier save changes nothing"

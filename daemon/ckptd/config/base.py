@@ -1,6 +1,7 @@
 """Base class, field types and error texts of all configuration sections."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import (
@@ -49,6 +50,13 @@ def _match_a_partition(pattern: str) -> str:
     return pattern
 
 
+def _be_absolute(path: Path) -> Path:
+    if not path.is_absolute():
+        raise ValueError(f"{str(path)!r} is not an absolute path")
+    return path
+
+
+AbsolutePath = Annotated[Path, AfterValidator(_be_absolute)]
 Pattern = Annotated[str, AfterValidator(_match_something)]  # of what no job is without
 PartitionPattern = Annotated[str, AfterValidator(_match_a_partition)]
 Duration = Annotated[

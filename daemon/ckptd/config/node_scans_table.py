@@ -1,11 +1,11 @@
 """Section for scans of locations that only the nodes of jobs see."""
 
 from datetime import timedelta
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from pydantic import Field, field_validator
 
-from ckptd.config.base import Duration, PartitionPattern, Section
+from ckptd.config.base import AbsolutePath, Duration, PartitionPattern, Section
 
 
 class NodeScansSection(Section):
@@ -21,7 +21,7 @@ class NodeScansSection(Section):
     """Time limit of one step; Slurm itself counts whole minutes."""
     max_running: int = Field(default=2, ge=1, le=4)
     """Maximum number of steps that run at the same time, and never two of one user."""
-    python: Path | None = None
+    python: AbsolutePath | None = None
     """Python of an installation of ckptd of this version that the nodes see; by default the one that runs here."""
 
     @field_validator("directories")
@@ -31,10 +31,3 @@ class NodeScansSection(Section):
             if not each.is_absolute() or each == PurePosixPath("/") or ".." in each.parts or "{" in str(each):
                 raise ValueError(f'{str(each)!r} is not a directory below "/"; use for example "/local"')
         return directories
-
-    @field_validator("python")
-    @classmethod
-    def _python_is_absolute(cls, python: Path | None) -> Path | None:
-        if python is not None and not python.is_absolute():
-            raise ValueError(f"{str(python)!r} is not an absolute path")
-        return python

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import field_validator, model_validator
 
 from ckptd.config.agent import AgentSection
-from ckptd.config.base import Section
+from ckptd.config.base import AbsolutePath, Section
 from ckptd.config.cluster import (
     FileSystemRule,
     ScanSection,
@@ -31,7 +31,7 @@ class ServiceSection(Section):
 
     user: str | None = None
     """When started as root, the main process switches to this user; only the agent keeps the privilege to switch."""
-    state_directory: Path | None = None
+    state_directory: AbsolutePath | None = None
     """By default systemd's StateDirectory, else /var/lib/ckptd for root and ~/.local/state/ckptd for others."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     standby: Literal["auto", "refuse"] = "auto"
@@ -40,13 +40,6 @@ class ServiceSection(Section):
     heartbeat_url: str | None = None
     """An http or https address that the acting daemon requests after each round of its steps, of a service that alerts
     when the requests stop. Anyone who can read the address can send such requests, so keep it secret."""
-
-    @field_validator("state_directory")
-    @classmethod
-    def _state_directory_is_absolute(cls, directory: Path | None) -> Path | None:
-        if directory is not None and not directory.is_absolute():
-            raise ValueError(f'"{directory}" is not an absolute path; use for example "/var/lib/ckptd"')
-        return directory
 
     @field_validator("heartbeat_url")
     @classmethod

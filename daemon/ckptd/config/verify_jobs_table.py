@@ -2,11 +2,10 @@
 
 import re
 from datetime import timedelta
-from pathlib import Path
 
 from pydantic import Field, field_validator
 
-from ckptd.config.base import Duration, Section, Size
+from ckptd.config.base import AbsolutePath, Duration, Section, Size
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,99}")
 _VARIABLES = re.compile(r"\{(?:home|uid)\}")
@@ -39,7 +38,7 @@ class VerifyJobsSection(Section):
     """After this time in the queue, a job is cancelled, and its checkpoints stay as they are."""
     fallback: bool = False
     """Whether `ckptd verify` reads on this node what the owner may not submit."""
-    python: Path | None = None
+    python: AbsolutePath | None = None
     """Python of an installation of ckptd of this version that the nodes see; by default the one that runs here."""
     directory: str = "{home}/.ckptd-verify"
     """Directory, which the nodes see, for requests and results; "{home}" and "{uid}" are those of the owner. Its parent
@@ -64,10 +63,3 @@ class VerifyJobsSection(Section):
         ):
             raise ValueError(f'{directory!r} is not of the form "{{home}}/NAME" or "/DIRECTORY/{{uid}}"')
         return directory
-
-    @field_validator("python")
-    @classmethod
-    def _python_is_absolute(cls, python: Path | None) -> Path | None:
-        if python is not None and not python.is_absolute():
-            raise ValueError(f"{str(python)!r} is not an absolute path")
-        return python

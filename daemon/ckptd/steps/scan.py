@@ -85,8 +85,7 @@ def scan_due(parts: Parts, state: State, now: datetime) -> int:
     alone: list[OwnerTurn] = []
     small: list[OwnerTurn] = []
     owners = state.watchlist.due(now, MAX_DUE, must_wait)
-    if small_owners.has_few(owners):
-        owners |= small_owners.list_early(state, owners, now, must_wait)
+    owners |= small_owners.list_early(state, owners, now, must_wait)
     for uid, due in owners.items():
         chosen = small if small_owners.is_small(state, due, now) else alone
         lock = memory.owner_locks.setdefault(uid, threading.Lock())

@@ -40,15 +40,15 @@ class OwnerTurn(NamedTuple):
         self.lock.release()
 
 
-def has_few(owners: Mapping[int, list[WatchedRun]]) -> bool:
-    """Whether any of these owners has so few directories to scan that others may be scanned with them."""
-    return any(len(due) <= FEW for due in owners.values())
-
-
 def list_early(
-    state: State, owners: Collection[int], now: datetime, must_wait: Callable[[str], bool]
+    state: State, owners: Mapping[int, Collection[WatchedRun]], now: datetime, must_wait: Callable[[str], bool]
 ) -> dict[int, list[WatchedRun]]:
-    """Return what other owners have to scan soon: a little early, so that it is always scanned together from now on."""
+    """Return what other owners have to scan soon, if any of these owners has few directories.
+
+    They are scanned a little early once, and together with those from then on.
+    """
+    if all(len(due) > FEW for due in owners.values()):
+        return {}
     early = state.watchlist.due_early(now, EARLY, must_wait)
     return {uid: due for uid, due in early.items() if uid not in owners and len(due) <= FEW}
 

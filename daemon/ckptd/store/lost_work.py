@@ -77,7 +77,7 @@ def reopen_dated(connection: sa.Connection, changed: Mapping[int, Iterable[Recor
 
 
 def reopen_found(connection: sa.Connection, appeared: Mapping[int, Iterable[RecordedCheckpoint]]) -> None:
-    """Mark the rows of attempts as not final in which one of these new checkpoints by run was saved, later than others.
+    """Mark the rows of attempts as not final that saved one of these new checkpoints, by run, after the last known one.
 
     A whole scan after the end should have found it before. But where this host's clock was ahead, or something else was
     mounted there, there was none; and a save may come from a node's disk later.

@@ -18,7 +18,7 @@ from ckptd.errors import CkptdError
 
 _GRACE_SECONDS = 10.0
 _START_SECONDS = 60.0
-_GATHER_SECONDS = 0.2
+_GATHER_SECONDS = 0.2  # after the first of several answers, for more of them
 _ENDED_EARLY = "it ended before it was ready"
 
 

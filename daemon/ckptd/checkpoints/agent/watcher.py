@@ -134,7 +134,7 @@ class Watcher:
         self._without_room &= names
         mounts = read_mounts()
         new = [each for each in wanted if each[0] not in self._watched]
-        if self._is_full():  # a change of user is told to the threads of all watches
+        if self._is_full():  # each change of user interrupts the threads of all watches
             new = [each for each in new if each[0] not in self._without_room]
         for uid, group in groupby(sorted(new, key=_owner), key=_owner):
             directories = [directory for directory, _ in group if directory not in self._watched]
