@@ -59,6 +59,7 @@ class Disk(WholeAnswers):
                 "user_settings": {},
                 "problems": [],
                 "entry_count": 0,
+                "unread_count": 0,
             }
         return self._scans[item["directory"]]
 

@@ -140,7 +140,10 @@ class SameProcess:
         self.policy = RequestPolicy(quota_command=quota_command)
 
     def run(self, batches):
-        return [[answer(batch.operation, item, self.policy, OPERATIONS) for item in batch.items] for batch in batches]
+        return [
+            [answer(batch.operation, item, self.policy, OPERATIONS, batch.deadline_seconds) for item in batch.items]
+            for batch in batches
+        ]
 
 
 def test_a_look_tells_the_quota_and_asks_for_it_once_in_a_while(tmp_path):

@@ -28,6 +28,7 @@ def scan(run, *work_dirs):
             "max_depth": 12,
             "max_entries": 1000,
             "write_grace_seconds": 60.0,
+            "seconds": 60.0,
             "work_dirs": list(map(str, work_dirs)),
             "allowed_roots": ["/"],
             "resuming_jobs": [7],

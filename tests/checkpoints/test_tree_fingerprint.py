@@ -38,6 +38,7 @@ def ask(directory, now, *, known=(), fingerprint=None):
             "max_depth": 5,
             "max_entries": 1000,
             "write_grace_seconds": 60,
+            "seconds": 60.0,
             "quota_command": [],
         }
     )

@@ -43,7 +43,7 @@ class OwnAgent:
     def _answer(self, batch, item):
         if batch.uid != os.geteuid():
             return Unknown(what="agent", reason=f"this process may not act as uid {batch.uid}")
-        result = request_child.answer(batch.operation, item, self.policy, OPERATIONS)
+        result = request_child.answer(batch.operation, item, self.policy, OPERATIONS, batch.deadline_seconds)
         return Unknown(what="x", reason=result["unknown"]) if "unknown" in result else result
 
     def close(self):

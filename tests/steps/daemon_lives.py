@@ -79,6 +79,7 @@ class Disk(WholeAnswers):
                 "user_settings": user_settings,
                 "problems": [],
                 "entry_count": 0,
+                "unread_count": 0,
                 "found": found if directory and self.located_by == "discovery" else None,
             }
         scan = make_scan((item["now"] - at(0).timestamp()) / 60, *self.checkpoints, free_bytes=self.free_bytes)

@@ -57,6 +57,7 @@ class Disks(WholeAnswers):
                 "user_settings": {},
                 "problems": [],
                 "entry_count": 0,
+                "unread_count": 0,
                 "found": None,
             }
         directory = item["directory"]

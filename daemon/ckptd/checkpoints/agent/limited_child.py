@@ -16,7 +16,7 @@ import signal
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from ckptd.checkpoints.agent.confinement import confine_parser
@@ -33,12 +33,27 @@ _NOT_CONFINED = 77  # exit status: the kernel did not confine the child, which t
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChildLimits:
-    """Resource limits of a child. The seconds are for one step; a full check gets more time, by its size."""
+    """Resource limits of a child. The seconds are for one step; a full check gets more time, by its size.
+
+    `until` is a time of the monotonic clock: no file is read afterwards. But whatever came before, files are read for
+    `least_seconds`.
+    """
 
     memory_bytes: int = 2 << 30  # beyond what the parent maps already
     seconds: float = 30
     full_bytes_per_second: int = 4 << 20  # slower than this a full check is given up
     open_files: int = 64
+    until: float | None = None
+    least_seconds: float = 0.0
+
+    def begin_reading(self) -> "ChildLimits":
+        """Return the limits of a child that begins to read now."""
+        return (
+            self if self.until is None else replace(self, until=max(self.until, time.monotonic() + self.least_seconds))
+        )
+
+    def is_time_over(self) -> bool:
+        return self.until is not None and time.monotonic() >= self.until
 
 
 class ChildReporter:

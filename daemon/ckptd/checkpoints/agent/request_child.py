@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -42,9 +43,11 @@ def run(
         _confine(request, policy)
         _limit()
         with os.fdopen(pipe, "wb") as out:
+            until = time.monotonic() + request["deadline_seconds"]
             for index, item in enumerate(request["items"]):
                 require_lease()  # once more: the whole host may have been frozen meanwhile
-                result = answer(request["operation"], item, policy, operations)
+                seconds = max(0.0, until - time.monotonic()) / (len(request["items"]) - index)
+                result = answer(request["operation"], item, policy, operations, seconds)
                 out.write(json.dumps({"index": index, "result": result}).encode() + b"\n")
                 out.flush()
         status = 0
@@ -63,10 +66,15 @@ def lead_group(process_id: int) -> None:
         os.setpgid(process_id, process_id)
 
 
-def answer(operation: str, item: Any, policy: RequestPolicy, operations: Mapping[str, Operation]) -> dict[str, Any]:
-    """Run one operation; if an item fails, its answer is the error, and the next item continues."""
+def answer(
+    operation: str, item: Any, policy: RequestPolicy, operations: Mapping[str, Operation], seconds: float
+) -> dict[str, Any]:
+    """Run one operation; if an item fails, its answer is the error, and the next item continues.
+
+    An operation that can be done in parts should take no longer than these seconds.
+    """
     try:
-        return operations[operation](requests.complete(operation, item, policy))
+        return operations[operation]({**requests.complete(operation, item, policy), "seconds": seconds})
     except OSError as error:
         return {"unknown": error.strerror or str(error)}
     except CkptdError as error:

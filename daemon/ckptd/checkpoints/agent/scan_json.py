@@ -36,6 +36,7 @@ def encode_scan(scan: Scan) -> dict[str, Any]:
         "declared": [declared_resume.encode_resume(said) for said in scan.declared],
         "fingerprint": scan.fingerprint,
         "entry_count": scan.entry_count,
+        "unread_count": scan.unread_count,
     }
 
 
@@ -70,6 +71,7 @@ def decode_scan(data: dict[str, Any]) -> Scan:
         declared=declarations.decode(data["declared"]),
         fingerprint=_text(data["fingerprint"]),
         entry_count=max(int(data["entry_count"]), 0),
+        unread_count=max(int(data["unread_count"]), 0),
     )
 
 

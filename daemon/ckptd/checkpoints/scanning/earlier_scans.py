@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.formats.interface import NO_CHECKSUM, Claim
+from ckptd.checkpoints.scanning.examination import UNREAD
 from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import Checkpoint, CheckpointState, Level
 
@@ -21,11 +22,13 @@ class EarlierCheckpoints:
 
     def __init__(self, known: Iterable[Checkpoint], root: PurePosixPath, level: Level) -> None:
         self._prefix = str(root).rstrip("/") + "/"
-        self._by_path = {
-            str(found.path): found
-            for found in known
-            if found.state is CheckpointState.COMPLETE and is_whole(found) and _RANK[found.level] >= _RANK[level]
-        }
+        self._by_path: dict[str, Checkpoint] = {}
+        self._tried: dict[str, Checkpoint] = {}  # what was read, and has to be read again
+        for found in known:
+            if found.state is CheckpointState.COMPLETE and is_whole(found) and _RANK[found.level] >= _RANK[level]:
+                self._by_path[str(found.path)] = found
+            elif found.reason != UNREAD:
+                self._tried[str(found.path)] = found
 
     def drop_unchanged(self, tree: Directory) -> list[Checkpoint]:
         """Remove the files of directories from the tree that contain only known single files and logs.
@@ -68,6 +71,10 @@ class EarlierCheckpoints:
             and found.format == claim.format
             and found.identities == tuple([file.identity for file in claim.files])
         }
+
+    def list_tried(self, claims: Iterable[Claim]) -> frozenset[str]:
+        """Return the paths of claims that an earlier scan read without finding a complete checkpoint."""
+        return frozenset(claim.path for claim in claims if self._prefix + claim.path in self._tried)
 
 
 def _is_only(found: Checkpoint, file: File) -> bool:

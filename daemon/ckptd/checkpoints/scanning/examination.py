@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild, RunningChild
+from ckptd.checkpoints.formats import FORMATS
 from ckptd.checkpoints.formats.interface import Claim, Examination
 from ckptd.checkpoints.scanning.claiming import GoOn
 from ckptd.checkpoints.scanning.reader import Reader
@@ -12,6 +13,7 @@ from ckptd.checkpoints.scanning.recognition import examine_claim
 from ckptd.core.model import CheckpointState, Level, Role
 
 Progress = Callable[[int], None]  # gets the number of bytes read so far
+UNREAD = "not read yet: the scan of its directory had no time left for it"
 
 # an enumeration's own lookup takes ten times as long
 _STATES = {each.value: each for each in CheckpointState}
@@ -29,11 +31,15 @@ def examine_in_child(
 ) -> Iterator[Examination]:
     """Examine each claim in order; after a failure, continue with the next claim in a new child.
 
-    `begun` is a child that examines these claims already; its caller closes it.
+    When the time of the limits is over, the rest is UNREAD, but for the first claim. `begun` is a child that examines
+    these claims already; its caller closes it.
     """
     done = 0
     failed: dict[int, str] = {}  # by the number of the claim
     while done < len(claims):
+        if done and limits.is_time_over():
+            yield from (_leave_unread(claim) for claim in claims[done:])
+            return
         if done in failed:
             yield _unknown(failed[done])
             done += 1
@@ -64,7 +70,7 @@ def examine_after_claiming(
 
     def go_on(claims: Sequence[Claim], teller: ChildReporter) -> None:
         teller.begin(0, limits.seconds)
-        _examine(select(claims), 0, {}, reader, level, limits, teller)
+        _examine(select(claims), 0, {}, reader, level, limits.begin_reading(), teller)
 
     return go_on
 
@@ -97,6 +103,8 @@ def _examine(  # noqa: PLR0913, PLR0917 - it runs in the child, with all that it
     teller: ChildReporter,
 ) -> None:
     for number in range(start, len(claims)):
+        if number > start and limits.is_time_over():
+            return
         claim = claims[number]
         teller.begin(number, _seconds(claim, level, limits))
         found = _unknown(failed[number]) if number in failed else examine_claim(claim, reader, level)
@@ -105,6 +113,10 @@ def _examine(  # noqa: PLR0913, PLR0917 - it runs in the child, with all that it
 
 def _unknown(reason: str) -> Examination:
     return Examination(state=CheckpointState.UNKNOWN, reason=reason)
+
+
+def _leave_unread(claim: Claim) -> Examination:
+    return _unknown(UNREAD).shown_as(FORMATS[claim.format].role_unread.by_format)
 
 
 def _seconds(claim: Claim, level: Level, limits: ChildLimits) -> float:

@@ -13,11 +13,11 @@ from ckptd.checkpoints.formats.generic import is_ordinary
 from ckptd.checkpoints.formats.interface import Claim, Examination
 from ckptd.checkpoints.scanning.claiming import claim_and_go_on
 from ckptd.checkpoints.scanning.earlier_scans import EarlierCheckpoints
-from ckptd.checkpoints.scanning.examination import examine_after_claiming, examine_in_child
+from ckptd.checkpoints.scanning.examination import UNREAD, examine_after_claiming, examine_in_child
 from ckptd.checkpoints.scanning.links import Link, find_links
 from ckptd.checkpoints.scanning.pointers import LinkText, list_links
 from ckptd.checkpoints.scanning.reader import Reader
-from ckptd.checkpoints.scanning.recognition import WRITE_GRACE, assemble
+from ckptd.checkpoints.scanning.recognition import WRITE_GRACE, assemble, modified_ns
 from ckptd.checkpoints.scanning.tree import Directory, File, list_tree
 from ckptd.checkpoints.scanning.tree_fingerprint import is_final, make_fingerprint, newest_change_ns
 from ckptd.core.checkpoint_sets import OtherFile, group
@@ -38,6 +38,7 @@ class Inspection:
     link_texts: tuple[LinkText, ...] = ()  # those that may lead to a checkpoint, here or elsewhere
     fingerprint: str | None = None  # a tree with the same one has the same checkpoints; None: it may change by itself
     entry_count: int = 0  # directory entries that were read
+    unread_count: int = 0  # checkpoints, or parts of them, for which there was no time
 
 
 MAX_LEFTOVERS = 1000  # the newest: a directory may hold any number, and each scan records them
@@ -64,8 +65,9 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
 
     `known` has the results of earlier scans: a complete checkpoint whose files are unchanged and that was verified at
     the same level is not opened again. `entry` limits the scan to one file, directory or prefix in `root`; `only`
-    limits it to what formats recognise at these paths relative to `root`, and then each part is returned separately. It
-    forks: call it from a process with one thread.
+    limits it to what formats recognise at these paths relative to `root`, and then each part is returned separately.
+    What is not read when the time of the limits is over is unknown, and the next call goes on with it, given what this
+    one found. It forks: call it from a process with one thread.
 
     Raises:
         OSError: the root cannot be opened.
@@ -87,7 +89,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
 
             def choose(claims: Sequence[Claim]) -> _Chosen:
                 wanted = [claim for claim in claims if _is_wanted(claim, tree, entry, only)]
-                return _Chosen(wanted, earlier.unchanged(wanted))
+                return _Chosen(wanted, earlier.unchanged(wanted), earlier.list_tried(wanted))
 
             claims, left, examinations = _claim_and_examine(tree, reader, choose, level, limits, progress)
         found = assemble(claims, examinations, root=root, level=level, now=now, write_grace=write_grace)
@@ -110,6 +112,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
         link_texts=link_texts,
         fingerprint=fingerprint if not leftovers and is_final(checkpoints) else None,
         entry_count=entry_count,
+        unread_count=sum(isinstance(each, Examination) and each.reason == UNREAD for each in examinations),
     )
 
 
@@ -118,9 +121,12 @@ class _Chosen(NamedTuple):
 
     claims: list[Claim]
     kept: dict[str, Checkpoint]
+    tried: frozenset[str]  # paths of others that earlier scans read in vain
 
     def list_unknown(self) -> list[Claim]:
-        return [claim for claim in self.claims if claim.path not in self.kept]
+        """Return what has to be read, newest first; last what was read in vain before, and may take all the time."""
+        unknown = [claim for claim in self.claims if claim.path not in self.kept]
+        return sorted(unknown, key=lambda claim: (claim.path in self.tried, -modified_ns(claim)))
 
 
 def _claim_and_examine(
@@ -139,8 +145,9 @@ def _claim_and_examine(
         chosen = choose(claims)
         todo = chosen.list_unknown()
         watch = _watch(todo, level, progress)
-        fresh = examine_in_child(todo, reader, level, limits=limits, progress=watch, begun=child)
-        return chosen.claims, left, [chosen.kept.get(claim.path) or next(fresh) for claim in chosen.claims]
+        read = examine_in_child(todo, reader, level, limits=limits, progress=watch, begun=child)
+        fresh = {id(claim): found for claim, found in zip(todo, read, strict=True)}
+        return chosen.claims, left, [chosen.kept.get(claim.path) or fresh[id(claim)] for claim in chosen.claims]
 
 
 def _list_unrecognised(left: Iterable[File], checkpoints: Iterable[Checkpoint], root: PurePosixPath) -> tuple[str, ...]:

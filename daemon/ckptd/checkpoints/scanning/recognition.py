@@ -147,7 +147,7 @@ def _best_names(
         if isinstance(found, Examination) and found.best_path:
             place = _place(claim)
             step = found.step if found.step is not None else claim.name_step
-            opinion = (-1 if step is None else step, _modified_ns(claim), found.best_path)
+            opinion = (-1 if step is None else step, modified_ns(claim), found.best_path)
             opinions[place] = max(opinion, opinions.get(place, opinion))
     return {place: name for place, (_, _, name) in opinions.items()}
 
@@ -156,7 +156,7 @@ def _place(claim: Claim) -> tuple[str, str]:
     return claim.format, claim.path.rpartition("/")[0]
 
 
-def _modified_ns(claim: Claim) -> int:
+def modified_ns(claim: Claim) -> int:
     """Return when a claim's files last changed, as an instant that calendars know: some file systems hold any."""
     files = claim.files
     latest = files[0].modified_ns if len(files) == 1 else max((file.modified_ns for file in files), default=0)
@@ -167,7 +167,7 @@ def _classify(
     claim: Claim, found: Examination, level: Level, unchanged_since_ns: int
 ) -> tuple[CheckpointState, str | None]:
     """Distinguish unfinished saves from interrupted ones, and note what could not be checked."""
-    is_fresh = _modified_ns(claim) > unchanged_since_ns
+    is_fresh = modified_ns(claim) > unchanged_since_ns
     state, reason = found.state, found.reason
     if state is CheckpointState.COMPLETE and claim.damage:
         state, reason = CheckpointState.DAMAGED, claim.damage
@@ -199,7 +199,7 @@ def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level:
         identities=tuple([file.identity for file in claim.files]),
         owner_uids=frozenset([file.uid for file in claim.files]),
         size_bytes=sum([file.size_bytes for file in claim.files]),
-        modified_at=datetime.fromtimestamp(_modified_ns(claim) / 1e9, UTC),
+        modified_at=datetime.fromtimestamp(modified_ns(claim) / 1e9, UTC),
         state=state,
         reason=reason and _clip(reason, _MAX_REASON),
         level=level,

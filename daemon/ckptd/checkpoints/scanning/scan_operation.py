@@ -1,11 +1,13 @@
 """Scans one checkpoint directory, as its owner, in the agent's child."""
 
 import os
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any
 
 from ckptd.checkpoints.agent import scan_json
+from ckptd.checkpoints.agent.limited_child import ChildLimits
 from ckptd.checkpoints.scanning import declarations, pointers, reads_since_start, silent_work_dirs
 from ckptd.checkpoints.scanning.allowed_roots import open_allowed
 from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree
@@ -14,6 +16,9 @@ from ckptd.checkpoints.scanning.quota import read_quota_left
 from ckptd.checkpoints.scanning.tree_fingerprint import CHANGED, UNCHANGED, read_fingerprint
 from ckptd.core.model import CheckpointRead, Scan, Unknown, checkpoint_json
 
+READ_UNTIL = 0.6  # of the time of a scan; what follows makes checkpoints of what was read
+LEAST_READING = 0.2  # of it, if all before took longer
+LEAST_READING_SECONDS = 1.0
 MAX_PROBLEMS = 20  # reported individually: a user may have any number of unreadable files
 
 
@@ -21,7 +26,8 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
     """Scan `item["directory"]` at `item["now"]` and return the encoded scan.
 
     With a fingerprint of an earlier scan, the checkpoints are left out if nothing changed since; if anything did, only
-    that is returned, and the caller asks again with the checkpoints that it knows.
+    that is returned, and the caller asks again with the checkpoints that it knows. What cannot be read within
+    `item["seconds"]` is left to the next scan.
 
     Raises:
         OutsideRootsError: the directory is not below an allowed root.
@@ -54,6 +60,10 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _scan(item: dict[str, Any], descriptor: int) -> dict[str, Any]:
+    limits = ChildLimits(
+        until=time.monotonic() + item["seconds"] * READ_UNTIL,
+        least_seconds=max(item["seconds"] * LEAST_READING, LEAST_READING_SECONDS),
+    )
     found = inspect_tree(
         PurePosixPath(item["directory"]),
         descriptor=descriptor,
@@ -62,6 +72,7 @@ def _scan(item: dict[str, Any], descriptor: int) -> dict[str, Any]:
         max_depth=item["max_depth"],
         max_entries=item["max_entries"],
         write_grace=timedelta(seconds=item["write_grace_seconds"]),
+        limits=limits,
     )
     return _look_around(item, descriptor, found)
 
@@ -101,6 +112,7 @@ def _look_around(item: dict[str, Any], descriptor: int, found: Inspection) -> di
             reads=tuple(reads),
             fingerprint=found.fingerprint,
             entry_count=found.entry_count,
+            unread_count=found.unread_count,
         )
     )
 

@@ -8,6 +8,7 @@ from ckptd.core.model import CheckpointState, RunKey, Scan, Unknown
 
 MIN_GAP = timedelta(seconds=2)  # between two scans of one directory, however often it changes
 WRITING_GAP = timedelta(seconds=10)  # while a save is going on
+UNREAD_GAP = timedelta(seconds=2)  # after a scan that had not time enough
 LAST_TRIES = 4  # of a last scan that failed: after long trouble, a file system may recover slowly
 MAX_TROUBLE_GAP = timedelta(minutes=30)
 
@@ -85,5 +86,7 @@ def after_scan(watched: WatchedRun, found: Scan | Unknown, interval: timedelta, 
         return replace(watched, last=found, due_at=now + gap, trouble_count=trouble_count)
     is_writing = any(each.state is CheckpointState.WRITING for each in found.checkpoints)
     gap = min(interval, WRITING_GAP) if is_writing else interval
+    if found.unread_count:
+        gap = min(gap, UNREAD_GAP)
     last = replace(found, checkpoints=())
     return replace(watched, last=last, observed_at=now, due_at=now + gap, trouble_count=0)

@@ -158,6 +158,7 @@ class Scan:
     reads: tuple[CheckpointRead, ...] = ()  # of the candidates that were asked about, as far as anything tells
     fingerprint: str | None = None  # of the tree, if the same one always leads to the same checkpoints
     entry_count: int = field(default=0, compare=False)  # directory entries that it read
+    unread_count: int = 0  # checkpoints, or parts of them, that it had no time to read
 
     @property
     def is_whole(self) -> bool:
