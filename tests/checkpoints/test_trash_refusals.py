@@ -245,3 +245,27 @@ def test_an_immutable_file_is_said_to_be_one():
     outcome = fail(PermissionError(errno.EPERM, os.strerror(errno.EPERM)), "act-1", "step_1.pt")
     assert outcome.cause is FailureCause.IMMUTABLE
     assert "immutable" in outcome.reason
+
+
+def test_nothing_in_a_trash_is_moved_again(directory):
+    """Otherwise an entry would be left without its manifest, and nothing could restore it."""
+    kept = write(directory, "directory", 1)
+    first = request(directory, "directory", 1)
+    assert move(first).result is TrashResult.MOVED
+    entry = Path(beside(directory)) / "act-1"
+    for inside in (entry, entry.parent, entry.parent.parent):
+        for name, file in (("manifest.json", "manifest.json"), ("0", "0/model.safetensors")):
+            asked = replace(
+                first,
+                act_id="again",
+                directory=PurePosixPath(inside),
+                path=PurePosixPath(entry / name),
+                files=(file,),
+                identities=(identity(entry / file),),
+                is_directory=name == "0",
+                allowed_roots=(PurePosixPath(directory.parent),),
+            )
+            outcome = move(asked)
+            assert (outcome.result, outcome.cause) == (TrashResult.REFUSED, FailureCause.OUTSIDE)
+    assert as_user(lambda: trash.restore(beside(directory), "act-1")).result is TrashResult.RESTORED
+    assert read_files(directory) == kept

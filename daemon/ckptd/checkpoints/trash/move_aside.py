@@ -12,6 +12,7 @@ from datetime import datetime
 from itertools import groupby
 from pathlib import PurePosixPath
 
+from ckptd.checkpoints.scanning.tree import TRASH
 from ckptd.checkpoints.trash import contents
 from ckptd.checkpoints.trash.contents import ContentItem, MoveRequirements, OpenFiles
 from ckptd.checkpoints.trash.descriptors import FileOperations, Step, closing, exists, open_below, read_mount
@@ -134,8 +135,11 @@ def _plan_names(request: MoveRequest) -> tuple[str, ...]:
     path = request.path.relative_to(request.directory)
     if not path.parts or not request.files or len(request.files) != len(request.identities):
         raise RefusedError("it is not known which files belong to it")
-    if any(part in {"", ".", ".."} for file in request.files for part in file.split("/")):
+    parts = {part for file in request.files for part in file.split("/")}
+    if parts & {"", ".", ".."}:
         raise RefusedError("one of its files has a name that climbs", FailureCause.OUTSIDE)
+    if TRASH in parts.union(request.path.parts):
+        raise RefusedError("it is in the trash already", FailureCause.OUTSIDE)
     if request.is_directory:
         if not all(file.startswith(f"{path.name}/") for file in request.files):
             raise RefusedError(f"not all of its files are in {request.path}", FailureCause.OUTSIDE)
