@@ -185,6 +185,17 @@ def test_a_missing_account_is_said_once_with_all_that_was_not_checked_from_it(wo
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_the_state_directory_is_that_of_the_unit_and_not_of_the_account_that_checks_it(world, monkeypatch):
+    state = world.root / "of-the-unit"
+    state.mkdir()
+    os.chown(state, 65534, 65534)
+    monkeypatch.setattr(host_checks, "read_unit_environment", lambda: {"STATE_DIRECTORY": str(state)})
+    checks = world.doctor('[service]\nuser = "nobody"\n')
+    assert found(checks, "state") == [f"this account can write to the state directory {state}"]
+    assert found(checks, "database", "ok"), "it can be made there"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_files_are_checked_from_the_account_that_reads_them(world):
     secret = world.root / "password"
     secret.write_text("hunter2")

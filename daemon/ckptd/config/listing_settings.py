@@ -144,11 +144,11 @@ def read_duration(given: object) -> timedelta:
     return found
 
 
-def choose_state_directory(configured: Path | None) -> Path:
+def choose_state_directory(configured: Path | None, environment: Mapping[str, str] = os.environ) -> Path:
     """Return the directory of SQLite and the heartbeat: as configured, of systemd, or the user's own."""
     if configured:
         return configured
-    if given := os.environ.get("STATE_DIRECTORY"):
+    if given := environment.get("STATE_DIRECTORY"):
         return Path(given.split(":")[0])
     if os.geteuid() == 0:
         return Path("/var/lib/ckptd")

@@ -4,7 +4,8 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ckptd.config import DEFAULT_PATH, ConfigError
+from ckptd.config import DEFAULT_PATH, Config, ConfigError
+from ckptd.config.listing_settings import choose_state_directory
 from ckptd.config.valid_sections import read_valid_sections
 from ckptd.service.doctor import (
     database_checks,
@@ -43,10 +44,18 @@ CHECKS = (
 def run_all(path: Path | None, environment: Mapping[str, str], timeout_seconds: float) -> Iterator[CheckedTopic]:
     """Check the configuration, then everything else with those of its sections that are valid."""
     account = "root" if os.geteuid() == 0 else f"uid {os.geteuid()}"
-    config, errors = read_valid_sections(path, {**host_checks.read_unit_environment(), **environment})
+    variables = {**host_checks.read_unit_environment(), **environment}
+    config, errors = read_valid_sections(path, variables)
+    config = _with_state_directory(config, variables)
     for finding in _check_configuration(path, errors):
         yield CheckedTopic("configuration", account, finding)
     yield from run_checks(CHECKS, config, timeout_seconds)
+
+
+def _with_state_directory(config: Config, variables: Mapping[str, str]) -> Config:
+    """Return the configuration with the daemon's state directory: another account would take one in its own home."""
+    directory = choose_state_directory(config.service.state_directory, variables)
+    return config.model_copy(update={"service": config.service.model_copy(update={"state_directory": directory})})
 
 
 def _check_configuration(path: Path | None, errors: tuple[str, ...]) -> Iterator[CheckResult]:

@@ -58,7 +58,10 @@ def check_unit(_config: Config) -> Iterator[CheckResult]:
 
 
 def read_unit_environment() -> dict[str, str]:
-    """Return the settings that the unit gives to the daemon in its environment; empty without systemd or unit."""
+    """Return the settings and the state directory that the unit gives to the daemon in its environment.
+
+    It is empty without systemd or unit.
+    """
     program = shutil.which("systemctl")
     if program is None or not _SYSTEMD.exists():
         return {}
@@ -68,7 +71,7 @@ def read_unit_environment() -> dict[str, str]:
         words = shlex.split(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return {}
-    pairs = (word.partition("=") for word in words if word.startswith("CKPTD_"))
+    pairs = (word.partition("=") for word in words if word.startswith(("CKPTD_", "STATE_DIRECTORY=")))
     return {name: value for name, _, value in pairs}
 
 
