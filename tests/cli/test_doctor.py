@@ -92,7 +92,8 @@ def test_an_invalid_file_hides_no_other_error(world):
         f'[apprise]\nurls_file = "{world.root}/none"\n[mail]\nca_file = "{world.root}/no-ca"\n'
     )
     assert any("web.listen: 'hello'" in text for text in found(checks, "configuration", "error"))
-    assert errors(checks) >= {"roots", "apprise", "files"}
+    assert errors(checks) >= {"roots", "files"}
+    assert any(text.startswith("apprise.urls_file: ") for text in found(checks, "files", "error"))
     assert not found(checks, "slurm", "error")
 
 
@@ -100,6 +101,43 @@ def test_a_file_that_is_no_toml_is_one_error_beside_all_other_checks(world):
     checks = world.doctor("[scan\n[service]\n")
     assert len(found(checks, "configuration", "error")) >= 1
     assert found(checks, "slurm", "ok")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_file_that_is_no_toml_leaves_what_the_unit_says(world, monkeypatch):
+    monkeypatch.setattr(host_checks, "read_unit_environment", lambda: {"CKPTD_SERVICE__USER": "nobody"})
+    checks = world.doctor("[scan\n[service]\n")
+    assert found(checks, "configuration", "error")
+    assert {each["account"] for each in checks} == {"root", "nobody"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_state_directory_that_the_daemon_cannot_make_is_an_error(world):
+    state = world.root / "absent"
+    checks = world.doctor(f'[service]\nuser = "nobody"\nstate_directory = "{state}"\n')
+    assert found(checks, "state", "error") == [f"the state directory {state} does not exist"]
+    advice = [each["advice"] for each in checks if each["topic"] == "state"]
+    assert advice == [f"`install --directory --owner=nobody {state}`"]
+
+
+def test_files_in_the_place_of_directories_are_errors(world):
+    file = world.root / "file"
+    file.touch()
+    checks = world.doctor(f'[service]\nstate_directory = "{file}"\n[scan]\nallowed_roots = ["{file}"]\n')
+    assert found(checks, "state", "error") == [f"{file} is no directory"]
+    assert found(checks, "roots", "error") == [f"scan.allowed_roots: {file} is no directory"]
+
+
+def test_a_missing_pyslurm_is_an_error_where_it_is_the_source(world):
+    checks = world.doctor('[slurm]\nsource = "pyslurm"\n')
+    assert found(checks, "slurm", "error") == ["pyslurm: program missing: error: No module named 'pyslurm'"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_people_are_told_to_run_it_as_root(world, monkeypatch):
+    assert not [text for text in found(world.doctor(), "account") if text.startswith("this account can check neither")]
+    monkeypatch.setattr("ckptd.service.doctor.checks.os.geteuid", lambda: 1000)
+    assert [text for text in found(world.doctor(), "account") if text.startswith("this account can check neither")]
 
 
 def test_a_check_that_hangs_is_given_up_and_delays_nothing_else(world):

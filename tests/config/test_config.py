@@ -80,7 +80,7 @@ def test_every_error_is_reported_at_once_with_its_key_and_the_nearest_name(tmp_p
         ('[[purge]]\npath = "/x"\ndays = 3\nby = "time"', "purge.0.by: 'time' is not 'atime', 'mtime' or 'ctime'"),
         (
             '[[shared]]\nclusters = ["a"]\ndirectories = ["/p"]',
-            "shared.0.clusters: Tuple should have at least 2 items after validation, not 1",
+            "shared.0.clusters: must have at least 2 entries",
         ),
         (
             '[[shared]]\nclusters = ["a", "a"]\ndirectories = ["/p"]',
@@ -111,6 +111,15 @@ def test_every_error_is_reported_at_once_with_its_key_and_the_nearest_name(tmp_p
             'slurm.backfill_max_age: 7 is not a duration; use for example "90s", "1h30m" or "7d"',
         ),
         ("[actions]\nmax_per_hour = true", "actions.max_per_hour: true is not a number"),
+        ("[actions]\nmax_per_hour = 'many'", "actions.max_per_hour: 'many' is not a whole number"),
+        ("[scan]\ninotify = 'perhaps'", "scan.inotify: 'perhaps' is not true or false"),
+        ("[scan]\nmax_depth = 33", "scan.max_depth: must be at most 32"),
+        ("[scan]\ninterval = '40000d'", "scan.interval: must be at most 36500d"),
+        ("[slurm]\ncluster = 5", "slurm.cluster: 5 is not text"),
+        ("[scan]\nallowed_roots = []", "scan.allowed_roots: must not be empty"),
+        ("[slurm]\ntimeout = '1s'\ntimeout = '2s'\n", "timeout is given twice (at line 3, column"),
+        ("[slurm]\ntimeout = '1s'\ntimeout = '2s'", "timeout is given twice (at end of document)"),
+        ("[slurm]\n[scan]\n[slurm]", "[slurm] is given twice (at line 3, column"),
         ("[retention.caps]\nfilesystem_share = true", "retention.caps.filesystem_share: true is not a number"),
     ],
 )
@@ -130,6 +139,25 @@ def test_errors_show_no_value_that_may_hold_a_password(tmp_path, text):
 def test_a_syntax_error_names_file_and_line(tmp_path):
     with pytest.raises(config.ConfigError, match=r"config\.toml: .*line 2"):
         read(tmp_path, "[slurm]\nsource = \n")
+
+
+def test_an_error_in_the_environment_names_the_variable(tmp_path):
+    with pytest.raises(config.ConfigError) as caught:
+        read(tmp_path, "[scan]\ninterval = '6x'", CKPTD_SLURM__POLL_INTERVAL="5x", CKPTD_SLURM__NOPE="1")
+    assert {line.partition(": ")[0].rpartition("/")[2] for line in str(caught.value).splitlines()} == {
+        "config.toml",
+        "CKPTD_SLURM__POLL_INTERVAL in the environment",
+        "CKPTD_SLURM__NOPE in the environment",
+    }
+
+
+def test_files_of_other_encodings_are_read_or_refused_with_the_line(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_bytes(b"\xef\xbb\xbf[scan]\r\nmax_depth = 3\r\n")
+    assert config.read_config(path, {}).scan.max_depth == 3
+    path.write_bytes("[scan]\n# größer\nmax_depth = 3\n".encode("latin-1"))
+    with pytest.raises(config.ConfigError, match=r"config\.toml: line 2 is not UTF-8; save"):
+        config.read_config(path, {})
 
 
 def test_the_environment_lies_over_the_file(tmp_path):

@@ -110,7 +110,7 @@ KEYS = ("partition", "user", "job_name", "format")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("[[retention.policy]]\nlast = 1\n", "retention.policy.0.name: Field required"),
+        ("[[retention.policy]]\nlast = 1\n", "retention.policy.0.name: must be given"),
         (policy("lats = 1"), "retention.policy.0.lats: unknown setting; did you mean 'last'?"),
         (
             policy("last = 1\nmode = 'enforced'"),
@@ -132,7 +132,7 @@ KEYS = ("partition", "user", "job_name", "format")
         ("[retention.caps]\ncycle = 1\n", "retention.caps.cycle: unknown setting"),
         ("[retention.guards]\nstale_after = '-1h'\n", "retention.guards.stale_after:"),
         (policy("last = 1") + policy("last = 2"), "retention policy 'p': 2 policies have this name"),
-        (policy("last = 1", ""), "retention.policy.0.name: String should have at least 1 character"),
+        (policy("last = 1", ""), "retention.policy.0.name: must not be empty"),
         *(
             (policy(f"last = 1\n{key} = ''"), f"retention.policy.0.{key}: an empty pattern matches nothing")
             for key in KEYS

@@ -33,6 +33,24 @@ TEMPLATE_VARIABLES = dict.fromkeys(
     ]
 )
 PATTERNS = ("partition", "account", "user", "qos", "job_name", "format")
+_BOUNDS = {
+    "greater_than": "above",
+    "greater_than_equal": "at least",
+    "less_than": "below",
+    "less_than_equal": "at most",
+}
+_DURATION_BOUNDS = {"datetime.timedelta(0)": "0", "datetime.timedelta(days=36500)": "36500d"}
+_WRONG_TYPES = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "string_type": "text",
+    "path_type": "a path",
+}
 NOT_A_DURATION = 'is not a duration; use for example "90s", "1h30m" or "7d"'
 
 
@@ -97,12 +115,21 @@ def describe_problem(problem: ErrorDetails) -> str:
         return f"{shown} is not a list" + (f'; use for example ["{given}"]' if isinstance(given, str) else "")
     if kind in {"model_type", "dict_type"}:
         return "must be a table" if isinstance(given, str) else f"{shown} is not a table"
-    if kind == "too_short" and not given:
-        return "must not be empty"
     if kind in {"literal_error", "enum"}:
         return f"{shown} is not {(problem.get('ctx') or {})['expected']}"
-    if kind in {"greater_than", "greater_than_equal"}:
+    if kind in _BOUNDS:
         (limit,) = (problem.get("ctx") or {}).values()
-        bound = "0" if str(limit) == "datetime.timedelta(0)" else limit
-        return f"must be {'above' if kind == 'greater_than' else 'at least'} {bound}"
-    return problem["msg"].removeprefix("Value error, ")
+        bound = _DURATION_BOUNDS.get(str(limit), limit)
+        return f"must be {_BOUNDS[kind]} {bound}"
+    if kind in _WRONG_TYPES:
+        return f"{shown} is not {_WRONG_TYPES[kind]}"
+    return _describe_absence(problem) or problem["msg"].removeprefix("Value error, ")
+
+
+def _describe_absence(problem: ErrorDetails) -> str | None:
+    kind, given = problem["type"], problem["input"]
+    if kind == "missing":
+        return "must be given"
+    if kind == "string_too_short" or (kind == "too_short" and not given):
+        return "must not be empty"
+    return f"must have at least {(problem.get('ctx') or {})['min_length']} entries" if kind == "too_short" else None

@@ -118,7 +118,7 @@ class ScanSection(Section):
     def _paths_are_absolute(cls, paths: tuple[PurePosixPath, ...]) -> tuple[PurePosixPath, ...]:
         for path in paths:
             if not path.is_absolute():
-                raise ValueError(f'"{path}" is not an absolute path; use for example "/lustre/ws-database"')
+                raise ValueError(f'"{path}" is not an absolute path; use for example "/scratch"')
             if ".." in path.parts:
                 raise ValueError(f'"{path}" contains ".."; write the path that it leads to')
         return paths

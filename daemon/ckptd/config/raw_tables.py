@@ -1,5 +1,6 @@
 """Reads the configuration's file and environment into plain tables, without checking them."""
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,10 +19,11 @@ class ConfigError(CkptdError):
 
 
 class Tables(NamedTuple):
-    """The settings as written; `path` is None if no file was read."""
+    """The settings as written, and which of them come from which variable; `path` is None if no file was read."""
 
     path: Path | None
     data: dict[str, Any]
+    variables: dict[tuple[str, str], str]  # by section and key
 
 
 def read_tables(path: Path | None, environment: Mapping[str, str]) -> Tables:
@@ -41,17 +43,32 @@ def read_tables(path: Path | None, environment: Mapping[str, str]) -> Tables:
                 content = file.read(MAX_BYTES + 1)
             if len(content) > MAX_BYTES:
                 raise ConfigError(f"{chosen}: larger than {MAX_BYTES >> 20} MiB, so it is no configuration")
-            data = tomllib.loads(content.decode())
+            text = content.decode("utf-8-sig")  # Windows' editors put a mark at the start
+            data = tomllib.loads(text)
         except OSError as error:
             raise ConfigError(f"{chosen}: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{chosen}: {error}") from error
-    _overlay(data, environment)
-    rename_former(data, str(chosen or "the environment"))
-    return Tables(chosen, data)
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            raise ConfigError(f"{chosen}: line {line} is not UTF-8; save the file in this encoding") from error
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{chosen}: {_describe_mistake(str(error), text)}") from error
+    tables = overlay(data, environment)
+    rename_former(tables.data, str(chosen or "the environment"))
+    return tables._replace(path=chosen)
 
 
-def _overlay(data: dict[str, Any], environment: Mapping[str, str]) -> None:
+def _describe_mistake(said: str, text: str) -> str:
+    """Say what a TOML file gives twice; other mistakes are described by the library."""
+    found = re.fullmatch(r"Cannot (?:overwrite|declare) .* (\(at (?:line (\d+), column \d+|end of document)\))", said)
+    lines = text.splitlines()
+    line = lines[int(found[2]) - 1 if found[2] else -1].strip() if found else ""
+    name = re.match(r"\[.*\]$|[\w.\"'-]+(?=\s*=)", line)
+    return f"{name[0]} is given twice {found[1]}" if found and name else said
+
+
+def overlay(data: dict[str, Any], environment: Mapping[str, str]) -> Tables:
+    """Override settings with those in the environment, in place."""
+    variables: dict[tuple[str, str], str] = {}
     for variable, value in environment.items():
         section, separator, key = variable.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
         if not variable.startswith(ENVIRONMENT_PREFIX) or not separator:
@@ -59,6 +76,8 @@ def _overlay(data: dict[str, Any], environment: Mapping[str, str]) -> None:
         table = data.setdefault(section, {})
         if isinstance(table, dict):
             table[key] = _value(value)
+            variables[section, key] = variable
+    return Tables(None, data, variables)
 
 
 def _value(text: str) -> object:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,11 +20,15 @@ from ckptd.core.text.similar_names import nearest
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The source of a configuration, for error texts."""
+    """Where a setting was given, for error texts."""
 
     path: Path | None
+    variables: Mapping[tuple[str, str], str]
+    location: tuple[Any, ...]
 
     def __str__(self) -> str:
+        if variable := self.variables.get(self.location[:2]):
+            return f"{variable} in the environment"
         return str(self.path) if self.path else "the environment"
 
 
@@ -39,8 +44,10 @@ def read_config(path: Path | None, environment: Mapping[str, str]) -> Config:
     return validate(*read_tables(path, environment))
 
 
-def validate(chosen: Path | None, data: Mapping[str, Any]) -> Config:
-    """Build the configuration from plain tables that were read from this file.
+def validate(
+    chosen: Path | None, data: Mapping[str, Any], variables: Mapping[tuple[str, str], str] = MappingProxyType({})
+) -> Config:
+    """Build the configuration from plain tables that were read from this file and from these variables.
 
     Raises:
         ConfigError: it is invalid; the text lists all errors.
@@ -49,7 +56,7 @@ def validate(chosen: Path | None, data: Mapping[str, Any]) -> Config:
     try:
         return Config.model_validate(data)
     except ValidationError as error:
-        lines = [f"{_Source(chosen)}: {_describe(problem)}" for problem in error.errors()]
+        lines = [f"{_Source(chosen, variables, problem['loc'])}: {_describe(problem)}" for problem in error.errors()]
         raise ConfigError("\n".join(lines)) from error
 
 

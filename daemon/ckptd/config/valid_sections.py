@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ckptd.config.raw_tables import ConfigError, read_tables
+from ckptd.config.raw_tables import ConfigError, overlay, read_tables
 from ckptd.config.reading import read_config, validate
 from ckptd.config.root import Config
 
@@ -16,13 +16,13 @@ def read_valid_sections(path: Path | None, environment: Mapping[str, str]) -> tu
     except ConfigError as error:
         errors = tuple(str(error).splitlines())
     try:
-        chosen, data = read_tables(path, environment)
-    except ConfigError:
-        return Config(), errors
+        chosen, data, variables = read_tables(path, environment)
+    except ConfigError:  # nothing of the file can be read: the environment alone still counts
+        chosen, data, variables = overlay({}, environment)
     valid: dict[str, Any] = {}
     for section, table in data.items():
         try:
-            validate(chosen, {**valid, section: table})
+            validate(chosen, {**valid, section: table}, variables)
         except ConfigError:
             continue
         valid[section] = table

@@ -26,8 +26,10 @@ def read_urls(path: Path) -> dict[str, str]:
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise NotifyError(f"{path}: {error}") from error
+    except OSError as error:
+        raise NotifyError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise NotifyError(f"{path} is not UTF-8") from error
     urls: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-NOT_INSTALLED = 3
+NOT_INSTALLED = 3  # exit status; `pyslurm_source` has it too, because a module that is run must not be imported before
 # Slurm's NO_VAL and INFINITE for 32 and 16 bits, as the older interface returns them.
 _NO_VALUES = frozenset({0xFFFFFFFE, 0xFFFFFFFF, 0xFFFE, 0xFFFF})
 

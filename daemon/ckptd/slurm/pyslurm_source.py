@@ -15,9 +15,9 @@ from ckptd.slurm import failure_reasons, queue_json
 from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.program_queries import ProgramSource
 from ckptd.slurm.programs import ProgramResult
-from ckptd.slurm.pyslurm_reader import NOT_INSTALLED
 
 READER = "ckptd.slurm.pyslurm_reader"
+NOT_INSTALLED = 3  # its exit status
 
 
 class PyslurmSource(ProgramSource):

@@ -213,7 +213,7 @@ class Agent:
             self._logged.clear()
         if now - self._logged.get((about, text), -LOG_SECONDS) >= LOG_SECONDS:
             self._logged[about, text] = now
-            sys.stderr.write(f"agent: {text}\n")
+            sys.stderr.write(f"agent: {''.join(each if each.isprintable() else '?' for each in text)}\n")
 
     def _reload(self, request_id: Any) -> None:
         """Read the policy again; a wrong one leaves the old in force."""

@@ -16,7 +16,7 @@ from ckptd.service.doctor import (
     shared_checks,
     slurm_checks,
 )
-from ckptd.service.doctor.findings import Account, Check, CheckResult, error, ok
+from ckptd.service.doctor.findings import Account, Check, CheckResult, error, ok, warning
 from ckptd.service.doctor.separate_checks import CheckedTopic, run_checks
 from ckptd.service.trusted_file import check_trusted
 
@@ -49,6 +49,9 @@ def run_all(path: Path | None, environment: Mapping[str, str], timeout_seconds: 
     config = _with_state_directory(config, variables)
     for finding in _check_configuration(path, errors):
         yield CheckedTopic("configuration", account, finding)
+    if os.geteuid() != 0:
+        text = "this account can check neither what the daemon's nor what the agent's account can do"
+        yield CheckedTopic("account", account, warning(text, "run this as root"))
     yield from run_checks(CHECKS, config, timeout_seconds)
 
 

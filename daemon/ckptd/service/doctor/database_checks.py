@@ -19,7 +19,9 @@ def check_database(config: Config) -> Iterator[CheckResult]:
     try:
         probe = database_probe.probe(config.database_url, password)
     except CkptdError as failure:
-        yield error(str(failure), "check store.url, store.password_file and the server")
+        is_file = config.database_url.startswith("sqlite")
+        advice = "let this account write to the file and to its directory, or correct store.url"
+        yield error(str(failure), advice if is_file else "check store.url, store.password_file and the server")
         return
     if probe is None:
         yield ok("the database does not exist yet: the daemon creates it at its start")

@@ -48,15 +48,23 @@ def check_state_directory(config: Config) -> Iterator[CheckResult]:
     try:
         status = path.stat()
     except FileNotFoundError:
-        yield ok(f"{path} does not exist yet: the daemon creates it at its start")
+        if os.access(next(each for each in path.parents if each.exists()), os.W_OK | os.X_OK):
+            yield ok(f"{path} does not exist yet: the daemon creates it at its start")
+        else:
+            owner = f"--owner={config.service.user} " if config.service.user else ""
+            yield error(f"the state directory {path} does not exist", f"`install --directory {owner}{path}`")
         return
     except OSError as failure:
         yield error(f"{path}: {failure.strerror}", "correct service.state_directory or the rights above it")
         return
+    if not stat.S_ISDIR(status.st_mode):
+        yield error(f"{path} is no directory", "correct service.state_directory, or move the file away")
+        return
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        yield error(f"this account cannot write to the state directory {path}", f"chown ckptd {path}")
+        owner = config.service.user or "USER"
+        yield error(f"this account cannot write to the state directory {path}", f"`chown {owner} {path}`")
     elif status.st_mode & stat.S_IWOTH:
-        yield error(f"everyone can write to the state directory {path}", f"chmod o-w {path}")
+        yield error(f"everyone can write to the state directory {path}", f"`chmod o-w {path}`")
     else:
         yield ok(f"this account can write to the state directory {path}")
     free = shutil.disk_usage(path).free
@@ -75,7 +83,7 @@ def check_service_files(config: Config) -> Iterator[CheckResult]:
     for setting, path in {**secrets, **others}.items():
         if path is not None:
             yield _check_readable(setting, path, is_secret=setting in secrets)
-    if config.web.config_file:
+    if config.web.config_file and os.access(config.web.config_file, os.R_OK):
         yield from _check_web_config(config.web.config_file)
     if config.mail.templates:
         yield _check_readable("mail.templates", config.mail.templates, is_secret=False)
@@ -99,7 +107,7 @@ def _check_readable(setting: str, path: Path, *, is_secret: bool) -> CheckResult
     except OSError as failure:
         return error(f"{setting}: {path}: {failure.strerror}", "correct the path, or the rights of its directories")
     if is_secret and mode & stat.S_IROTH:
-        return warning(f"{setting}: everyone can read {path}", f"chmod o-r {path}")
+        return warning(f"{setting}: everyone can read {path}", f"`chmod o-r {path}`")
     return ok(f"{setting}: this account can read {path}")
 
 

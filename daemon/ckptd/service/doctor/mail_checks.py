@@ -1,5 +1,6 @@
 """Checks every mail relay, and the addresses of chat rooms, without sending anything."""
 
+import os
 from collections.abc import Iterator
 
 from ckptd.config import Config
@@ -29,7 +30,7 @@ def check_mail(config: Config) -> Iterator[CheckResult]:
 def check_apprise(config: Config) -> Iterator[CheckResult]:
     """Check the file of chat rooms."""
     path = config.apprise.urls_file
-    if path is None:
+    if path is None or not os.access(path, os.R_OK):  # the check of files says so
         return
     try:
         count = len(read_urls(path))

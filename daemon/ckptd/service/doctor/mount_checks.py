@@ -32,6 +32,9 @@ def _check_root(root: PurePosixPath, mounts: tuple[Mount, ...], config: Config) 
     except OSError as failure:
         yield error(f"{name}: {failure.strerror}", "mount it on this host, or correct the path")
         return
+    if not os.path.isdir(real):
+        yield error(f"{name} is no directory", "correct the path")
+        return
     mount = find_mount(mounts, real)
     if mount is None:
         yield error(f"{name}: the kernel lists no file system for it", "mount it on this host")

@@ -12,13 +12,14 @@ from ckptd.slurm import accounting
 from ckptd.slurm.cluster_facts import ClusterFacts
 from ckptd.slurm.controller_clock import read_clock
 from ckptd.slurm.programs import Programs
+from ckptd.slurm.pyslurm_source import PyslurmSource
 from ckptd.slurm.rest_client import RestClient
 from ckptd.slurm.slurmrestd import read_path
 
 MAX_CLOCK_DIFFERENCE = timedelta(seconds=60)
 _NOT_FOUND = "install Slurm's client programs on this host, or extend PATH of the unit"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_NO_ANSWER = "check slurmctld and slurm.conf on this host: `scontrol ping`"
+_NO_ANSWER = "check slurmctld, MUNGE and slurm.conf of this host: `scontrol ping`, `munge -n | unmunge`"
 
 
 def check_service(config: Config) -> Iterator[CheckResult]:
@@ -38,6 +39,8 @@ def check_service(config: Config) -> Iterator[CheckResult]:
     yield from _check_clock(programs)
     if config.slurm.source == "slurmrestd":
         yield from _check_rest(config)
+    elif config.slurm.source == "pyslurm":
+        yield _check_pyslurm(programs, config)
 
 
 def check_agent(config: Config) -> Iterator[CheckResult]:
@@ -107,6 +110,13 @@ def _check_visibility(programs: Programs, config: Config) -> Iterator[CheckResul
         yield error(hidden_history.reason, "sacctmgr add user USER account=... adminlevel=operator")
     else:
         yield ok("accounting answers")
+
+
+def _check_pyslurm(programs: Programs, config: Config) -> CheckResult:
+    version = PyslurmSource(cluster=config.slurm.cluster, programs=programs).read_version()
+    if isinstance(version, Unknown):
+        return error(f"pyslurm: {version.reason}", 'install ckptd[pyslurm], or use slurm.source = "auto"')
+    return ok(f"pyslurm {version} can be loaded")
 
 
 def _check_rest(config: Config) -> Iterator[CheckResult]:
