@@ -3,3 +3,5 @@
 
 class CkptdError(Exception):
     """Something that a user or an administrator can put right."""
+
+    exit_status = 2  # of a command that ends with it: wrong usage or configuration

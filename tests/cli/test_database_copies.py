@@ -109,6 +109,8 @@ def test_copy_compares_every_table_and_says_how_many_rows_there_are(filled_url, 
     lines = dict(line.split("\t")[:2] for line in done.stdout.splitlines() if "\t" in line)
     assert {name: int(lines[name]) for name in before} == {name: len(rows) for name, rows in before.items()}
     assert "Set store.url" in done.stdout
+    if target.startswith("sqlite"):
+        assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600, "a record of all users' jobs"
     if target.startswith("postgresql"):
         assert target.split(":")[2].split("@")[0] not in done.output, "the password"
         postgresql_server.drop_database(target)
@@ -273,3 +275,19 @@ def test_the_lease_of_a_daemon_that_was_killed_does_not_stop_a_copy(tmp_path):
     store.close()
     done = db(tmp_path, url, "copy", f"sqlite:///{tmp_path}/copy.db")
     assert done.exit_code == 0, done.output
+
+
+def test_a_copy_beside_a_daemon_is_said_to_be_for_no_daemon(filled_url, tmp_path):
+    done = db(tmp_path, filled_url, "copy", "--online", f"sqlite:///{tmp_path}/copy.db")
+    assert done.exit_code == 0, done.output
+    assert "Start no daemon on this copy" in done.stdout
+    assert "Set store.url" not in done.stdout
+
+
+def test_a_password_file_is_named_by_the_option_that_gave_it(filled_url, tmp_path):
+    (tmp_path / "empty").touch()
+    for name, reason in (("none", "No such file"), ("empty", "is empty")):
+        done = db(tmp_path, filled_url, "copy", "postgresql://u@localhost/d", "--password-file", tmp_path / name)
+        assert done.exit_code == 2
+        assert done.stderr.startswith("ckptd: --password-file: ")
+        assert reason in done.stderr

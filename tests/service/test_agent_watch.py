@@ -65,10 +65,10 @@ def check(config):
     return subprocess.run(argv, capture_output=True, text=True, timeout=allow(60), check=False)
 
 
-def test_a_reload_checks_the_file_first_so_that_systemctl_fails_if_it_is_refused():
+def test_a_reload_tells_the_daemon_and_then_checks_the_file_so_that_systemctl_fails_too_if_it_is_refused():
     lines = (ROOT / "deploy/systemd/ckptd.service").read_text().splitlines()
     commands = [line.removeprefix("ExecReload=") for line in lines if line.startswith("ExecReload=")]
-    assert commands == ["/opt/ckptd/bin/ckptd config check", "+/bin/kill -HUP $MAINPID"]
+    assert commands == ["+/bin/kill -HUP $MAINPID", "/opt/ckptd/bin/ckptd config check"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts an agent that must trust its file")
@@ -88,3 +88,32 @@ def test_the_check_of_root_refuses_what_the_agent_or_the_service_would_refuse(tm
     done = check(config)  # the directory of this test is root's alone
     assert done.returncode == 2
     assert "Permission denied" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("section", "setting"),
+    [
+        ("store", "password_file"),
+        ("mail", "password_file"),
+        ("mail", "ca_file"),
+        ("apprise", "urls_file"),
+        ("web", "config_file"),
+    ],
+)
+def test_the_check_refuses_a_file_that_is_missing(tmp_path, section, setting):
+    config = tmp_path / "config.toml"
+    user = 'username = "u"\n' if (section, setting) == ("mail", "password_file") else ""
+    config.write_text(f'[{section}]\n{setting} = "{tmp_path}/none"\n{user}')
+    done = check(config)
+    assert done.returncode == 2
+    assert f"{section}.{setting}: {tmp_path}/none: No such file or directory" in done.stderr
+
+
+def test_in_the_journal_the_error_of_a_command_is_an_error(tmp_path):
+    with open(tmp_path / "stderr", "w+b") as file:
+        status = os.fstat(file.fileno())
+        environment = {**os.environ, "JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
+        argv = [sys.executable, "-m", "ckptd", "--config", str(tmp_path / "none"), "run"]
+        subprocess.run(argv, stderr=file, env=environment, timeout=allow(60), check=False)
+        file.seek(0)
+        assert file.read().startswith(f"<3>{tmp_path}/none: No such file".encode())

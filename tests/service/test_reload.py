@@ -12,8 +12,10 @@ import pytest
 
 from ckptd.checkpoints.agent.client import AgentReloadError
 from ckptd.config import ConfigError
+from ckptd.core.fleet.snapshot import Report
 from ckptd.service import build, daemon, reload
 from ckptd.service.agent_policy import build_policy
+from ckptd.service.config_troubles import refuse_troubles
 from ckptd.slurm.replay import ReplaySource
 from ckptd.steps.send import Sender
 from ckptd.steps.snapshots import MessageCounts, RunHistories
@@ -89,7 +91,10 @@ def start(root, store, monkeypatch):
 def reload_with(root, monkeypatch):
     """Return what has a daemon reload a configuration with some settings changed."""
 
-    def reload_with(started, **changes):
+    def reload_with(
+        started, refuse=lambda config: None, **changes
+    ):  # most files and accounts of these tests are made up
+        monkeypatch.setattr(daemon, "refuse_troubles", refuse)
         monkeypatch.setattr(daemon, "read_config", lambda path, environment: make_config(root, **changes))
         started.reload()
 
@@ -269,3 +274,23 @@ def test_a_source_that_cannot_be_opened_leaves_the_old_one_in_force(start, reloa
     reload_with(started, **{"slurm.replay_path": "{root}/nowhere", "slurm.poll_interval": "10m"})
     assert started._parts is parts
     assert "configuration reload failed" in caplog.text
+
+
+def test_a_file_that_is_missing_leaves_the_old_configuration_in_force(start, reload_with, root, caplog):
+    started = start()
+    before = observe(started)
+    reload_with(started, refuse_troubles, **{"mail.ca_file": root / "none"})
+    assert observe(started) == before
+    assert f"mail.ca_file: {root}/none: No such file or directory" in caplog.text
+
+
+def test_the_status_for_systemd_says_why_the_database_fails_until_it_has_worked_for_a_while(start, monkeypatch):
+    started = start()
+    shown = []
+    monkeypatch.setattr(started._systemd, "status", shown.append)
+    report = Report(cluster="c1", made_at=datetime.now(UTC))
+    started._show(report)
+    started._stepper._outage.note_failure()
+    shown.append("why")
+    started._show(report)
+    assert [each for each in shown if each != "why"] == shown[:1]

@@ -25,7 +25,7 @@ def config() -> None:
 @click.pass_context
 @friendly
 def check(context: click.Context, is_live: bool) -> None:
-    """Check the configuration, and the password and template files for mail, and print all errors.
+    """Check the configuration and the files that it names, and print all errors.
 
     If root runs it, it also checks whether the agent (the privileged process) can trust the file, and reads the other
     files as the service's account.
@@ -34,23 +34,15 @@ def check(context: click.Context, is_live: bool) -> None:
         from ckptd.cli.doctor_report import print_report  # noqa: PLC0415 - --help needs none of it
 
         print_report(context, is_json=False, timeout_seconds=60.0)
-    from ckptd.checkpoints.formats import FORMATS  # noqa: PLC0415 - --help needs none of it
-    from ckptd.config import list_unknown_formats  # noqa: PLC0415
-    from ckptd.config.valid_sections import read_valid_sections  # noqa: PLC0415
-    from ckptd.errors import CkptdError  # noqa: PLC0415
-    from ckptd.service.accounts import list_unknown_accounts, list_unknown_denials  # noqa: PLC0415
-    from ckptd.service.build_notify import build_policy, build_renderer  # noqa: PLC0415
+    from ckptd.config.valid_sections import read_valid_sections  # noqa: PLC0415 - --help needs none of it
+    from ckptd.service.accounts import has_account, list_unknown_denials  # noqa: PLC0415
+    from ckptd.service.config_troubles import list_troubles  # noqa: PLC0415
 
     path = context.find_root().params.get("config")
     config, errors = read_valid_sections(path, os.environ)
-    unknown = list_unknown_accounts(config)
-    troubles = [*errors, *unknown, *_become_service(config, path, is_user_known=not unknown)]
-    try:
-        build_policy(config)
-    except CkptdError as error:
-        troubles.append(str(error))
-    troubles += [f"mail.templates: {trouble}" for trouble in build_renderer(config.mail).list_troubles()]
-    troubles += list_unknown_formats(config.retention, FORMATS)
+    is_root, user = os.geteuid() == 0, config.service.user
+    troubles = [*errors, *_become_service(config, path, is_user_known=user is not None and has_account(user))]
+    troubles += list_troubles(config, is_service=is_root)
     for text in list_unknown_denials(config):
         click.echo(f"warning: {text}", err=True)
     for trouble in troubles:

@@ -25,7 +25,12 @@ def restore(settings: ListingSettings, path: Path) -> None:
 def copy(settings: ListingSettings, url: str, password_file: Path | None, *, is_online: bool) -> None:
     """Copy the database, and print the number of rows of each table."""
     source = add_password(settings.database_url, settings.password_file)
-    tables = database_copies.copy(source, add_password(url, password_file), is_online=is_online)
+    tables = database_copies.copy(source, add_password(url, password_file, "--password-file"), is_online=is_online)
     rows = [(table.name, table.row_count, f"{table.checksum:032x}") for table in tables]
     print_table(("table", "rows", "checksum of both"), rows, "There are no tables.")
-    click.echo("All tables are equal. Set store.url and password_file to the new database, then start the daemon.")
+    use = (
+        "Start no daemon on this copy: the other one goes on."
+        if is_online
+        else ("Set store.url and password_file to the new database, then start the daemon.")
+    )
+    click.echo(f"All tables are equal. {use}")

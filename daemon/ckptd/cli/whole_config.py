@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from ckptd.cli.command import print_error
 from ckptd.cli.output import EXIT_USAGE
 from ckptd.config import Config, ConfigError, read_config
 
@@ -15,5 +16,5 @@ def load_config(context: click.Context) -> Config:
     try:
         return read_config(path, os.environ)
     except ConfigError as error:
-        click.echo(str(error), err=True)
+        print_error(str(error))
         raise SystemExit(EXIT_USAGE) from error

@@ -94,6 +94,18 @@ class Config(Section):
             )
         return self
 
+    def list_files(self) -> dict[str, Path]:
+        """Return the files that the main process reads, by their settings."""
+        files = {
+            "store.password_file": self.store.password_file,
+            "mail.password_file": self.mail.password_file,
+            "mail.ca_file": self.mail.ca_file,
+            "apprise.urls_file": self.apprise.urls_file,
+            "web.config_file": self.web.config_file,
+            "slurm.rest_token_file": self.slurm.rest_token_file if self.slurm.source == "slurmrestd" else None,
+        }
+        return {setting: path for setting, path in files.items() if path is not None}
+
     @property
     def state_directory(self) -> Path:
         """Return the directory of SQLite and the heartbeat: configured, systemd's, or the user's own."""

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 
-from ckptd.config import Config, read_config
+from ckptd.config import Config, ConfigError, read_config
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.leadership import lease
 from ckptd.core.model import RunKey, Unknown
@@ -26,6 +26,7 @@ from ckptd.service import control_group, freed_memory, gc_tuning, scan_watch
 from ckptd.service.agent_watch import AgentWatch
 from ckptd.service.build import Helpers, OpenCluster, build, build_access_rules, open_cluster, start_helpers
 from ckptd.service.build_retention import build_retention
+from ckptd.service.config_troubles import refuse_troubles
 from ckptd.service.lease_keeper import LeaseHeldError, LeaseKeeper
 from ckptd.service.lease_term import LeaseTerm
 from ckptd.service.open_database import open_store
@@ -33,6 +34,7 @@ from ckptd.service.outgoing_heartbeat import OutgoingHeartbeat
 from ckptd.service.reload import REMEDY, list_waiting, pin
 from ckptd.service.scan_pool import ScanPool
 from ckptd.service.schedule import Schedule
+from ckptd.service.standby_report import StandbyReport
 from ckptd.service.step_runner import StepRunner, write_lines
 from ckptd.service.step_table import TABLE, Step, make_runner
 from ckptd.service.systemd import Systemd
@@ -44,7 +46,7 @@ from ckptd.steps.results import StepResult
 from ckptd.steps.state import State, begin
 from ckptd.store.database_errors import DatabaseAwayError, StoreError
 from ckptd.web.server import WebServer
-from ckptd.web.web_config import WebConfig
+from ckptd.web.web_config import WebConfig, WebConfigError
 
 SECONDS_TO_STOP = 3.0
 MAX_SCANNED_OWNERS = 8  # owners whose directories are scanned at the same time
@@ -154,25 +156,20 @@ class Daemon:
 
         """
         is_refused = keeper.is_exclusive or self._started_with.service.standby == "refuse"
-        trouble = waiting_for = None
+        report = StandbyReport(self._systemd, keeper.cluster)
         while True:
             try:
                 term = keeper.try_take()
                 if term is not None:
+                    report.note_takeover()
                     return term
                 if is_refused and keeper.is_rival_alive and keeper.rival and keeper.rival.program == lease.RUN:
                     raise LeaseHeldError(keeper.describe_refusal())
                 if not keeper.is_exclusive:
                     keeper.record_standby()
-                rival, trouble = keeper.describe_rival(), None
-                if rival != waiting_for:
-                    log.warning("standby: %s acts for the cluster %s", rival, keeper.cluster)
-                    self._systemd.ready(f"standby of {rival}")
-                    waiting_for = rival
+                report.note_rival(keeper.describe_rival())
             except StoreError as error:
-                if trouble != str(error):
-                    log.warning("standby: the lease cannot be read: %s", error)
-                trouble = str(error)
+                report.note_trouble(error)
             self._show_process(keeper.cluster, is_leader=False)
             self._systemd.alive()
             if self._reload.is_set():
@@ -214,7 +211,10 @@ class Daemon:
         web = self._started_with.web
         if not web.listen:
             return None
-        web_config = self._web_config = WebConfig(web.config_file) if web.config_file else None
+        try:
+            web_config = self._web_config = WebConfig(web.config_file) if web.config_file else None
+        except WebConfigError as error:
+            raise ConfigError(f"web.config_file: {error}") from error
         store = open_store(self._started_with, is_upgraded=False)
 
         def list_limited_settings(run: RunKey) -> tuple[str, ...]:
@@ -328,7 +328,8 @@ class Daemon:
     def _show(self, report: Report) -> None:
         self._collector.record_memory(control_group.read_memory())
         self._collector.publish(report)
-        self._systemd.status(describe(report))
+        if not self._stepper.is_database_away:  # else what is shown is why
+            self._systemd.status(describe(report))
 
     def _show_process(self, cluster: str, *, is_leader: bool) -> None:
         """Show what a standby has to show, too."""
@@ -347,6 +348,7 @@ class Daemon:
         """
         try:
             wanted = read_config(self._config_path, self._environment)
+            refuse_troubles(wanted)
             config = pin(self._started_with, wanted)
             parts = build(config, self._opened)
             access = self._web.make_access(build_access_rules(config)) if self._web else None

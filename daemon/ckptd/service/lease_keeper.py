@@ -19,6 +19,7 @@ from ckptd.errors import CkptdError
 from ckptd.service.database_file import DatabaseFile
 from ckptd.service.database_lock import DatabaseLock
 from ckptd.service.lease_term import LeaseTerm
+from ckptd.service.outage import Outage
 from ckptd.store.database_errors import StoreError
 from ckptd.store.store import Store
 
@@ -145,20 +146,20 @@ class LeaseKeeper:
             self._lock.release()
 
     def _renew_until_end(self, term: LeaseTerm) -> None:
-        wait, is_failing = self.times.renew_interval, False
+        wait, outage = self.times.renew_interval, Outage()
         while not term.has_ended.wait(wait):
             began = read_elapsed()
             try:
                 is_ours = self._store.leases.renew(self.cluster, term.epoch, datetime.now(UTC))
             except StoreError as error:
-                if not is_failing:
+                if outage.note_failure():
                     log.warning("the lease of the cluster %s could not be renewed: %s", self.cluster, error)
-                wait, is_failing = RETRY_SECONDS, True
+                wait = RETRY_SECONDS
                 continue
             if not is_ours:
                 term.lose()
                 return
             term.extend(lease.valid_until(began, self.times))
-            if is_failing:
+            if outage.note_success() is not None:
                 log.warning("the lease of the cluster %s is renewed again", self.cluster)
-            wait, is_failing = self.times.renew_interval, False
+            wait = self.times.renew_interval

@@ -32,9 +32,9 @@ def open_store(config: "Config", *, is_upgraded: bool) -> Store:
     return Store.open(add_password(config.database_url, config.store.password_file), upgrade=is_upgraded)
 
 
-def add_password(database_url: str, password_file: Path | None) -> str:
+def add_password(database_url: str, password_file: Path | None, setting: str = "store.password_file") -> str:
     """Return an address with the password from a file, if there is one."""
     if password_file is None:
         return database_url
-    url = make_url(database_url).set(password=read_password(password_file))
+    url = make_url(database_url).set(password=read_password(password_file, setting))
     return url.render_as_string(hide_password=False)

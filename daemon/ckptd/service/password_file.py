@@ -11,16 +11,19 @@ class StateError(CkptdError):
     """A file or directory of the daemon's state cannot be created or read."""
 
 
-def read_password(path: Path) -> str:
-    """Return the password in a file.
+def read_password(path: Path, setting: str = "store.password_file") -> str:
+    """Return the password in a file that this setting names.
 
     Raises:
-        StateError: this account cannot read it.
+        StateError: this account cannot read it, or it is empty.
 
     """
     try:
-        return path.read_text(encoding="utf-8").strip()
+        password = path.read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         account = pwd.getpwuid(os.geteuid()).pw_name
-        raise StateError(f"store.password_file: {account} cannot read {str(path)!r}: {reason}") from error
+        raise StateError(f"{setting}: {account} cannot read {str(path)!r}: {reason}") from error
+    if not password:
+        raise StateError(f"{setting}: {str(path)!r} is empty")
+    return password

@@ -5,27 +5,18 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 
 from ckptd.checkpoints.agent.client import AgentGoneError
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
 from ckptd.service.log_output import current_step
+from ckptd.service.outage import CALM_SECONDS, Outage
 from ckptd.service.step_table import STEPS
 from ckptd.service.systemd import Systemd
 from ckptd.steps.results import LogLine, StepResult
 from ckptd.store.database_errors import DatabaseAwayError, StoreError
 
 log = logging.getLogger("ckptd")
-
-CALM_SECONDS = 30.0  # without a failure, after which the database counts as back: until then it may fail again
-
-
-class _Outage(NamedTuple):
-    """When steps failed because of the database, by the monotonic clock."""
-
-    began_at: float
-    failed_at: float
 
 
 class StepRunner:
@@ -43,11 +34,10 @@ class StepRunner:
         self._collector = collector
         self._systemd = systemd
         self._record_success = record_success
-        self._clock = clock
         self._is_stopping = is_stopping
         self._lock = threading.Lock()
         self._troubles: dict[str, str] = {}  # error of each failing step, by its name
-        self._outage: _Outage | None = None
+        self._outage = Outage(clock)  # of the database, for all steps
 
     def run(self, name: str, step: Callable[[datetime], StepResult]) -> None:
         """Run one step; an error is logged and does not stop the others."""
@@ -100,27 +90,18 @@ class StepRunner:
     @property
     def is_database_away(self) -> bool:
         """Whether the database failed recently."""
-        return self._outage is not None
+        return self._outage.is_on
 
     def _note_outage(self, error: CkptdError) -> None:
         """Log that the database fails, once for all steps and reasons until it has worked for a while."""
         with self._lock:
-            now = self._clock()
-            if self._outage is None:
+            if self._outage.note_failure():
                 log.error("%s; nothing is recorded until it answers", error)
-                self._outage = _Outage(now, now)
-            self._outage = self._outage._replace(failed_at=now)
 
     def _note_answer(self) -> None:
         with self._lock:
-            now = self._clock()
-            if self._outage is not None and now - self._outage.failed_at >= CALM_SECONDS:
-                log.warning(
-                    "the database has answered for %.0f s again, after %.0f s",
-                    CALM_SECONDS,
-                    self._outage.failed_at - self._outage.began_at,
-                )
-                self._outage = None
+            if (seconds := self._outage.note_success()) is not None:
+                log.warning("the database has answered for %.0f s again, after %.0f s", CALM_SECONDS, seconds)
 
 
 def _is_recording(name: str) -> bool:

@@ -10,6 +10,8 @@ class StoreError(CkptdError):
 class DatabaseAwayError(StoreError):
     """The database does not answer now, and may do so later without a change of the configuration."""
 
+    exit_status = 1
+
 
 class WrongDatabaseError(StoreError):
     """The database cannot be used until an administrator changes it, its address or its driver."""

@@ -14,6 +14,8 @@ from ckptd.service.accounts import list_unknown_accounts, list_unknown_denials
 from ckptd.service.doctor.findings import CheckResult, error, ok, warning
 
 _MIN_FREE_BYTES = 2**30
+_FULL_BYTES = 2**24
+_SECRETS = frozenset({"store.password_file", "mail.password_file", "apprise.urls_file", "slurm.rest_token_file"})
 
 
 def check_accounts(config: Config) -> Iterator[CheckResult]:
@@ -68,21 +70,16 @@ def check_state_directory(config: Config) -> Iterator[CheckResult]:
     else:
         yield ok(f"this account can write to the state directory {path}")
     free = shutil.disk_usage(path).free
-    if free < _MIN_FREE_BYTES:
+    if free < _FULL_BYTES:
+        yield error(f"{path}: {format_size(free)} free", "free space: nothing can be recorded")
+    elif free < _MIN_FREE_BYTES:
         yield warning(f"{path}: only {format_size(free)} free", "free space: a full disk stops all records")
 
 
 def check_service_files(config: Config) -> Iterator[CheckResult]:
     """Check the files that the main process reads."""
-    secrets = {
-        "store.password_file": config.store.password_file,
-        "mail.password_file": config.mail.password_file,
-        "apprise.urls_file": config.apprise.urls_file,
-    }
-    others = {"mail.ca_file": config.mail.ca_file, "web.config_file": config.web.config_file}
-    for setting, path in {**secrets, **others}.items():
-        if path is not None:
-            yield _check_readable(setting, path, is_secret=setting in secrets)
+    for setting, path in config.list_files().items():
+        yield _check_readable(setting, path, is_secret=setting in _SECRETS)
     if config.web.config_file and os.access(config.web.config_file, os.R_OK):
         yield from _check_web_config(config.web.config_file)
     if config.mail.templates:
