@@ -291,3 +291,24 @@ def test_a_password_file_is_named_by_the_option_that_gave_it(filled_url, tmp_pat
         assert done.exit_code == 2
         assert done.stderr.startswith("ckptd: --password-file: ")
         assert reason in done.stderr
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+def test_what_is_left_of_a_database_that_was_moved_away_is_not_mixed_with_a_restored_one(tmp_path, ending):
+    """SQLite would apply such a log to the new file, and bring back or destroy rows."""
+    source = f"sqlite:///{tmp_path}/record.db"
+    store = Store.open(source, upgrade=True)
+    samples.fill(store)
+    store.close()
+    assert db(tmp_path, source, "backup", tmp_path / "backup.db").exit_code == 0
+    for file in tmp_path.glob("record.db*"):
+        file.rename(tmp_path / file.name.replace("record", "away"))
+    left = tmp_path / f"record.db{ending}"
+    left.write_bytes(b"of the old one")
+    done = db(tmp_path, source, "restore", tmp_path / "backup.db")
+    assert done.exit_code == 2
+    assert f"{left}: left of a database that was moved away" in done.stderr
+    assert not (tmp_path / "record.db").exists()
+    left.unlink()
+    done = db(tmp_path, source, "restore", tmp_path / "backup.db")
+    assert done.exit_code == 0, done.stderr

@@ -63,6 +63,8 @@ def restore(path: Path, url: str) -> None:
         with _owner_of(found.parent) if found else _nobody(), _folder_in(found.parent if found else None) as folder:
             if found and (locked := find_locked(found)):
                 raise CopyError(f"a daemon still uses {found} (it has the lock {locked}): stop it first")
+            if found and not os.path.lexists(found):
+                _refuse_journals(found)
             copy = folder / _COPY
             sqlite_backup.copy_into(backup, copy)
             with _engine(f"sqlite:///{copy}") as prepared:
@@ -101,6 +103,18 @@ def _make_private(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise CopyError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _refuse_journals(path: Path) -> None:
+    """Refuse files that SQLite would apply to a new database of this name: they are of the one before it.
+
+    Raises:
+        CopyError: there are some.
+
+    """
+    left = [each for ending in ("-wal", "-shm", "-journal") if os.path.lexists(each := f"{path}{ending}")]
+    if left:
+        raise CopyError(f"{' and '.join(left)}: left of a database that was moved away; move them to it first")
 
 
 def _stop_others(url: str, held: ExitStack) -> None:
