@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import fcntl
 import os
 import re
 import signal
@@ -73,6 +74,17 @@ class Attacks:
 
     def link_a_file(self):
         os.link(self.inside / "1.subverted", self.inside / "other")
+
+    def have_the_kernel_signal_the_parent(self):
+        reading, writing = os.pipe()
+        try:
+            fcntl.fcntl(reading, fcntl.F_SETOWN, os.getppid())
+        finally:
+            os.close(reading)
+            os.close(writing)
+
+    def have_the_kernel_send_another_signal(self):
+        fcntl.fcntl(1, 10, signal.SIGKILL)  # F_SETSIG
 
     def open_an_internet_socket(self):
         socket.socket(socket.AF_INET).close()

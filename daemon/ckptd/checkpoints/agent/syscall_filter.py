@@ -8,6 +8,7 @@ A refused call fails with EPERM, so that a library can do without it.
 
 import ctypes
 import errno
+import fcntl
 import os
 import struct
 from collections.abc import Iterable
@@ -94,7 +95,6 @@ _PARSER: _Numbers = {
     "close": (3, 57),
     "close_range": (436, 436),
     "dup": (32, 23),
-    "fcntl": (72, 25),
     "fstat": (5, 80),
     "newfstatat": (262, 79),
     "statx": (332, 291),
@@ -156,6 +156,9 @@ _PARSER: _Numbers = {
 }
 _OPENAT: _Numbers = {"openat": (257, 56)}
 _PRLIMIT: _Numbers = {"prlimit64": (302, 261)}
+_FCNTL: _Numbers = {"fcntl": (72, 25)}
+# with others, such as F_SETOWN, a process has the kernel send signals to any process of its user
+_FCNTL_COMMANDS = (fcntl.F_DUPFD, fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL, fcntl.F_DUPFD_CLOEXEC)
 _GROUPS: _Numbers = {"setpgid": (109, 154), "setsid": (112, 157)}
 _SIGNALS: _Numbers = {"kill": (62, 129), "tgkill": (234, 131)}
 
@@ -231,6 +234,8 @@ def _build(machine: str, profile: Profile) -> bytes:
     if profile is Profile.PARSER:
         decide(_PARSER, _PERMIT)
         decide(_OPENAT, _load_argument(2), _instruction(_ANY_BIT, _CREATING, 0, 1), _DENY, _PERMIT)
+        permits = [step for each in _FCNTL_COMMANDS for step in (_instruction(_EQUAL, each, 0, 1), _PERMIT)]
+        decide(_FCNTL, _load_argument(1), *permits, _DENY)
         decide(_PRLIMIT, _load_argument(0), _instruction(_EQUAL, 0, 0, 1), _PERMIT, _DENY)
         decide(_SIGNALS, _load_argument(0), _OWN_PROCESS, _PERMIT, _DENY)
         return b"".join([*code, _DENY])

@@ -168,10 +168,12 @@ def open_place(place: PurePosixPath, *, is_locked: bool = True) -> Iterator[Open
     """Open an existing trash, or yield None. Names in it have no effect outside its own directory.
 
     Raises:
-        RefusedError: it is not the user's, or in use.
+        RefusedError: it is not the user's, in use, or inside another trash.
         OSError: it cannot be opened.
 
     """
+    if TRASH in place.parent.parts:
+        raise RefusedError("it is inside another trash", FailureCause.OUTSIDE)
     with ExitStack() as held:
         try:
             base = held.enter_context(closing(open_path(place.parent)))
