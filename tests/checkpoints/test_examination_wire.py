@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ckptd.checkpoints.agent.limited_child import ChildLimits
 from ckptd.checkpoints.formats.interface import Examination
 from ckptd.checkpoints.scanning.examination import decode, encode, examine_in_child
 from ckptd.core.model import CheckpointState, Level, Role
@@ -68,7 +69,7 @@ def test_a_malformed_answer_fails_only_its_claim(wrong):
     child = SimpleNamespace(step=0, failure="its answer is malformed", fail=failures.append)
     begun = SimpleNamespace(child=child, answers=iter([encode(EVERYTHING), encode(EVERYTHING) | wrong]))
     claims = [None, None]
-    first, second = examine_in_child(claims, None, Level.STRUCTURE, limits=None, begun=begun)
+    first, second = examine_in_child(claims, None, Level.STRUCTURE, limits=ChildLimits(), begun=begun)
     assert first == EVERYTHING
     assert (second.state, second.reason) == (CheckpointState.UNKNOWN, "its answer is malformed")
     assert len(failures) == 1

@@ -1,3 +1,4 @@
+import errno
 from dataclasses import replace
 from datetime import timedelta, timezone
 from html.parser import HTMLParser
@@ -278,6 +279,14 @@ def test_a_directory_without_any_template_is_a_mistake(tmp_path):
         f"{tmp_path} contains no template; expected at least one of subject.txt, body.txt, body.html"
     ]
     assert Renderer(tmp_path / "x").list_troubles() == [f"{tmp_path}/x is not a directory"]
+
+
+def test_a_directory_that_this_account_cannot_read_is_a_mistake_and_no_crash(tmp_path, monkeypatch):
+    def refuse(_path):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "exists", refuse)
+    assert Renderer(tmp_path).list_troubles() == [f"{tmp_path}: Permission denied"]
 
 
 def test_the_built_in_templates_fit_every_sample(tmp_path):

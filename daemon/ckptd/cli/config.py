@@ -37,9 +37,11 @@ def check(context: click.Context, is_live: bool) -> None:
     from ckptd.config.valid_sections import read_valid_sections  # noqa: PLC0415 - --help needs none of it
     from ckptd.service.accounts import has_account, list_unknown_denials  # noqa: PLC0415
     from ckptd.service.config_troubles import list_troubles  # noqa: PLC0415
+    from ckptd.service.doctor.host_checks import read_unit_environment  # noqa: PLC0415
 
     path = context.find_root().params.get("config")
-    config, errors = read_valid_sections(path, os.environ)
+    variables = {**(read_unit_environment() if os.geteuid() == 0 else {}), **os.environ}  # as the daemon has them
+    config, errors = read_valid_sections(path, variables)
     is_root, user = os.geteuid() == 0, config.service.user
     troubles = [*errors, *_become_service(config, path, is_user_known=user is not None and has_account(user))]
     troubles += list_troubles(config, is_service=is_root)

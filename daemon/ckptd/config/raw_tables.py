@@ -1,5 +1,6 @@
 """Reads the configuration's file and environment into plain tables, without checking them."""
 
+import codecs
 import re
 import tomllib
 from collections.abc import Mapping
@@ -43,7 +44,7 @@ def read_tables(path: Path | None, environment: Mapping[str, str]) -> Tables:
                 content = file.read(MAX_BYTES + 1)
             if len(content) > MAX_BYTES:
                 raise ConfigError(f"{chosen}: larger than {MAX_BYTES >> 20} MiB, so it is no configuration")
-            text = content.decode("utf-8-sig")  # Windows' editors put a mark at the start
+            text = content.removeprefix(codecs.BOM_UTF8).decode()  # Windows' editors put this mark at the start
             data = tomllib.loads(text)
         except OSError as error:
             raise ConfigError(f"{chosen}: {error.strerror}") from error

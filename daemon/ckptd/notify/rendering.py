@@ -107,9 +107,12 @@ class Renderer:
         """Render the site's templates with sample digests; return their errors, each with file and line if known."""
         if self._site is None or self._directory is None:
             return []
-        if not self._directory.is_dir():
-            return [f"{self._directory} is not a directory"]
-        own = [name for name in TEMPLATES if (self._directory / name).exists()]
+        try:
+            if not self._directory.is_dir():
+                return [f"{self._directory} is not a directory"]
+            own = [name for name in TEMPLATES if (self._directory / name).exists()]
+        except OSError as error:
+            return [f"{self._directory}: {error.strerror}"]
         if not own:
             return [f"{self._directory} contains no template; expected at least one of {', '.join(TEMPLATES)}"]
         troubles: dict[str, None] = {}

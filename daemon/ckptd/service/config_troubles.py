@@ -12,10 +12,11 @@ from ckptd.service.build_notify import build_policy, build_renderer
 
 def list_troubles(config: Config, *, is_service: bool) -> list[str]:
     """Return one sentence for each trouble; with `is_service`, also for files that this account may not read."""
+    unreadable = dict(_list_unreadable(config, is_service=is_service))
     return [
         *list_unknown_accounts(config),
-        *_list_unreadable(config, is_service=is_service),
-        *_list_policy_troubles(config),
+        *(f"{setting}: {text}" for setting, text in unreadable.items()),
+        *(() if "apprise.urls_file" in unreadable else _list_policy_troubles(config)),
         *(f"mail.templates: {trouble}" for trouble in build_renderer(config.mail).list_troubles()),
         *list_unknown_formats(config.retention, FORMATS),
     ]
@@ -32,15 +33,15 @@ def refuse_troubles(config: Config) -> None:
         raise ConfigError("; ".join(troubles))
 
 
-def _list_unreadable(config: Config, *, is_service: bool) -> Iterator[str]:
+def _list_unreadable(config: Config, *, is_service: bool) -> Iterator[tuple[str, str]]:
     for setting, path in config.list_files().items():
         try:
             os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         except PermissionError as error:
             if is_service:
-                yield f"{setting}: {path}: {error.strerror}"
+                yield setting, f"{path}: {error.strerror}"
         except OSError as error:
-            yield f"{setting}: {path}: {error.strerror}"
+            yield setting, f"{path}: {error.strerror}"
 
 
 def _list_policy_troubles(config: Config) -> Iterator[str]:

@@ -124,6 +124,14 @@ def test_the_previous_package_refuses_the_newer_database_clearly_and_leaves_it_a
     assert "the database is at revision 9999, which is newer than this ckptd" in seen["journal"]
 
 
+def test_an_upgrade_that_can_make_no_copy_keeps_the_one_before(facts):
+    """The newer tables, which the first of the two steps back left, are nothing that the older package can read."""
+    seen = facts["upgraded again"]
+    assert "no copy of the database was made" in seen["dpkg"]["text"]
+    assert seen["copy"] == NEWEST
+    assert "the service had failed; start it again with 'systemctl start ckptd'" in seen["dpkg"]["text"]
+
+
 def test_the_previous_package_works_with_the_copy_of_before_the_upgrade(facts):
     seen = facts["restored"]
     assert seen["restore"]["status"] == 0, seen["restore"]["text"]

@@ -50,6 +50,8 @@ def live():
     CONFIG.write_text('[slurm]\nsource = "replay"\ncluster = "c1"\nreplay_path = "/recording"\n')
     look("started", systemctl=run("systemctl", "enable", "--now", "ckptd"), version=run("ckptd", "--version"))
     look("upgraded", dpkg=run("dpkg", "--install", "/packages/2.0.deb"))
+    look("too early", dpkg=run("dpkg", "--install", "/packages/1.0.deb"))
+    look("upgraded again", dpkg=run("dpkg", "--install", "/packages/2.0.deb"))
     look("rolled back", dpkg=run("dpkg", "--install", "/packages/1.0.deb"))
     FACTS["rolled back"]["journal"] = run("journalctl", "--unit=ckptd", "--no-pager", "--lines=20")["text"]
     run("systemctl", "stop", "ckptd")
