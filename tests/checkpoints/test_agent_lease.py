@@ -5,6 +5,7 @@ import os
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,11 @@ def act(item):
     time.sleep(float(item["act_id"]))
     Path(item["place"], "done").touch()
     return {}
+def look_up(item):
+    return {"state": "x" * 2_000_000 if item["act_id"] == "long" else None}
 agent_operations.preload()
 descriptor, lease = map(int, sys.argv[1:])
-process.serve(descriptor, RequestPolicy, {"restore": act, "look_up": lambda item: {"state": None}}, LeaseView(lease))
+process.serve(descriptor, RequestPolicy, {"restore": act, "look_up": look_up}, LeaseView(lease))
 """
 
 
@@ -82,6 +85,23 @@ def test_a_request_that_is_carried_out_ends_with_the_lease(client, folder):
     assert restore(client, folder, 30) == Unknown(what="agent", reason=LEASE_OVER)
     assert time.monotonic() - began < 30
     assert list_names(folder) == ["begun"]
+
+
+def test_a_main_process_that_reads_no_answers_keeps_nothing_alive(client, folder, monkeypatch):
+    """It may be stopped while it waits for long answers, and another daemon acts meanwhile."""
+    is_read, accept = threading.Event(), client._accept
+    monkeypatch.setattr(client, "_accept", lambda message: (is_read.wait(60), accept(message)))
+    client.show_lease(read_elapsed() + 2)
+    with ThreadPoolExecutor() as threads:
+        acting = threads.submit(restore, client, folder, 6)
+        item = {"places": [str(folder)], "act_id": "long"}
+        batch = Batch(uid=USER, operation="look_up", items=(item,) * 10, deadline_seconds=60)
+        reading = threads.submit(client.run, [batch])
+        time.sleep(8)
+        assert list_names(folder) == ["begun"]
+        is_read.set()
+        assert acting.result() == Unknown(what="agent", reason=LEASE_OVER)
+        assert [len(answer["state"]) for answer in reading.result()[0]] == [2_000_000] * 10
 
 
 def test_a_lease_that_is_renewed_ends_nothing(client, folder):

@@ -69,6 +69,13 @@ def test_a_request_that_brings_its_own_command_or_limit_is_refused(site, attacke
     assert site.asked.read_text() == ""
 
 
+def test_a_request_cannot_write_lines_of_its_own_into_the_log(attacker):
+    attacker.ask("scan", {}, uid="9\nagent: pwned\x1b[31m")
+    assert "\nagent: pwned" not in attacker.read_log()
+    assert "\x1b" not in attacker.read_log()
+    assert "refused a request for uid 9?agent: pwned" in attacker.read_log()
+
+
 @pytest.mark.parametrize("operation", ["shell", "", "__class__", "quota", "command\n"])
 def test_an_operation_that_is_not_in_the_list_is_refused_and_logged(attacker, operation):
     answers, reason = attacker.ask(operation, {})

@@ -27,9 +27,11 @@ from functools import partial
 from typing import Any
 
 from ckptd.checkpoints.agent import child_states, confinement, node_scan_turns, orphans, request_child, requests
+from ckptd.checkpoints.agent.answer_queue import AnswerQueue
 from ckptd.checkpoints.agent.child_states import ChildSignals
 from ckptd.checkpoints.agent.lease_memory import LEASE_OVER, NOT_BEGUN, LeaseOverError, LeaseView
 from ckptd.checkpoints.agent.node_scan_turns import NodeScanTurns
+from ckptd.checkpoints.agent.refusal_log import RefusalLog
 from ckptd.checkpoints.agent.request_child import Operation
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.agent.request_rate import RequestRate
@@ -45,8 +47,6 @@ MAX_REQUEST_BYTES = 2**30  # the known checkpoints of fifty large directories
 MAX_WAITING = 20_000
 LAST_SECONDS = 1.0  # that the agent waits for processes that it has killed, before it ends itself
 FORK_SECONDS = 1.0  # between two attempts to start a child when there are too many processes
-LOG_SECONDS = 60.0
-MAX_LOGGED = 1000  # refusals that are remembered
 STOPPED = "its process was stopped"
 
 
@@ -81,6 +81,7 @@ class Agent:
 
         """
         self._connection = connection
+        self._answers = AnswerQueue(connection)
         self._read_policy = read_policy
         self._operations = operations
         self._lease = lease
@@ -98,16 +99,18 @@ class Agent:
         self._received = bytearray()
         self._rate = RequestRate()
         self._node_turns = NodeScanTurns()
-        self._logged: dict[tuple[str, str], float] = {}  # refusals, by when they were logged
+        self._log = RefusalLog()
         self._is_open = True
 
     def serve(self) -> None:
         """Work until the main process is gone."""
         self._send({"ready": True})
         while self._is_open or self._children:
-            for key, _ in self._selector.select(timeout=self._seconds_to_deadline()):
+            for key, events in self._wait():
                 if key.fileobj is self._connection:
-                    self._receive()
+                    self._answers.send()
+                    if events & selectors.EVENT_READ:
+                        self._receive()
                 elif key.fileobj is self._signals:
                     self._end_stopped_children()
                 elif (child := self._children.get(key.fd)) is not None:
@@ -117,6 +120,17 @@ class Agent:
             while (request := self._choose_next()) is not None:
                 self._start(request)
         self._reap_the_last()
+
+    def _wait(self) -> list[tuple[selectors.SelectorKey, int]]:
+        """Return what can be read; nothing while the main process has much to read itself."""
+        seconds = self._seconds_to_deadline()
+        if self._is_open and self._answers.is_full:
+            self._answers.wait(seconds)
+            return []
+        if self._is_open:
+            waits = selectors.EVENT_READ if self._answers.is_empty else selectors.EVENT_READ | selectors.EVENT_WRITE
+            self._selector.modify(self._connection, waits)
+        return self._selector.select(seconds)
 
     def _choose_next(self) -> dict[str, Any] | None:
         """Remove and return the request to start now; None if all places are taken.
@@ -198,22 +212,9 @@ class Agent:
 
     def _refuse(self, request: Any, reason: str) -> None:
         """Say why, and log it: the main process sends no such request unless the configuration has just changed."""
-        self._log_refusal(request.get("uid") if isinstance(request, dict) else None, reason[:500])
+        self._log.note_refusal(request.get("uid") if isinstance(request, dict) else None, reason[:500])
         if isinstance(request, dict) and isinstance(request.get("id"), int):
             self._send({"id": request["id"], "done": True, "reason": f"refused: {reason}"})
-
-    def _log_refusal(self, uid: Any, reason: str) -> None:
-        uid = str(uid)[:20]
-        self._log(uid, f"refused a request for uid {uid}: {reason}")
-
-    def _log(self, about: str, text: str) -> None:
-        """Write one line at most once a minute: the log must not be flooded."""
-        now = time.monotonic()
-        if len(self._logged) > MAX_LOGGED:
-            self._logged.clear()
-        if now - self._logged.get((about, text), -LOG_SECONDS) >= LOG_SECONDS:
-            self._logged[about, text] = now
-            sys.stderr.write(f"agent: {''.join(each if each.isprintable() else '?' for each in text)}\n")
 
     def _reload(self, request_id: Any) -> None:
         """Read the policy again; a wrong one leaves the old in force."""
@@ -268,7 +269,7 @@ class Agent:
         """Put a request back: no child could be forked for it."""
         self._waiting.appendleft(request)
         self._fork_at = time.monotonic() + FORK_SECONDS
-        self._log("fork", f"no process can be started: {error.strerror}; retrying every {FORK_SECONDS:g} s")
+        self._log.write("fork", f"no process can be started: {error.strerror}; retrying every {FORK_SECONDS:g} s")
 
     def _read_child(self, child: _BatchChild) -> None:
         data = os.read(child.pipe, 1 << 16)
@@ -283,7 +284,7 @@ class Agent:
                 answer = json.loads(line)
                 if "refused" in answer:
                     reason = str(answer["refused"])[:500]
-                    self._log_refusal(child.uid, reason)
+                    self._log.note_refusal(child.uid, reason)
                     self._end(child, f"refused: {reason}")
                     return
                 self._send({"id": child.request_id, "index": int(answer["index"]), "result": dict(answer["result"])})
@@ -360,10 +361,8 @@ class Agent:
         return max(0.0, min(times) - now)
 
     def _send(self, message: dict[str, Any]) -> None:
-        if not self._is_open:
-            return
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is gone, and `_receive` learns that next
-            self._connection.sendall(json.dumps(message).encode() + b"\n")
+        if self._is_open:
+            self._answers.add(message)
 
 
 def serve(
