@@ -53,4 +53,11 @@ def test_when_a_run_saved_last_and_what_is_known_without_unpacking(monkeypatch):
 
 
 def test_it_takes_little_memory():
-    assert pack(history(checkpoints=SAVES)).checkpoints.size_bytes < 64 * 150
+    found = [
+        pack(history(checkpoints=[saved(minute, step=minute * 7 + run) for minute in range(64)])) for run in range(20)
+    ]
+    sizes = [each.checkpoints.size_bytes for each in found]
+    assert max(sizes) < 64 * 150
+    assert sizes[-1] < 64 * 25, "the ones before it are its dictionary"
+    for run, each in enumerate(found):
+        assert [known.checkpoint.step for known in each.checkpoints] == [minute * 7 + run for minute in range(64)]

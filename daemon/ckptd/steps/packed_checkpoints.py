@@ -1,6 +1,7 @@
-"""The checkpoints of a history, and what its attempts may have loaded, in a tenth of the memory.
+"""The checkpoints of a history, and what its attempts may have loaded, in a thirtieth of the memory.
 
-They are unpacked each time that somebody reads them, and packed again by nobody.
+They are unpacked each time that somebody reads them, and packed again by nobody. Those of different runs are alike, so
+the first ones become zlib's dictionary for those that follow.
 """
 
 import io
@@ -25,6 +26,8 @@ from ckptd.core.model import (
 T = TypeVar("T")
 FEW = 4  # candidates, which are left as they are
 _LEVEL = 1  # zlib's fastest: the columns of one run are alike
+_SAMPLED = 2  # histories of which the dictionary is made
+_LEAST_BYTES, _MOST_BYTES = 4096, 16384  # of each: zlib reads the last 32 KiB of a dictionary
 _PACKED = (RecordedCheckpoint, Checkpoint, Grouping)
 _NAMES: dict[type, tuple[str, ...]] = {kind: tuple(each.name for each in fields(kind)) for kind in _PACKED}
 _READ: dict[type, Callable[[object], tuple[Any, ...]]] = {kind: attrgetter(*names) for kind, names in _NAMES.items()}
@@ -45,16 +48,38 @@ def _build(kind: type, values: tuple[Any, ...]) -> object:
     return made
 
 
+class _Dictionary:
+    """What the first values of this process have in common; it never changes once it is complete."""
+
+    def __init__(self) -> None:
+        self._samples: list[bytes] = []
+        self._complete = b""
+
+    def learn(self, content: memoryview) -> bytes:
+        """Return the dictionary for this content, empty until enough was seen."""
+        if not self._complete and len(content) >= _LEAST_BYTES:
+            self._samples.append(bytes(content[:_MOST_BYTES]))
+            if len(self._samples) >= _SAMPLED:
+                self._complete = b"".join(self._samples)
+        return self._complete
+
+
+_dictionary = _Dictionary()
+
+
 class _Packed(Sequence[T]):
     """A tuple of values that takes little memory."""
 
-    __slots__ = ("_content", "_count")
+    __slots__ = ("_content", "_count", "_dictionary")
 
     def __init__(self, values: Sequence[T]) -> None:
         self._count = len(values)
         content = io.BytesIO()
         _Packer(content, pickle.HIGHEST_PROTOCOL).dump(tuple(values))
-        self._content = zlib.compress(content.getbuffer(), _LEVEL)
+        with content.getbuffer() as whole:
+            self._dictionary = _dictionary.learn(whole)
+            packer = zlib.compressobj(_LEVEL, zdict=self._dictionary)
+            self._content = packer.compress(whole) + packer.flush()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Packed):
@@ -65,8 +90,8 @@ class _Packed(Sequence[T]):
 
     def unpack(self) -> tuple[T, ...]:
         """Return the values; each call makes new ones."""
-        content = pickle.loads(zlib.decompress(self._content))  # noqa: S301 - this process packed it
-        return cast("tuple[T, ...]", content)
+        content = zlib.decompressobj(zdict=self._dictionary).decompress(self._content)
+        return cast("tuple[T, ...]", pickle.loads(content))  # noqa: S301 - this process packed it
 
     @property
     def size_bytes(self) -> int:
