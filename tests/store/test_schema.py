@@ -144,3 +144,9 @@ def test_sqlite_survives_a_killed_process_and_a_power_cut(tmp_path):
         assert pragmas == ["wal", 2]
         assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
     database.dispose()
+
+
+def test_a_new_file_of_sqlite_is_for_its_owner_alone(tmp_path):
+    Store.open(f"sqlite:///{tmp_path}/ckptd.sqlite3", upgrade=True).close()
+    modes = {path.stat().st_mode & 0o777 for path in tmp_path.glob("ckptd.sqlite3*")}
+    assert modes == {0o600}

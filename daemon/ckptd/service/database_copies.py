@@ -92,17 +92,8 @@ def copy(url: str, target_url: str, *, is_online: bool) -> tuple[CopiedTable, ..
             _stop_others(url, held)
         if found := _sqlite_path(target):
             held.enter_context(_owner_of(found.parent))
-            _make_private(found)
         schema.upgrade(target)
         return copy_rows(source, target)
-
-
-def _make_private(path: Path) -> None:
-    """Create a file that its owner alone can read, if it does not exist; SQLite takes an empty one for a new one."""
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-    except OSError as error:
-        raise CopyError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _refuse_journals(path: Path) -> None:

@@ -4,6 +4,9 @@ Alembic is configured here, without an alembic.ini. It is imported only to chang
 them start fast.
 """
 
+import contextlib
+import os
+
 import sqlalchemy as sa
 
 from ckptd.store import revisions
@@ -38,6 +41,7 @@ def upgrade(engine: sa.Engine, revision: str = "head") -> None:
     import alembic.command  # noqa: PLC0415 - see above
     import alembic.config  # noqa: PLC0415
 
+    _make_private(engine)
     with begin(engine, is_writer=True) as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
@@ -47,6 +51,18 @@ def upgrade(engine: sa.Engine, revision: str = "head") -> None:
         config.set_main_option("path_separator", "os")
         config.attributes["connection"] = connection
         alembic.command.upgrade(config, revision)
+
+
+def _make_private(engine: sa.Engine) -> None:
+    """Create the file of SQLite, which names all users' jobs, for its owner alone.
+
+    SQLite takes an empty one for a new one.
+    """
+    if engine.dialect.name != "sqlite" or engine.url.database in {None, "", ":memory:"}:
+        return
+    with contextlib.suppress(OSError):  # it is there, or SQLite will say why it cannot be
+        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.close(os.open(str(engine.url.database), flags, 0o600))
 
 
 def _read_revision(connection: sa.Connection) -> str | None:
