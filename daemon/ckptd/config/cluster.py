@@ -43,6 +43,13 @@ class SlurmSection(Section):
     read_batch_scripts: bool = False
     """Whether ckptd may read batch scripts, to find a job's checkpoint directory and what it resumes from."""
 
+    @field_validator("cluster")
+    @classmethod
+    def _cluster_is_a_name(cls, name: str | None) -> str | None:
+        if name is not None and (name == "all" or re.fullmatch(r"[\w.-]+", name) is None):
+            raise ValueError(f"{name!r} is not the name of a cluster; use ClusterName of slurm.conf")
+        return name
+
     @field_validator("rest_url")
     @classmethod
     def _rest_url_is_an_address(cls, url: str) -> str:

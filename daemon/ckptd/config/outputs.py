@@ -196,7 +196,7 @@ class WebSection(Section):
     def _listen_has_a_port(cls, listen: str) -> str:
         host, _, port = listen.rpartition(":")
         is_port = port.isascii() and port.isdecimal() and int(port) < 2**16
-        if listen and not (is_port and (":" not in host or host.startswith("["))):
+        if listen and not (is_port and (not host or _is_host(host))):
             raise ValueError(f'{listen!r} is not of the form HOST:PORT; use for example "127.0.0.1:9478"')
         return listen
 
