@@ -1,5 +1,6 @@
 from datetime import UTC, date, datetime
 
+import alembic.command
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
@@ -150,3 +151,11 @@ def test_a_new_file_of_sqlite_is_for_its_owner_alone(tmp_path):
     Store.open(f"sqlite:///{tmp_path}/ckptd.sqlite3", upgrade=True).close()
     modes = {path.stat().st_mode & 0o777 for path in tmp_path.glob("ckptd.sqlite3*")}
     assert modes == {0o600}
+
+
+def test_a_database_that_is_up_to_date_is_left_alone(tmp_path, monkeypatch):
+    """A daemon that only starts again loads nothing that changes tables."""
+    url = f"sqlite:///{tmp_path}/ckptd.sqlite3"
+    Store.open(url, upgrade=True).close()
+    monkeypatch.setattr(alembic.command, "upgrade", lambda *_: pytest.fail("upgraded"))
+    Store.open(url, upgrade=True).close()

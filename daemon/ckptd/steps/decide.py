@@ -19,9 +19,9 @@ from ckptd.core.node_scans.node_directories import is_on_nodes
 from ckptd.steps import job_action_history, plan_notices, read_scripts
 from ckptd.steps.clock_pause import ClockPause
 from ckptd.steps.evaluated_runs import EvaluatedRun, EvaluatedRuns, has_damaged
+from ckptd.steps.flag_lines import list_changed
 from ckptd.steps.live_facts import bring_up, make_context
 from ckptd.steps.open_flags import OpenFlags
-from ckptd.steps.opened_flag_lines import list_opened
 from ckptd.steps.packed_checkpoints import is_packed, pack, unpack
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
@@ -98,10 +98,10 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     memory.decided_at = now
     state.decision_due.clear()  # what is polled or scanned from here on is for the next decision
     failed_before = set(memory.failed_rules)
-    opened = [flag.finding for flag in decide(parts, state, now).opened]
+    changes = decide(parts, state, now)
     if memory.postponed:
         state.decision_due.set()
-    lines = [*about_clock, *list_opened(opened)]
+    lines = [*about_clock, *list_changed(changes)]
     lines += [
         error(f"the rule {rule} failed on the run in {run.directory!a}", cause, run=run.directory, rule=rule)
         for (run, rule), cause in memory.failed_rules.items()

@@ -38,10 +38,12 @@ def upgrade(engine: sa.Engine, revision: str = "head") -> None:
         SchemaError: the database is newer than this version.
 
     """
+    _make_private(engine)
+    if revision == "head" and read_revision(engine) == revisions.list_revisions()[-1]:
+        return
     import alembic.command  # noqa: PLC0415 - see above
     import alembic.config  # noqa: PLC0415
 
-    _make_private(engine)
     with begin(engine, is_writer=True) as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
