@@ -183,6 +183,19 @@ def test_no_rule_need_be_asked_again_at_once_about_an_ordinary_run(rule, attempt
     assert timed.until is None or timed.until > at(33)
 
 
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("jitter", [0, 0.5])
+def test_no_rule_need_be_asked_again_at_once_about_a_run_whose_next_save_is_late(rule, jitter):
+    """As long as it is late, its forecast moves on with the time."""
+    saves = [
+        saved(8 * number + 1 + jitter * (number % 2), name=f"step_{number}.pt", step=number) for number in range(5)
+    ]
+    late = history(now=45, jobs=(job(started_at=at(0)),), attempts=FIRST_START, checkpoints=saves)
+    timed = evaluate_until(late, (rule,), at(45), **WIDE)
+    assert not timed.evaluation.failed
+    assert timed.until is None or timed.until > at(45)
+
+
 def test_what_cannot_be_tracked_is_due_at_once():
     for use in (
         str,

@@ -156,11 +156,6 @@ class TrackedSpan(_Tracked):
 
     __slots__ = ()
 
-    @property
-    def seconds_now(self) -> float:
-        """The seconds as of now, for figures that nothing depends on."""
-        return cast("timedelta", self.value).total_seconds()
-
     def _difference(self, other: object) -> Any:
         if isinstance(other, TrackedSpan):
             if self._is_of_another_clock(other):
@@ -222,6 +217,12 @@ class TrackedSpan(_Tracked):
     def __mod__(self, other: object) -> Any:
         self.validity.end_at_once()
         return self.value % _value_of(other)
+
+
+def read_seconds(duration: timedelta) -> float:
+    """Return a duration as of now, tracked or not, for what nothing depends on or what is compared as well."""
+    value: object = duration
+    return cast("timedelta", value.value if isinstance(value, TrackedSpan) else value).total_seconds()
 
 
 def _value_of(value: object) -> Any:

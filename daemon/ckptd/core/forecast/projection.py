@@ -11,6 +11,7 @@ from ckptd.core.model.save_cadence import SaveCadence
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm, saves_of
 from ckptd.core.runs.resumable import list_resumable, may_be_results
+from ckptd.core.tracked_now import read_seconds
 
 MARGIN = timedelta(seconds=60)  # that a save should be complete before the limit
 CAUTION = 1.3  # spreads that a later save may be late and still be counted on
@@ -113,7 +114,7 @@ def at_limit(
         )
     time_left = ends_at - margin - next_at
     if time_left >= rhythm.spread * (CAUTION if is_strict else NEXT_CAUTION):
-        count = _count_that_fit(time_left / interval, rhythm.spread / interval)
+        count = _count_that_fit(time_left, interval, rhythm.spread)
         last_save_at = next_at + interval * (count - 1)
     lost = max(ends_at - last_save_at, timedelta(0))
     return LimitForecast(next_at=next_at, saves_that_fit=count, last_save_at=last_save_at, lost=lost)
@@ -124,14 +125,25 @@ def _is_late(history: RunRecord, attempt: Attempt, rhythm: SaveCadence, now: dat
     return due_at is not None and now - due_at > max(rhythm.spread * CAUTION, MARGIN)
 
 
-def _count_that_fit(time_left: float, spread: float) -> int:
-    """Return how many saves fit if the first one does. The time after it (`time_left`) and the spread are in intervals.
+def _count_that_fit(time_left: timedelta, interval: timedelta, spread: timedelta) -> int:
+    """Return how many saves fit if the first one does, with `time_left` after it.
 
-    The largest n with (n - 1) + CAUTION * spread * sqrt(n) <= time_left, at least 1.
+    The largest n with (n - 1) * interval + CAUTION * spread * sqrt(n) <= time_left, at least 1. Floats compute it
+    first; then it is compared, because comparisons tell until when it holds.
     """
-    slack = CAUTION * spread
-    root = (math.sqrt(slack * slack + 4 * (time_left + 1)) - slack) / 2
-    return max(int(root * root + 1e-9), 1)
+    slack = CAUTION * (spread / interval)
+    left = read_seconds(time_left) / interval.total_seconds()
+    root = (math.sqrt(slack * slack + 4 * (left + 1)) - slack) / 2
+    count = max(int(root * root + 1e-9), 1)
+    while count > 1 and time_left < _time_of(count, interval, spread):
+        count -= 1
+    while time_left >= _time_of(count + 1, interval, spread):
+        count += 1
+    return count
+
+
+def _time_of(count: int, interval: timedelta, spread: timedelta) -> timedelta:
+    return interval * (count - 1) + spread * (CAUTION * math.sqrt(count))
 
 
 def saves_before_limit(

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Protocol
 
 from ckptd.core.model import Evidence, Finding, Job, RunHistory, Severity, Unknown
-from ckptd.core.tracked_now import TrackedSpan
+from ckptd.core.tracked_now import read_seconds
 
 
 def bounded(default: float, *, least: float, most: float | None = None) -> Any:
@@ -52,7 +52,7 @@ def seconds(duration: timedelta | None) -> int | None:
     """Return a duration in whole seconds for evidence, rounded as in texts; no decision may depend on it."""
     if duration is None:
         return None
-    return round(duration.seconds_now if isinstance(duration, TrackedSpan) else duration.total_seconds())
+    return round(read_seconds(duration))
 
 
 def not_whole(rule: str) -> Unknown:
