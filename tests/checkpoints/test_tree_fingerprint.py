@@ -45,7 +45,7 @@ def ask(directory, now, *, known=(), fingerprint=None):
 
 
 def look(directory, now, known=()):
-    return scan_json.decode_scan(ask(directory, now, known=known))
+    return scan_json.decode_scan(ask(directory, now, known=known), known)
 
 
 def is_unchanged(directory, now, fingerprint):

@@ -124,7 +124,7 @@ def scan_through_the_agent(root, known, seconds=0.0):
         "fingerprint": None,
     }
     answer = request_child.answer("scan", item, RequestPolicy(), OPERATIONS, seconds)
-    return scan_json.decode_scan(json.loads(json.dumps(answer)))
+    return scan_json.decode_scan(json.loads(json.dumps(answer)), known)
 
 
 def test_a_request_leaves_what_it_has_no_time_for_to_the_next(monkeypatch, tmp_path):

@@ -70,5 +70,5 @@ def decode_answer(answer: Answer, decode: Callable[[dict[str, Any]], Value]) -> 
         return answer
     try:
         return decode(answer)
-    except (KeyError, TypeError, ValueError, OverflowError, OSError) as error:  # OSError: an instant beyond the clock
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError) as error:  # the last: beyond the clock
         return Unknown(what="answer", reason=f"the child's answer is malformed: {error}")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypeVar
 
@@ -121,8 +122,10 @@ def scan_runs(
         (key.uid, _scan_item(key, now, places, known=known, asks_quota=quota is None))
         for (key, known, _), quota in zip(runs, fresh, strict=True)
     ]
+    answers = run_items(agent, "scan", items, limits.deadline)
     found = [
-        decode_answer(answer, scan_json.decode_scan) for answer in run_items(agent, "scan", items, limits.deadline)
+        decode_answer(answer, partial(scan_json.decode_scan, known=known))
+        for answer, (_, known, _) in zip(answers, runs, strict=True)
     ]
     return [_with_quota(scan, quota) for scan, quota in zip(found, fresh, strict=True)]
 

@@ -1,5 +1,6 @@
 """Encodes scans as JSON, and decodes them with strict checks, because a hostile file may control the child."""
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
@@ -7,18 +8,19 @@ from typing import Any
 from ckptd.checkpoints.agent.requests import MAX_CANDIDATES
 from ckptd.checkpoints.scanning import declarations
 from ckptd.checkpoints.scanning.pointers import decode_link
-from ckptd.core.model import CheckpointRead, Scan, Unknown
+from ckptd.core.model import Checkpoint, CheckpointRead, Scan, Unknown
 from ckptd.core.model.checkpoint_json import decode_checkpoint, encode_checkpoint
 from ckptd.core.runs import declared_resume
 
 
-def encode_scan(scan: Scan) -> dict[str, Any]:
-    """Encode a scan as JSON types."""
+def encode_scan(scan: Scan, known: Sequence[Checkpoint] = ()) -> dict[str, Any]:
+    """Encode a scan as JSON types; a checkpoint that is the same as a known one as its number among these."""
+    numbers = {str(each.path): (number, each) for number, each in enumerate(known)}
     return {
         "directory": str(scan.directory),
         "scanned_at": scan.scanned_at.timestamp(),
         "finished_at": None if scan.finished_at is None else scan.finished_at.timestamp(),
-        "checkpoints": [encode_checkpoint(checkpoint) for checkpoint in scan.checkpoints],
+        "checkpoints": [_encode_unless_known(checkpoint, numbers) for checkpoint in scan.checkpoints],
         "problems": [[problem.what, problem.reason] for problem in scan.problems],
         "leftovers": list(scan.leftovers),
         "free_bytes": scan.free_bytes,
@@ -40,18 +42,25 @@ def encode_scan(scan: Scan) -> dict[str, Any]:
     }
 
 
-def decode_scan(data: dict[str, Any]) -> Scan:
-    """Decode a scan; refuse checkpoints outside its directory.
+def _encode_unless_known(found: Checkpoint, known: Mapping[str, tuple[int, Checkpoint]]) -> dict[str, Any] | int:
+    number, before = known.get(str(found.path), (0, None))
+    return number if found is before or found == before else encode_checkpoint(found)
+
+
+def decode_scan(data: dict[str, Any], known: Sequence[Checkpoint] = ()) -> Scan:
+    """Decode a scan for which these checkpoints were known; refuse checkpoints outside its directory.
 
     Raises:
         KeyError, TypeError, ValueError: the data is not of `encode_scan`'s form.
 
     """
     directory = PurePosixPath(data["directory"])
-    checkpoints = tuple(decode_checkpoint(each) for each in data["checkpoints"])
+    checkpoints = tuple(_decode_found(each, known) for each in data["checkpoints"])
     for checkpoint in checkpoints:
         if not _is_below(str(checkpoint.path), str(directory)):
             raise ValueError(f"{checkpoint.path} is not below {directory}")
+    if len({id(checkpoint) for checkpoint in checkpoints}) < len(checkpoints):
+        raise ValueError("one known checkpoint was found twice")
     return Scan(
         directory=directory,
         scanned_at=datetime.fromtimestamp(float(data["scanned_at"]), UTC),
@@ -73,6 +82,14 @@ def decode_scan(data: dict[str, Any]) -> Scan:
         entry_count=max(int(data["entry_count"]), 0),
         unread_count=max(int(data["unread_count"]), 0),
     )
+
+
+def _decode_found(found: Any, known: Sequence[Checkpoint]) -> Checkpoint:
+    if not isinstance(found, int):
+        return decode_checkpoint(found)
+    if not 0 <= found < len(known):
+        raise ValueError(f"there is no known checkpoint {found}")
+    return known[found]
 
 
 def _is_below(path: str, directory: str) -> bool:

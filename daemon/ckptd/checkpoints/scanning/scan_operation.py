@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any
@@ -14,7 +15,7 @@ from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree
 from ckptd.checkpoints.scanning.mounts import Mount, find_mount, read_recent_mounts
 from ckptd.checkpoints.scanning.quota import read_quota_left
 from ckptd.checkpoints.scanning.tree_fingerprint import CHANGED, UNCHANGED, read_fingerprint
-from ckptd.core.model import CheckpointRead, Scan, Unknown, checkpoint_json
+from ckptd.core.model import Checkpoint, CheckpointRead, Scan, Unknown, checkpoint_json
 
 READ_UNTIL = 0.6  # of the time of a scan; what follows makes checkpoints of what was read
 LEAST_READING = 0.2  # of it, if all before took longer
@@ -56,7 +57,7 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
             fingerprint=found,
             entry_count=entry_count,
         )
-        return _look_around(item, descriptor, same) | {"answer": UNCHANGED}
+        return _look_around(item, descriptor, same, ()) | {"answer": UNCHANGED}
 
 
 def _scan(item: dict[str, Any], descriptor: int) -> dict[str, Any]:
@@ -64,20 +65,23 @@ def _scan(item: dict[str, Any], descriptor: int) -> dict[str, Any]:
         until=time.monotonic() + item["seconds"] * READ_UNTIL,
         least_seconds=max(item["seconds"] * LEAST_READING, LEAST_READING_SECONDS),
     )
+    known = [checkpoint_json.decode_checkpoint(each) for each in item["known"]]
     found = inspect_tree(
         PurePosixPath(item["directory"]),
         descriptor=descriptor,
         now=datetime.fromtimestamp(item["now"], UTC),
-        known=[checkpoint_json.decode_checkpoint(known) for known in item["known"]],
+        known=known,
         max_depth=item["max_depth"],
         max_entries=item["max_entries"],
         write_grace=timedelta(seconds=item["write_grace_seconds"]),
         limits=limits,
     )
-    return _look_around(item, descriptor, found)
+    return _look_around(item, descriptor, found, known)
 
 
-def _look_around(item: dict[str, Any], descriptor: int, found: Inspection) -> dict[str, Any]:
+def _look_around(
+    item: dict[str, Any], descriptor: int, found: Inspection, known: Sequence[Checkpoint]
+) -> dict[str, Any]:
     """Return the encoded scan, with what changes while the tree stays as it is: free space, quota, what jobs say."""
     directory = PurePosixPath(item["directory"])
     now = datetime.fromtimestamp(item["now"], UTC)
@@ -113,7 +117,8 @@ def _look_around(item: dict[str, Any], descriptor: int, found: Inspection) -> di
             fingerprint=found.fingerprint,
             entry_count=found.entry_count,
             unread_count=found.unread_count,
-        )
+        ),
+        known,
     )
 
 
