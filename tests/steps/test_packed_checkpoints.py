@@ -6,6 +6,7 @@ import pytest
 
 from ckptd.core.fleet import fleet_totals
 from ckptd.core.model import Certainty, Resume, ResumeCandidate, ResumeReason, Role
+from ckptd.steps import packed_checkpoints
 from ckptd.steps.packed_checkpoints import is_packed, last_modified_at, pack, roles_of, unpack
 from core.histories import at, attempt, history, saved
 
@@ -52,7 +53,8 @@ def test_when_a_run_saved_last_and_what_is_known_without_unpacking(monkeypatch):
     assert last_modified_at(()) is None
 
 
-def test_it_takes_little_memory():
+def test_it_takes_little_memory(monkeypatch):
+    monkeypatch.setattr(packed_checkpoints, "_dictionary", packed_checkpoints._Dictionary())
     found = [
         pack(history(checkpoints=[saved(minute, step=minute * 7 + run) for minute in range(64)])) for run in range(20)
     ]

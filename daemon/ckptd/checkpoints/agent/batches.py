@@ -70,5 +70,12 @@ def decode_answer(answer: Answer, decode: Callable[[dict[str, Any]], Value]) -> 
         return answer
     try:
         return decode(answer)
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError) as error:  # the last: beyond the clock
+    except (
+        AttributeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        OverflowError,
+        OSError,
+    ) as error:  # such an instant
         return Unknown(what="answer", reason=f"the child's answer is malformed: {error}")
