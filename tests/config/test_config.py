@@ -107,6 +107,10 @@ def test_every_error_is_reported_at_once_with_its_key_and_the_nearest_name(tmp_p
             'scan.workspace_databases: "db" is not an absolute path; use for example',
         ),
         (
+            '[scan]\nallowed_roots = ["db", "/a", "/b/../c"]',
+            'scan.allowed_roots: "db" is not an absolute path; use for example "/scratch", and "/b/../c" contains ".."',
+        ),
+        (
             "[slurm]\nbackfill_max_age = 7",
             'slurm.backfill_max_age: 7 is not a duration; use for example "90s", "1h30m" or "7d"',
         ),

@@ -123,11 +123,12 @@ class ScanSection(Section):
     @field_validator("allowed_roots", "workspace_databases")
     @classmethod
     def _paths_are_absolute(cls, paths: tuple[PurePosixPath, ...]) -> tuple[PurePosixPath, ...]:
-        for path in paths:
-            if not path.is_absolute():
-                raise ValueError(f'"{path}" is not an absolute path; use for example "/scratch"')
-            if ".." in path.parts:
-                raise ValueError(f'"{path}" contains ".."; write the path that it leads to')
+        relative = [
+            f'"{path}" is not an absolute path; use for example "/scratch"' for path in paths if not path.is_absolute()
+        ]
+        climbing = [f'"{path}" contains ".."; write the path that it leads to' for path in paths if ".." in path.parts]
+        if relative or climbing:
+            raise ValueError(", and ".join(relative + climbing))
         return paths
 
     @field_validator("variables")
