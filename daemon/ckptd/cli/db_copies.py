@@ -31,6 +31,6 @@ def copy(settings: ListingSettings, url: str, password_file: Path | None, *, is_
     use = (
         "Start no daemon on this copy: the other one goes on."
         if is_online
-        else ("Set store.url and password_file to the new database, then start the daemon.")
+        else "Set store.url and password_file to the new database, then start the daemon."
     )
     click.echo(f"All tables are equal. {use}")
