@@ -29,6 +29,8 @@ def check_service(config: Config) -> Iterator[CheckResult]:
         return
     programs = _programs(config)
     versions = yield from _check_programs(programs, ("squeue", "sacct", "scontrol"))
+    if config.slurm.source == "pyslurm":
+        yield _check_pyslurm(programs, config)
     if "scontrol" not in versions:
         return
     if not accounting.is_answering(programs):
@@ -39,8 +41,6 @@ def check_service(config: Config) -> Iterator[CheckResult]:
     yield from _check_clock(programs)
     if config.slurm.source == "slurmrestd":
         yield from _check_rest(config)
-    elif config.slurm.source == "pyslurm":
-        yield _check_pyslurm(programs, config)
 
 
 def check_agent(config: Config) -> Iterator[CheckResult]:
