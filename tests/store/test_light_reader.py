@@ -1,7 +1,11 @@
 """Listings read through a driver alone show what the store shows, and refuse what it refuses."""
 
+import os
+import shutil
+import tempfile
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +22,7 @@ from store.test_decisions_on_record import make_flag
 from support.migrated import get_template
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
 from support.recorded import locate, poll, scan
+from support.trash_facts import as_user
 
 HOSTILE = "a\\b\x00\udcff\u200b'%s:x"
 
@@ -157,11 +162,33 @@ def test_an_address_that_cannot_work_is_one_sentence(address):
 def test_a_server_that_is_down_is_named_without_what_is_secret():
     address = "postgresql+psycopg://ckptd:geheim@127.0.0.1:1/none?sslpassword=geheim2"
     with pytest.raises(
-        database_errors.StoreError, match=r"postgresql://ckptd:\*\*\*@127\.0\.0\.1:1/none did not answer"
+        database_errors.DatabaseAwayError, match=r"postgresql://ckptd:\*\*\*@127\.0\.0\.1:1/none did not answer"
     ) as caught:
         open_reader(address, password="geheim3")
     assert "geheim" not in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_another_account_is_told_who_may_read_a_file(mode):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        path = folder / "ckptd.sqlite3"
+        shutil.copyfile(get_template(), path)
+        path.chmod(mode)
+
+        def read():
+            try:
+                with open_reader(f"sqlite:///{path}").begin() as select:
+                    select("SELECT 1", {})
+            except database_errors.StoreError as error:
+                return str(error)
+
+        assert as_user(read) == (
+            f"the database sqlite:///{path} is not for this account: run this as root or as the daemon's account"
+        )
 
 
 def test_a_password_from_a_file_opens_a_server(postgresql_url):

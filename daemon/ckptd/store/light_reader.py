@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from ckptd.store import revisions
-from ckptd.store.database_errors import SchemaError, StoreError
+from ckptd.store.database_errors import DatabaseAwayError, SchemaError, StoreError
 from ckptd.store.plain_reads import Select
 from ckptd.store.stored_instants import encode_sqlite
 from ckptd.store.transaction_limits import CONNECT_ARGUMENTS, SET_LIMITS
 
 BUSY_TIMEOUT_SECONDS = 10
+_ASK = "run this as root or as the daemon's account"
 _SQLITE = re.compile(r"sqlite(?:\+pysqlite)?:///(?!file:)([^?]+)", re.DOTALL)
 _POSTGRESQL = re.compile(r"postgres(?:ql)?(?:\+psycopg)?://")
 _PASSWORD = re.compile(r"(://[^:/@?]*):[^/?]*@")
@@ -60,6 +61,8 @@ def _open_sqlite(path: str) -> LightReader:
             " run this command as its account. To make an empty database here, run `ckptd db upgrade`"
         ) from error
     except (OSError, sqlite3.Error) as error:
+        if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
+            raise StoreError(f"{name} is not for this account: {_ASK}") from error
         raise StoreError(f"{name} cannot be opened: {error}") from error
 
     def select(statement: str, values: Mapping[str, object]) -> Any:
@@ -71,6 +74,8 @@ def _open_sqlite(path: str) -> LightReader:
             connection.execute("BEGIN")
             yield Select(select, is_sqlite=True)
         except sqlite3.Error as error:
+            if not os.access(path, os.W_OK):  # SQLite writes beside the file also to read it
+                raise StoreError(f"{name} is not for this account: {_ASK}") from error
             raise StoreError(f"{name} did not answer as it should: {error}") from error
         finally:
             if connection.in_transaction:
@@ -102,7 +107,7 @@ def open_postgresql(address: str, password: str | None) -> Any:
     try:
         connection = psycopg.connect(psycopg.conninfo.make_conninfo(address, password=password), **CONNECT_ARGUMENTS)
     except psycopg.Error as error:
-        raise StoreError(f"{name} did not answer as it should: {' '.join(str(error).split())}") from error
+        raise _report(name, error) from error
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     connection.read_only = True
     return connection
@@ -131,10 +136,18 @@ def _open_postgresql(address: str, password: str | None) -> LightReader:
             with begin_postgresql(connection):
                 yield Select(select, is_sqlite=False)
         except psycopg.Error as error:
-            raise StoreError(f"{name} did not answer as it should: {' '.join(str(error).split())}") from error
+            raise _report(name, error) from error
 
     has_revision = "SELECT count(*) WHERE to_regclass('alembic_version') IS NOT NULL"
     return _checked(LightReader(begin, connection.close), has_revision)
+
+
+def _report(name: str, error: Exception) -> StoreError:
+    """Return the error of a command for one of psycopg."""
+    import psycopg  # noqa: PLC0415 - see above
+
+    kind = DatabaseAwayError if isinstance(error, psycopg.OperationalError) else StoreError
+    return kind(f"{name} did not answer as it should: {' '.join(str(error).split())}")
 
 
 def _name(address: str) -> str:
