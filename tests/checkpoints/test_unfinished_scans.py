@@ -15,10 +15,10 @@ from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.formats import checkpoint_names, roles
 from ckptd.checkpoints.formats.interface import Examination
 from ckptd.checkpoints.scanning import scan_operation
-from ckptd.checkpoints.scanning.examination import UNREAD
 from ckptd.checkpoints.scanning.inspection import inspect_tree
 from ckptd.core.discovery.scan_schedule import UNREAD_GAP, WatchedRun, after_scan
 from ckptd.core.model import CheckpointState, RunKey, checkpoint_json
+from ckptd.core.model.checkpoints import UNREAD
 
 COMPLETE, UNKNOWN, DAMAGED = CheckpointState.COMPLETE, CheckpointState.UNKNOWN, CheckpointState.DAMAGED
 NOW = datetime.now(UTC)

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from ckptd.checkpoints.formats.interface import NO_CHECKSUM, Claim
-from ckptd.checkpoints.scanning.examination import UNREAD
 from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import Checkpoint, CheckpointState, Level
+from ckptd.core.model.checkpoints import UNREAD
 
 _RANK = {Level.LISTED: 0, Level.STRUCTURE: 1, Level.FULL: 2}
 _LOG_SUFFIXES = frozenset({"log", "out", "err"})

@@ -11,9 +11,9 @@ from ckptd.checkpoints.scanning.claiming import GoOn
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.recognition import examine_claim
 from ckptd.core.model import CheckpointState, Level, Role
+from ckptd.core.model.checkpoints import UNREAD
 
 Progress = Callable[[int], None]  # gets the number of bytes read so far
-UNREAD = "not read yet: the scan of its directory had no time left for it"
 
 # an enumeration's own lookup takes ten times as long
 _STATES = {each.value: each for each in CheckpointState}

@@ -13,7 +13,7 @@ from ckptd.checkpoints.formats.generic import is_ordinary
 from ckptd.checkpoints.formats.interface import Claim, Examination
 from ckptd.checkpoints.scanning.claiming import claim_and_go_on
 from ckptd.checkpoints.scanning.earlier_scans import EarlierCheckpoints
-from ckptd.checkpoints.scanning.examination import UNREAD, examine_after_claiming, examine_in_child
+from ckptd.checkpoints.scanning.examination import examine_after_claiming, examine_in_child
 from ckptd.checkpoints.scanning.links import Link, find_links
 from ckptd.checkpoints.scanning.pointers import LinkText, list_links
 from ckptd.checkpoints.scanning.reader import Reader
@@ -22,6 +22,7 @@ from ckptd.checkpoints.scanning.tree import Directory, File, list_tree
 from ckptd.checkpoints.scanning.tree_fingerprint import is_final, make_fingerprint, newest_change_ns
 from ckptd.core.checkpoint_sets import OtherFile, group
 from ckptd.core.model import Checkpoint, Level, Unknown
+from ckptd.core.model.checkpoints import UNREAD
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,6 +21,9 @@ class CheckpointState(StrEnum):
     UNKNOWN = "unknown"
 
 
+UNREAD = "not read yet: the scan of its directory had no time left for it"
+
+
 class Level(StrEnum):
     """How thoroughly a checkpoint was checked."""
 

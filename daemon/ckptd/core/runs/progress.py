@@ -13,6 +13,7 @@ from typing import Any
 
 from ckptd.core.checkpoint_sets import membership
 from ckptd.core.model import Checkpoint, CheckpointState, FileIdentity, Level, RecordedCheckpoint, Scan
+from ckptd.core.model.checkpoints import UNREAD
 from ckptd.core.runs import added_files
 from ckptd.core.runs.ownership import Writers
 
@@ -286,6 +287,8 @@ def _appear(found: Checkpoint, writers: Writers, now: datetime) -> RecordedCheck
 
 
 def _update(known: RecordedCheckpoint, found: Checkpoint, writers: Writers, now: datetime) -> RecordedCheckpoint:
+    if UNREAD in (found.reason or "") and _is_untouched(known.checkpoint, found):
+        return known  # as far as it was read before
     known = _date_again(known, found, now)
     old, found = known.checkpoint, keep_complete(known.checkpoint, found)
     if found == old and found.state is CheckpointState.COMPLETE and known.completed_at and not _is_verified(found):
