@@ -34,6 +34,7 @@ class CheckpointChanges:
 
 
 NO_CHANGES = CheckpointChanges()
+_Records = list[RecordedCheckpoint]
 
 
 def merge_scan(
@@ -84,11 +85,8 @@ def merge_scan(
 
 
 def _mark_renamed(
-    before: Iterable[RecordedCheckpoint],
-    appeared: list[RecordedCheckpoint],
-    changed: list[RecordedCheckpoint],
-    now: datetime,
-) -> tuple[list[RecordedCheckpoint], list[RecordedCheckpoint]]:
+    before: Iterable[RecordedCheckpoint], appeared: _Records, changed: _Records, now: datetime
+) -> tuple[_Records, _Records]:
     """Mark the checkpoints that have a file which a person took out of a complete one or renamed within it."""
     complete = {_name(known.checkpoint): known.checkpoint for known in before if known.completed_at is not None}
     taken_out: dict[added_files.FileKey, str] = {}
