@@ -7,6 +7,8 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from ckptd.checkpoints import formats
 from ckptd.checkpoints.agent import request_child, scan_json
 from ckptd.checkpoints.agent.agent_operations import OPERATIONS
@@ -19,6 +21,7 @@ from ckptd.checkpoints.scanning.inspection import inspect_tree
 from ckptd.core.discovery.scan_schedule import UNREAD_GAP, WatchedRun, after_scan
 from ckptd.core.model import CheckpointState, RunKey, checkpoint_json
 from ckptd.core.model.checkpoints import UNREAD
+from support.queue_facts import make_checkpoint, make_scan, merge
 
 COMPLETE, UNKNOWN, DAMAGED = CheckpointState.COMPLETE, CheckpointState.UNKNOWN, CheckpointState.DAMAGED
 NOW = datetime.now(UTC)
@@ -148,3 +151,15 @@ def test_the_next_scan_comes_at_once(tmp_path):
     interval = timedelta(minutes=5)
     for unread_count, gap in ((0, interval), (1, UNREAD_GAP)):
         assert after_scan(watched, replace(scan, unread_count=unread_count), interval, NOW).due_at == NOW + gap
+
+
+@pytest.mark.parametrize("state", list(CheckpointState))
+@pytest.mark.parametrize("reason", [UNREAD, f"rank_3.pt: {UNREAD}"])
+def test_what_is_on_record_of_a_checkpoint_stays_until_there_is_time_to_read_it_again(state, reason):
+    before = make_checkpoint("a", state=state, reason="as it was read")
+    known = merge((), make_scan(1, before)).appeared
+    unread = replace(before, state=UNKNOWN, reason=reason)
+    assert merge(known, make_scan(2, unread)).is_empty
+    saved_again = replace(unread, identities=(before.identities[0]._replace(inode=7, modified_ns=7),))
+    changes = merge(known, make_scan(3, saved_again))
+    assert [each.checkpoint.state for each in (*changes.changed, *changes.appeared)] == [UNKNOWN]

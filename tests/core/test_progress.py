@@ -4,7 +4,6 @@ import pytest
 
 from ckptd.core.checkpoint_sets import grouping
 from ckptd.core.model import CheckpointState, FileIdentity, Level, Unknown
-from ckptd.core.model.checkpoints import UNREAD
 from ckptd.core.runs import progress
 from support.queue_facts import at, follow, look, make_checkpoint, make_job, make_scan, merge
 
@@ -54,17 +53,6 @@ def test_a_checkpoint_that_was_dated_by_its_files_keeps_its_date():
 def test_the_same_look_twice_changes_nothing():
     scan = make_scan(1, make_checkpoint("a"), make_checkpoint("b"))
     assert merge(record(*scan.checkpoints), scan).is_empty
-
-
-@pytest.mark.parametrize("state", list(CheckpointState))
-@pytest.mark.parametrize("reason", [UNREAD, f"rank_3.pt: {UNREAD}"])
-def test_a_scan_without_time_to_read_a_checkpoint_leaves_what_was_known_of_it(state, reason):
-    before = make_checkpoint("a", state=state, reason="as it was read")
-    known = record(before)
-    unread = replace(before, state=CheckpointState.UNKNOWN, reason=reason)
-    assert merge(known, make_scan(2, unread)).is_empty
-    changes = merge(known, make_scan(3, other_content(unread, 2)))
-    assert [each.checkpoint.state for each in (*changes.changed, *changes.appeared)] == [CheckpointState.UNKNOWN]
 
 
 def test_a_look_from_another_mount_of_the_same_file_system_changes_only_where_files_are():

@@ -20,6 +20,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from ckptd.core.model import Unknown
+from ckptd.core.text.printable import replace_unprintable
 from ckptd.slurm import failure_reasons
 from ckptd.slurm.failure_reasons import FailureReason
 
@@ -208,4 +209,4 @@ def list_errors(text: str) -> str:
 
 def _printable(text: str) -> str:
     shown = " ".join(text[: 4 * _DETAIL_LETTERS].split())[:_DETAIL_LETTERS]
-    return "".join(letter if letter.isprintable() else "?" for letter in shown)
+    return replace_unprintable(shown)

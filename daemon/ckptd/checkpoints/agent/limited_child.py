@@ -35,8 +35,8 @@ _NOT_CONFINED = 77  # exit status: the kernel did not confine the child, which t
 class ChildLimits:
     """Resource limits of a child. The seconds are for one step; a full check gets more time, by its size.
 
-    `until` is a time of the monotonic clock: no file is read afterwards. But whatever came before, files are read for
-    `least_seconds`.
+    `until` is a time of the monotonic clock, after which no file is read. `begin_reading` puts it off if less than
+    `least_seconds` would be left for reading.
     """
 
     memory_bytes: int = 2 << 30  # beyond what the parent maps already
@@ -48,9 +48,8 @@ class ChildLimits:
 
     def begin_reading(self) -> "ChildLimits":
         """Return the limits of a child that begins to read now."""
-        return (
-            self if self.until is None else replace(self, until=max(self.until, time.monotonic() + self.least_seconds))
-        )
+        least = time.monotonic() + self.least_seconds
+        return self if self.until is None or self.until >= least else replace(self, until=least)
 
     def is_time_over(self) -> bool:
         return self.until is not None and time.monotonic() >= self.until

@@ -4,6 +4,8 @@ import sys
 import time
 from typing import Any
 
+from ckptd.core.text.printable import replace_unprintable
+
 LOG_SECONDS = 60.0
 MAX_REMEMBERED = 1000
 
@@ -26,4 +28,4 @@ class RefusalLog:
             self._written.clear()
         if now - self._written.get((about, text), -LOG_SECONDS) >= LOG_SECONDS:
             self._written[about, text] = now
-            sys.stderr.write(f"agent: {''.join(each if each.isprintable() else '?' for each in text)}\n")
+            sys.stderr.write(f"agent: {replace_unprintable(text)}\n")

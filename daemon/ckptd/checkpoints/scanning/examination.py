@@ -31,8 +31,8 @@ def examine_in_child(
 ) -> Iterator[Examination]:
     """Examine each claim in order; after a failure, continue with the next claim in a new child.
 
-    When the time of the limits is over, the rest is UNREAD, but for the first claim. `begun` is a child that examines
-    these claims already; its caller closes it.
+    The first claim is always read; after `limits.until`, the rest is UNREAD. `begun` is a child that examines these
+    claims already; its caller closes it.
     """
     done = 0
     failed: dict[int, str] = {}  # by the number of the claim

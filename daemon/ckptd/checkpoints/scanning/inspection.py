@@ -67,8 +67,8 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     `known` has the results of earlier scans: a complete checkpoint whose files are unchanged and that was verified at
     the same level is not opened again. `entry` limits the scan to one file, directory or prefix in `root`; `only`
     limits it to what formats recognise at these paths relative to `root`, and then each part is returned separately.
-    What is not read when the time of the limits is over is unknown, and the next call goes on with it, given what this
-    one found. It forks: call it from a process with one thread.
+    What was not read by `limits.until` is unknown, and the next call continues with it, given what this one found. It
+    forks: call it from a process with one thread.
 
     Raises:
         OSError: the root cannot be opened.
