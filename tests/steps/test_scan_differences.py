@@ -48,10 +48,10 @@ def scanned(tmp_path, monkeypatch, work_dir):
         fleet.run(minutes, fleet.job(comment="ckpt=ck"))
     agent.sent.clear()
     rows = Counter()
-    read = type(fleet.parts.store.checkpoints).read_many
+    read = type(fleet.parts.store.checkpoints).read_present
     monkeypatch.setattr(
         type(fleet.parts.store.checkpoints),
-        "read_many",
+        "read_present",
         lambda store, keys: rows.update(read=len(keys)) or read(store, keys),
     )
     yield fleet, agent, rows

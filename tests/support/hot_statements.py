@@ -64,7 +64,8 @@ def list_calls(year: RecordedYear) -> list[HotCall]:
         *calls(
             "scan",
             saved,
-            read=lambda store: store.checkpoints.read_many(keys),
+            read=lambda store: store.checkpoints.read_present(keys),
+            alike=lambda store: _read_alike(store, keys),
             record=lambda store: _scan(store, keys),
             locate=lambda store: _locate(store, keys[0], held),
             last=lambda store: store.checkpoints.read_last_scans("alpha", keys),
@@ -175,6 +176,12 @@ def _scan(store: Store, keys: list[RunKey]) -> None:
         changes = progress.merge_scan(known, scan, ownership.Writers(owner_uid=key.uid), NOW)
         looks.append(ScanRecord(run=key, changes=changes, scan=scan))
     store.checkpoints.record_scans(looks)
+
+
+def _read_alike(store: Store, keys: list[RunKey]) -> None:
+    """Look for deleted checkpoints that may be the newest ones of each directory."""
+    present = store.checkpoints.read_present(keys)
+    store.checkpoints.read_deleted_alike({key: [known[-1].checkpoint] for key, known in present.items()})
 
 
 def _locate(store: Store, key: RunKey, tracked: dict[int, TrackedJob]) -> None:

@@ -141,7 +141,7 @@ class _OnRecord(NamedTuple):
     """What is on record of some directories before they are scanned."""
 
     revisions: Mapping[RunKey, int]
-    recorded: Mapping[RunKey, tuple[RecordedCheckpoint, ...]]
+    present: Mapping[RunKey, tuple[RecordedCheckpoint, ...]]
     known: list[list[Checkpoint]]  # of each directory: the checkpoints that need not be read again
     places: JobPlaces
 
@@ -150,9 +150,9 @@ def _read_record(parts: Parts, state: State, due: Sequence[WatchedRun], reread: 
     keys = [each.key for each in due]
     with state.record_lock:
         revisions = parts.store.runs.read_revisions_of(keys)  # first: a later change makes them outdated
-        recorded = parts.store.checkpoints.read_many(keys)
-    known = [_present_checkpoints(recorded.get(key, ()), reread) for key in keys]
-    return _OnRecord(revisions, recorded, known, _read_places(parts, state, keys))
+        present = parts.store.checkpoints.read_present(keys)
+    known = [_list_known(present.get(key, ()), reread) for key in keys]
+    return _OnRecord(revisions, present, known, _read_places(parts, state, keys))
 
 
 def _scan(parts: Parts, due: Sequence[WatchedRun], before: _OnRecord, now: datetime) -> list[Scan | Unknown]:
@@ -179,8 +179,9 @@ def _record(
     charge_scans(parts, state, zip((each.key for each in due), found, strict=True))
     with state.recording():
         answered = [pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED]
-        looks, written = _record_scans(parts, state, answered, before.recorded, now)
-        first = [look for look in looks if not before.recorded.get(look.run)]
+        recorded = _with_deleted(parts, answered, before.present)
+        looks, written = _record_scans(parts, state, answered, recorded, now)
+        first = [look for look in looks if not recorded.get(look.run)]
         kept = [look for look in first if look.run in written]
         for look in kept:
             parts.store.histories.fresh.keep(look.run, written[look.run], look.changes.appeared)
@@ -244,12 +245,26 @@ def _record_rescans(parts: Parts, state: State, rescanned: Mapping[RunKey, Scan 
     _publish_looks(parts, state, looks, now)
 
 
-def _present_checkpoints(recorded: Iterable[RecordedCheckpoint], reread: Collection[str]) -> list[Checkpoint]:
-    return [
-        record.checkpoint
-        for record in recorded
-        if record.deleted_at is None and not (reread and str(record.checkpoint.path) in reread)
-    ]
+def _list_known(present: Iterable[RecordedCheckpoint], reread: Collection[str]) -> list[Checkpoint]:
+    return [each.checkpoint for each in present if not (reread and str(each.checkpoint.path) in reread)]
+
+
+def _with_deleted(
+    parts: Parts,
+    scanned: Iterable[tuple[WatchedRun, Scan | Unknown]],
+    present: Mapping[RunKey, tuple[RecordedCheckpoint, ...]],
+) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
+    """Return what is on record of each run, with those deleted checkpoints that a scan may have found again."""
+    unseen: dict[RunKey, list[Checkpoint]] = {}
+    for watched, scan in scanned:
+        if isinstance(scan, Scan):
+            known = {id(each.checkpoint) for each in present.get(watched.key, ())}
+            unseen[watched.key] = [each for each in scan.checkpoints if id(each) not in known]
+    new = [key for key in unseen if not present.get(key)]
+    deleted = parts.store.checkpoints.read_many(new) if new else {}
+    changed = {key: found for key, found in unseen.items() if found and key not in deleted}
+    deleted |= parts.store.checkpoints.read_deleted_alike(changed) if changed else {}
+    return {key: (*present.get(key, ()), *deleted.get(key, ())) for key in {**present, **deleted}}
 
 
 def _record_scans(

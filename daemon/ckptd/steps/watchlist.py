@@ -10,6 +10,7 @@ from ckptd.core.discovery import scan_schedule
 from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import NamedLocation, RunKey, Scan, Unknown
 from ckptd.core.queue import TrackedJob
+from ckptd.steps.reported_directories import ReportedDirectories
 
 POSTPONED_GAP = timedelta(seconds=10)  # while the database does not answer
 
@@ -27,6 +28,7 @@ class Watchlist:
         self._watched: dict[RunKey, WatchedRun] = {}
         self._directories: frozenset[tuple[str, int]] | None = None  # None: a run was added or removed since
         self._copies: dict[RunKey, tuple[NamedLocation, ...]] = {}  # further locations of runs
+        self._reported = ReportedDirectories()
         self._elsewhere: frozenset[RunKey] = frozenset()  # runs that the daemon of another cluster scans
 
     def __contains__(self, key: RunKey) -> bool:
@@ -131,7 +133,7 @@ class Watchlist:
                     self._watched[key] = replace(watched, due_at=now + POSTPONED_GAP)
 
     def hasten(self, keys: Iterable[RunKey], now: datetime) -> None:
-        """Scan these runs as soon as possible, because an attempt started or ended, or a file changed."""
+        """Scan these runs as soon as possible, because an attempt started or ended."""
         with self._lock:
             self._hasten(keys, now)
 
@@ -141,11 +143,11 @@ class Watchlist:
             self._hasten(list(self._watched), now)
 
     def hasten_directories(self, changed: Collection[str], now: datetime) -> None:
-        """Scan every run in these directories soon."""
-        if not changed:
-            return
+        """Scan the runs in these directories soon, and those reported before; if they are many, some wait."""
         with self._lock:
-            self._hasten([key for key in self._watched if key.directory in changed], now)
+            self._reported.add(changed, now)
+            for watched in self._reported.take(self._watched.values(), now):
+                self._watched[watched.key] = scan_schedule.hasten_reported(watched, now)
 
     def _add(self, watched: WatchedRun) -> None:
         if watched.key in self._elsewhere and not watched.is_last_scan:

@@ -6,20 +6,29 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
-from ckptd.core.model import JobKey, RecordedCheckpoint, RunKey
+from ckptd.core.model import Checkpoint, JobKey, RecordedCheckpoint, RunKey
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import CONTENT, JOB_KEY, RECORD, decode_any, list_numbers
 from ckptd.store.row_values import split
 from ckptd.store.run_rows import find_runs
-from ckptd.store.stored_checkpoints import RowContext, SharedValues, checkpoint_from_row
+from ckptd.store.stored_checkpoints import (
+    RowContext,
+    SharedValues,
+    checkpoint_from_row,
+    key_of_path,
+    shorten_path,
+)
 
-REMEMBERED_COUNT = 256  # deleted checkpoints of a run that are compared with what a scan finds
+REMEMBERED_COUNT = 256  # deleted checkpoints of a run that are read with those that are there
 
 _CHECKPOINTS = f"""
 SELECT c.run_id, {JOB_KEY.of("j")}, a.restart_count, {RECORD.of("c")}, {CONTENT.of("c")}
 FROM checkpoints c LEFT JOIN attempts a ON c.attempt_id = a.id LEFT JOIN jobs j ON a.job_row = j.id
 WHERE {{condition}}
 """  # noqa: S608 - the columns are this package's own
+_DELETED_ALIKE = """
+c.run_id = {run} AND c.deleted_at IS NOT NULL AND c.path_key IN ({keys}) AND c.modified_at BETWEEN :oldest AND :newest
+"""
 _NEWEST_GONE = """
 c.run_id IN ({runs}) AND c.id IN (
     SELECT id FROM (
@@ -32,13 +41,46 @@ c.run_id IN ({runs}) AND c.id IN (
 
 def read_recorded(select: Select, keys: Collection[RunKey]) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
     """Return the present checkpoints of these runs and their latest deleted ones, oldest first."""
+    return _read_of_runs(select, keys, with_deleted=True)
+
+
+def read_present(select: Select, keys: Collection[RunKey]) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
+    """Return the present checkpoints of these runs, oldest first."""
+    return _read_of_runs(select, keys, with_deleted=False)
+
+
+def _read_of_runs(
+    select: Select, keys: Collection[RunKey], *, with_deleted: bool
+) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
     numbers = find_runs(select, keys)
     found: dict[int, list[RecordedCheckpoint]] = {}
     for chunk in split(numbers.values()):
         runs = list_numbers(chunk)
-        is_present = f"c.run_id IN ({runs}) AND c.deleted_at IS NULL"
-        found |= read_where(select, is_present, _NEWEST_GONE.format(runs=runs), values={"count": REMEMBERED_COUNT})
+        conditions = [f"c.run_id IN ({runs}) AND c.deleted_at IS NULL"]
+        if with_deleted:
+            conditions.append(_NEWEST_GONE.format(runs=runs))
+        found |= read_where(select, *conditions, values={"count": REMEMBERED_COUNT})
     return {key: tuple(found.get(row_id, ())) for key, row_id in numbers.items()}
+
+
+def read_deleted_alike(
+    select: Select, found: Mapping[RunKey, Collection[Checkpoint]]
+) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
+    """Return the deleted checkpoints of these runs at the path and with the time of one that a scan found.
+
+    They may be the same files, which are there again. Some with only such a path and such a time may be among them.
+    """
+    result: dict[RunKey, tuple[RecordedCheckpoint, ...]] = {}
+    for run, row_id in find_runs(select, found).items():
+        deleted: list[RecordedCheckpoint] = []
+        for chunk in split(found[run]):
+            keys = list_numbers({key_of_path(shorten_path(str(each.path), run.directory)) for each in chunk})
+            times = [each.modified_at for each in chunk]
+            alike = _DELETED_ALIKE.format(run=row_id, keys=keys)
+            rows = read_where(select, alike, values={"oldest": min(times), "newest": max(times)})
+            deleted += rows.get(row_id, ())
+        result[run] = tuple(sorted(deleted, key=age_order))
+    return result
 
 
 def read_where(select: Select, *conditions: str, values: Mapping[str, object]) -> dict[int, list[RecordedCheckpoint]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ckptd.core.model import JobKey, RecordedCheckpoint, RunKey, Scan, Unknown
+from ckptd.core.model import Checkpoint, JobKey, RecordedCheckpoint, RunKey, Scan, Unknown
 from ckptd.core.model.records import ScanRecord
 from ckptd.core.runs.ownership import PreviousScan
 from ckptd.core.runs.progress import CheckpointChanges
@@ -35,7 +35,7 @@ class CheckpointStore(StorePart):
     """Checkpoints, and what each scan of a run's directory found."""
 
     def read(self, run: RunKey) -> tuple[RecordedCheckpoint, ...]:
-        """Return a run's present checkpoints and its latest deleted ones, oldest first, to merge a scan with."""
+        """Return a run's present checkpoints and its latest deleted ones, oldest first."""
         return self.read_many([run]).get(run, ())
 
     @reading
@@ -44,6 +44,20 @@ class CheckpointStore(StorePart):
     ) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
         """Return the same for many runs; omit runs that are not recorded."""
         return checkpoint_rows.read_recorded(select_through(connection), keys)
+
+    @reading
+    def read_present(
+        self, connection: sa.Connection, keys: Collection[RunKey]
+    ) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
+        """Return the checkpoints of these runs that are not deleted, oldest first; omit runs that are not recorded."""
+        return checkpoint_rows.read_present(select_through(connection), keys)
+
+    @reading
+    def read_deleted_alike(
+        self, connection: sa.Connection, found: Mapping[RunKey, Collection[Checkpoint]]
+    ) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
+        """Return the deleted checkpoints that ones found by a scan may be; see `merge_scan`."""
+        return checkpoint_rows.read_deleted_alike(select_through(connection), found)
 
     @writing
     def record_scans(self, connection: sa.Connection, looks: Collection[ScanRecord]) -> dict[RunKey, int]:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from ckptd.core.model import CheckpointState, RunKey, Scan, Unknown
 
 MIN_GAP = timedelta(seconds=2)  # between two scans of one directory, however often it changes
+GAP_PER_ENTRY = timedelta(milliseconds=10)  # the same for a large one, about a hundred times as long as the scan takes
 WRITING_GAP = timedelta(seconds=10)  # while a save is going on
 UNREAD_GAP = timedelta(seconds=2)  # after a scan that had not time enough
 LAST_TRIES = 4  # of a last scan that failed: after long trouble, a file system may recover slowly
@@ -33,8 +34,18 @@ class WatchedRun:
 
 
 def hasten(watched: WatchedRun, now: datetime) -> WatchedRun:
-    """Return the run with the earliest possible scan, after an attempt started or ended, or a file changed."""
-    soonest = now if watched.observed_at is None else max(now, watched.observed_at + MIN_GAP)
+    """Return the run with the earliest possible scan, after an attempt started or ended."""
+    return _scan_after(watched, MIN_GAP, now)
+
+
+def hasten_reported(watched: WatchedRun, now: datetime) -> WatchedRun:
+    """Return the run with an early scan, after something changed in its directory."""
+    entry_count = watched.last.entry_count if isinstance(watched.last, Scan) else 0
+    return _scan_after(watched, max(MIN_GAP, entry_count * GAP_PER_ENTRY), now)
+
+
+def _scan_after(watched: WatchedRun, gap: timedelta, now: datetime) -> WatchedRun:
+    soonest = now if watched.observed_at is None else max(now, watched.observed_at + gap)
     return replace(watched, due_at=min(watched.due_at, soonest))
 
 

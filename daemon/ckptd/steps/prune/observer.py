@@ -82,15 +82,11 @@ class CommandObserver:
         self.parts.runner.search(self.parts, self.state, owners, now, is_recorded=False)
 
     def scan(self, runs: Mapping[RunKey, frozenset[str]], now: datetime) -> Scans:
-        recorded = self.parts.store.checkpoints.read_many(tuple(runs))
+        present = self.parts.store.checkpoints.read_present(tuple(runs))
         asked = [
             (
                 run,
-                [
-                    known.checkpoint
-                    for known in recorded.get(run, ())
-                    if known.deleted_at is None and str(known.checkpoint.path) not in reread
-                ],
+                [known.checkpoint for known in present.get(run, ()) if str(known.checkpoint.path) not in reread],
                 None,
             )
             for run, reread in runs.items()
