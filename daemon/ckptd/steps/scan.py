@@ -18,7 +18,7 @@ from ckptd.core.model.records import LocationRecord
 from ckptd.core.node_scans.node_directories import is_on_nodes
 from ckptd.core.runs.user_settings import parse_user_settings, select_user_settings
 from ckptd.slurm.failure_reasons import is_deferred
-from ckptd.steps import declared_locations, named_links, search_again, small_owners
+from ckptd.steps import declared_locations, early_scans, named_links, search_again, small_owners
 from ckptd.steps.file_system_turns import FileSystemTurns, charge_searches
 from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.nearby_jobs import collect_nearby_jobs, without_rival
@@ -84,8 +84,7 @@ def scan_due(parts: Parts, state: State, now: datetime) -> int:
 
     alone: list[OwnerTurn] = []
     small: list[OwnerTurn] = []
-    owners = state.watchlist.due(now, MAX_DUE, must_wait)
-    owners |= small_owners.list_early(state, owners, now, must_wait)
+    owners = early_scans.add_early(state, state.watchlist.due(now, MAX_DUE, must_wait), now, MAX_DUE, must_wait)
     for uid, due in owners.items():
         chosen = small if small_owners.is_small(state, due, now) else alone
         lock = memory.owner_locks.setdefault(uid, threading.Lock())

@@ -6,7 +6,7 @@ recorded as they come.
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
@@ -23,7 +23,6 @@ from ckptd.store.database_errors import StoreError
 
 FEW = 5  # directories of one owner
 AT_ONCE = 50  # directories in one task
-EARLY = 1 / 20  # of the scan interval
 
 
 class OwnerTurn(NamedTuple):
@@ -38,19 +37,6 @@ class OwnerTurn(NamedTuple):
         """Let other scans of the owner begin."""
         state.own(FileSystemTurns, FileSystemTurns).end(self.taken)
         self.lock.release()
-
-
-def list_early(
-    state: State, owners: Mapping[int, Collection[WatchedRun]], now: datetime, must_wait: Callable[[str], bool]
-) -> dict[int, list[WatchedRun]]:
-    """Return what other owners have to scan soon, if any of these owners has few directories.
-
-    They are scanned a little early once, and together with those from then on.
-    """
-    if all(len(due) > FEW for due in owners.values()):
-        return {}
-    early = state.watchlist.due_early(now, EARLY, must_wait)
-    return {uid: due for uid, due in early.items() if uid not in owners and len(due) <= FEW}
 
 
 def is_small(state: State, due: Collection[WatchedRun], now: datetime) -> bool:
