@@ -8,6 +8,7 @@ from ckptd.core import queue as tracking
 from ckptd.core.job_actions import sbatch_command
 from ckptd.core.model import JobKey, RunKey
 from ckptd.core.queue import TrackedJob
+from ckptd.core.runs.observations import TimedOutAttempt
 from ckptd.steps import finished_runs, poll
 from ckptd.steps.polled_queue import PolledQueue
 from support.queue_facts import CLUSTER, STATES, at, look, make_job
@@ -38,14 +39,16 @@ def make_run(*attempts):
     return make_record(SHARED, attempts=attempts, polled_at=at(1))
 
 
-def make_queue(*tracked):
+def make_queue(*tracked, timed_out=None):
+    """A queue with these tracked jobs, in which a job's time was up."""
     known = {
         job.job_id: TrackedJob(
             key=JobKey(CLUSTER, job.job_id, at(0)), job=job, attempt=None, run=run, last_seen_at=at(0)
         )
         for job, run in tracked
     }
-    return PolledQueue(tracked=known)
+    ended = {} if timed_out is None else {SHARED: TimedOutAttempt(timed_out, began(timed_out.job_id))}
+    return PolledQueue(tracked=known, timed_out=ended)
 
 
 OWN = (task(1), SHARED)
@@ -81,7 +84,7 @@ UNLOCATED = (task(2), RunKey(CLUSTER, 1000, "job:12@20261120T120000Z"))
 )
 def test_what_has_not_ended_may_go_on_with_the_run(state, job, queue_shows, has_successor):
     shown = look(1, *(replace(each, job_id=2000 + n) for n, each in enumerate(queue_shows)))
-    begun = poll.sort_unended(make_queue(*state), shown)
+    begun = poll.sort_unended(make_queue(*state, timed_out=job), shown)
     assert finished_runs._has_successor(begun, make_run(), job) is has_successor
 
 
@@ -93,9 +96,16 @@ def test_what_ckptd_submitted_for_an_earlier_end_of_the_run_goes_on_with_it(end,
     first = began(1)
     mark = sbatch_command.name_end(first) if end == "its own" else "0123456789abcdef"
     submitted = make_job(7, state, comment=f"ckptd-resubmit=1.{mark}")
-    begun = poll.sort_unended(make_queue(), look(1, submitted))
+    begun = poll.sort_unended(make_queue(timed_out=make_job(2)), look(1, submitted))
     assert finished_runs._has_successor(begun, make_run(first, began(2)), make_job(2)) is has_successor
     assert not finished_runs._has_successor(begun, make_run(first), submitted)
+
+
+def test_whether_a_run_continues_that_timed_out_after_the_last_poll_is_for_the_next_poll_to_tell():
+    job, begun = make_job(1), poll.sort_unended(make_queue(), look(1))
+    assert finished_runs._has_successor(begun, make_run(), job)
+    begun = poll.sort_unended(make_queue(timed_out=job), look(2))
+    assert not finished_runs._has_successor(begun, make_run(), job)
 
 
 def test_jobs_that_ckptd_submitted_are_known_by_their_owner_and_mark():

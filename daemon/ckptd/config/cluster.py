@@ -110,7 +110,8 @@ class ScanSection(Section):
     allowed_roots: tuple[PurePosixPath, ...] = Field(default=(PurePosixPath("/"),), min_length=1)
     """ckptd never reads anything outside these directories, even if links lead there."""
     inotify: bool = True
-    """Whether to watch local file systems for changes with inotify."""
+    """Whether to watch local file systems for changes with inotify. Directories that changed are scanned before their
+    turn: up to 120 at once, then one a second."""
     quota_command: tuple[str, ...] = ()
     """Command that prints the quota of a directory's owner; it runs as the owner. Use ["quota"] for quota(1), or a
     command that prints the used bytes and the limit, as two words or as JSON ("used_bytes", "limit_bytes"). ckptd

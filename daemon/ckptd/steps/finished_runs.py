@@ -55,7 +55,10 @@ def _has_successor(queued: PolledQueue, history: RunRecord, job: Job) -> bool:
     ends = (sbatch_command.name_end(attempt) for attempt in history.attempts)
     if any(queued.goes_on.get((job.uid, end), job.job_id) != job.job_id for end in ends):
         return True
-    others = (each for each in queued.unended.get((job.uid, job.work_dir), ()) if each.job_id != job.job_id)
+    beside = queued.unended.get((job.uid, job.work_dir))
+    if beside is None:  # that the run timed out is newer than the last poll: the next one shows it
+        return True
+    others = (each for each in beside if each.job_id != job.job_id)
     arrays = {each.array_job_id for each in others if not _is_elsewhere(queued, history.key, each)}
     if not arrays or job.array_job_id is None or arrays != {job.array_job_id}:
         return bool(arrays)

@@ -1,7 +1,7 @@
 """Polls the queue with one query, and records what changed."""
 
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -318,10 +318,12 @@ def _owners(queued: PolledQueue, new: Iterable[TrackedJob] = ()) -> Callable[[Jo
 
 
 def sort_unended(queued: PolledQueue, snapshot: QueueSnapshot) -> PolledQueue:
-    """Sort unended jobs: those that ckptd submitted by mark, the others, which may continue a run, by directory."""
+    """Sort unended jobs: those that ckptd submitted by mark, others in the directories of runs that timed out."""
     marked: dict[tuple[int, str], int] = {}
     goes_on: dict[tuple[int, str], int] = {}
-    unended: dict[tuple[int, PurePosixPath | None], list[Job]] = defaultdict(list)
+    unended: dict[tuple[int, PurePosixPath | None], list[Job]] = {
+        (each.job.uid, each.job.work_dir): [] for each in queued.timed_out.values()
+    }
     for job in snapshot.jobs:
         mark = sbatch_command.mark_of(job.comment)
         if mark is not None:
@@ -330,9 +332,9 @@ def sort_unended(queued: PolledQueue, snapshot: QueueSnapshot) -> PolledQueue:
             continue
         if mark is not None:
             goes_on[job.uid, mark.end] = job.job_id
-        elif not is_declared_without(job):
-            unended[job.uid, job.work_dir].append(job)
-    return replace(queued, marked=marked, goes_on=goes_on, unended=dict(unended))
+        elif unended and (beside := unended.get((job.uid, job.work_dir))) is not None and not is_declared_without(job):
+            beside.append(job)
+    return replace(queued, marked=marked, goes_on=goes_on, unended=unended)
 
 
 def _confirm_ends(parts: Parts, state: State, ended: Ended, now: datetime) -> None:

@@ -27,7 +27,8 @@ class PolledQueue:
     polled_at: datetime | None = None  # the last poll that did not fail
     # runs whose latest attempt its limit ended
     timed_out: Mapping[RunKey, TimedOutAttempt] = field(default_factory=dict)
-    # by owner and directory: the jobs that wait or run there and were not submitted by ckptd
+    # by owner and working directory of the runs that timed out until the last poll: the jobs that wait or run there and
+    # were not submitted by ckptd
     unended: Mapping[tuple[int, PurePosixPath | None], Collection[Job]] = field(default_factory=dict)
     marked: Mapping[tuple[int, str], int] = field(default_factory=dict)  # jobs that ckptd has submitted, by their mark
     goes_on: Mapping[tuple[int, str], int] = field(default_factory=dict)  # those of them that have not ended
