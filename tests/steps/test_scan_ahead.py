@@ -1,7 +1,12 @@
 """The directories of one owner are scanned in groups, each while the one before it is recorded."""
 
 import threading
+from dataclasses import replace
 
+import pytest
+
+from ckptd.service.step_table import make_runner
+from ckptd.steps import scan
 from ckptd.steps.record_scans import SCANNED_AT_ONCE
 from steps.replayed_fleet import Fleet
 from support.checkpoint_bytes import torch_state
@@ -45,4 +50,17 @@ def test_a_group_is_scanned_while_the_one_before_it_is_recorded(tmp_path, work_d
     with fleet.parts.store.checkpoints.database.reading() as connection:
         found = connection.exec_driver_sql("SELECT count(DISTINCT run_id) FROM checkpoints").scalar_one()
     assert found == count
+    fleet.parts.store.close()
+
+
+@pytest.mark.parametrize(("count", "may_be_more"), [(4, False), (5, True), (7, True)])
+def test_whoever_has_more_to_scan_than_one_task_takes_does_not_wait_for_the_next_second(
+    tmp_path, work_dir, monkeypatch, count, may_be_more
+):
+    monkeypatch.setattr(scan, "MAX_DUE", 5)
+    fleet = Fleet(get_agent(), f"sqlite:///{tmp_path}/record.db", work_dir)
+    asked = []
+    fleet.parts = replace(fleet.parts, runner=make_runner(scan_soon=lambda: asked.append(True)))
+    fleet.run(20, *(fleet.job(number, comment=f"ckpt=ck{number}") for number in range(1, count + 1)))
+    assert bool(asked) is may_be_more
     fleet.parts.store.close()

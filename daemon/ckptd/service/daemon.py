@@ -198,6 +198,7 @@ class Daemon:
         return make_runner(
             poll=self._poll_early,
             submit=self._submit_scan,
+            scan_soon=lambda: self._schedule.run_soon("scan"),
             read_elapsed=_read_elapsed,
             is_stopping=self._stop.is_set,
             still_wants=lambda site: self._parts.retention == site,
@@ -304,8 +305,7 @@ class Daemon:
         """Poll Slurm now instead of when it is due next."""
         write_lines(poll.run(self._parts, state, _now()).lines)
         self._heartbeat.record("poll")
-        if not self._stop.is_set():  # else the scheduler has ended
-            self._schedule.begin_interval("poll")
+        self._schedule.begin_interval("poll")
 
     def _submit_scan(self, work: Callable[[], None]) -> None:
         """Scan one owner's directories in a thread of their own."""

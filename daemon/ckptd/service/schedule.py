@@ -2,9 +2,11 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
@@ -70,9 +72,15 @@ class Schedule:
                 self.begin_interval(step.name)
 
     def begin_interval(self, name: str) -> None:
-        """Schedule a step's next run one interval from now."""
+        """Schedule a step's next run one interval from now; after `stop`, do nothing."""
         seconds = STEPS[name].interval(self._parts).total_seconds()
-        self._scheduler.reschedule_job(name, trigger=SkippingInterval(seconds=seconds, timezone=UTC))
+        with suppress(JobLookupError):
+            self._scheduler.reschedule_job(name, trigger=SkippingInterval(seconds=seconds, timezone=UTC))
+
+    def run_soon(self, name: str) -> None:
+        """Run a step now, unless it is running, and then at its interval; after `stop`, do nothing."""
+        with suppress(JobLookupError):
+            self._scheduler.modify_job(name, next_run_time=datetime.now(UTC))
 
     def list_intervals(self) -> dict[str, timedelta]:
         """Return the interval of each step."""

@@ -95,6 +95,7 @@ class Runner:
     search: SearchDirectories
     scan: Callable[["Parts", "State", Collection[RunKey], Collection[str], datetime], Scans]  # whether due or not
     submit: Callable[[Callable[[], None]], object] = _do_at_once  # one owner's scans
+    scan_soon: Callable[[], None] = _do_nothing  # one owner has more to scan than was submitted
     read_time: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
     read_elapsed: Callable[[], timedelta] | None = None  # of a clock that nobody can set; None: jumps are not noticed
     is_stopping: Callable[[], bool] = field(default=lambda: False)

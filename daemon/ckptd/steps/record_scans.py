@@ -1,5 +1,6 @@
 """Scans directories and records the results."""
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -21,6 +22,7 @@ from ckptd.steps.run_facts import FreeSpaceSamples
 from ckptd.steps.state import State
 
 LONGEST_SCAN = timedelta(minutes=10)
+GROUPS_AT_ONCE = 2  # that are scanned, beside one that is recorded
 SCANNED_AT_ONCE = 10  # directories of one owner whose checkpoints are in memory at once, because requests contain them
 
 
@@ -85,23 +87,27 @@ def is_unchanged(watched: WatchedRun, found: Scan | Unknown) -> bool:
 def _scan_in_turn(
     parts: Parts, state: State, groups: Sequence[list[WatchedRun]], now: datetime
 ) -> Iterator[Scan | Unknown]:
-    """Scan and record groups of directories of one owner; scan each group while the one before it is recorded."""
+    """Scan and record groups of directories of one owner; scan further groups while one is recorded.
+
+    Where a budget protects a file system, one group is scanned at a time.
+    """
     if len(groups) < 2:
         for group in groups:
             yield from scan_directories(parts, state, group, now)
         return
-    with ThreadPoolExecutor(1, thread_name_prefix="scan-ahead") as ahead:
+    count = 1 if parts.budgets else GROUPS_AT_ONCE
+    with ThreadPoolExecutor(count, thread_name_prefix="scan-ahead") as ahead:
 
         def begin(group: Sequence[WatchedRun]) -> tuple[_OnRecord, Future[list[Scan | Unknown]]]:
             before = _read_record(parts, state, group)
             return before, ahead.submit(_scan, parts, group, before, now)
 
-        begun = begin(groups[0])
-        for group, following in zip_longest(groups, groups[1:]):
-            before, answers = begun
+        begun = deque(begin(group) for group in groups[:count])
+        for group, following in zip_longest(groups, groups[count:]):
+            before, answers = begun.popleft()
             found = answers.result()
             if following is not None:
-                begun = begin(following)
+                begun.append(begin(following))
             _record(parts, state, group, before, found, now)
             yield from found
 

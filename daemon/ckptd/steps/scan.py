@@ -139,6 +139,8 @@ def _scan_as_owner(parts: Parts, state: State, turn: OwnerTurn, now: datetime) -
         raise
     finally:
         turn.end(state)
+    if len(due) >= MAX_DUE:
+        parts.runner.scan_soon()
 
 
 def scan_again(
