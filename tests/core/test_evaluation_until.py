@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from ckptd.core.forecast.projection import SILENCE
 from ckptd.core.health import RULES, evaluate, evaluate_until
 from ckptd.core.health.evaluation import ASKING_FOR_OWN_FLAG
 from ckptd.core.model import CheckpointState, EndCause, FileClock, Hold, Maintenance, PurgeRule, SitePurge, UserSettings
@@ -194,6 +195,15 @@ def test_no_rule_need_be_asked_again_at_once_about_a_run_whose_next_save_is_late
     timed = evaluate_until(late, (rule,), at(45), **WIDE)
     assert not timed.evaluation.failed
     assert timed.until is None or timed.until > at(45)
+
+
+def test_how_many_saves_fit_long_before_a_limit_is_not_asked_at_each_of_them():
+    saves = [saved(2 * number + 1, name=f"step_{number}.pt", step=number) for number in range(20)]
+    running = job(started_at=at(0), time_limit=timedelta(hours=24), ends_at=at(24 * 60))
+    late = history(now=42, jobs=(running,), attempts=FIRST_START, checkpoints=saves)
+    timed = evaluate_until(late, (RULES["at-risk"](),), at(42), **WIDE)
+    assert timed.evaluation.findings == ()
+    assert timed.until >= at(39 + 2 * SILENCE) - timedelta(microseconds=1)
 
 
 def test_what_cannot_be_tracked_is_due_at_once():

@@ -166,6 +166,16 @@ def test_millions_of_saves_before_a_limit_are_not_looked_at_one_by_one():
     assert risk.losing(expected, rhythm, ends_at, now, timedelta(minutes=5)) == 0.0
 
 
+@pytest.mark.parametrize("most", range(1, 12))
+def test_no_more_saves_are_counted_than_asked_for(most):
+    found = [saved(10 * number + number % 3, step=number) for number in range(1, 21)]
+    run, now, ends_at = history(checkpoints=found), at(215), at(280)
+    count = projection.at_limit(run, attempt(), ends_at, now).saves_that_fit
+    assert 1 < count < 10
+    bounded = projection.at_limit(run, attempt(), ends_at, now, most_saves=most)
+    assert bounded.saves_that_fit == min(most, count)
+
+
 def test_a_run_that_has_stopped_saving_is_likely_to_lose_what_it_has_not_saved():
     found = [saved(10 * number, step=number) for number in range(1, 21)]
     run, now = history(checkpoints=found), at(290)

@@ -85,6 +85,7 @@ def at_limit(
     *,
     margin: timedelta = MARGIN,
     is_strict: bool = False,
+    most_saves: int | None = None,
 ) -> LimitForecast | None:
     """Forecast the work lost at the limit; None if no interval is known, or if the files may be results.
 
@@ -92,6 +93,9 @@ def at_limit(
     the usual spread of intervals for the next one, by CAUTION times for later ones; these delays add up. If a run has
     not saved for SILENCE intervals, no checkpoint is expected. If `is_strict` is true, the next checkpoint is treated
     like later ones, and no checkpoint is expected once it is later than that.
+
+    With `most_saves`, no more than these are counted on. While the next one is late, the count changes all the time;
+    whether so many fit does not.
     """
     rhythm = measure_rhythm(history)
     next_at = next_checkpoint_at(history, attempt, now, rhythm)
@@ -114,7 +118,7 @@ def at_limit(
         )
     time_left = ends_at - margin - next_at
     if time_left >= rhythm.spread * (CAUTION if is_strict else NEXT_CAUTION):
-        count = _count_that_fit(time_left, interval, rhythm.spread)
+        count = _count_that_fit(time_left, interval, rhythm.spread, most_saves)
         last_save_at = next_at + interval * (count - 1)
     lost = max(ends_at - last_save_at, timedelta(0))
     return LimitForecast(next_at=next_at, saves_that_fit=count, last_save_at=last_save_at, lost=lost)
@@ -125,12 +129,14 @@ def _is_late(history: RunRecord, attempt: Attempt, rhythm: SaveCadence, now: dat
     return due_at is not None and now - due_at > max(rhythm.spread * CAUTION, MARGIN)
 
 
-def _count_that_fit(time_left: timedelta, interval: timedelta, spread: timedelta) -> int:
-    """Return how many saves fit if the first one does, with `time_left` after it.
+def _count_that_fit(time_left: timedelta, interval: timedelta, spread: timedelta, most: int | None) -> int:
+    """Return how many saves fit if the first one does, with `time_left` after it; at most `most`.
 
     The largest n with (n - 1) * interval + CAUTION * spread * sqrt(n) <= time_left, at least 1. Floats compute it
     first; then it is compared, because comparisons tell until when it holds.
     """
+    if most is not None and time_left >= _time_of(most, interval, spread):
+        return most
     slack = CAUTION * (spread / interval)
     left = read_seconds(time_left) / interval.total_seconds()
     root = (math.sqrt(slack * slack + 4 * (left + 1)) - slack) / 2

@@ -51,8 +51,10 @@ class AtRisk:
         is_open = facts.is_flagged(history, self.name, job)
         if is_open:
             min_loss, notice_saves = min_loss / 2, notice_saves + 1
-        expected = projection.at_limit(history, attempt, ends_at, now, margin=self.margin, is_strict=is_open)
-        if expected is None or expected.lost < min_loss or expected.saves_that_fit > notice_saves:
+        expected = projection.at_limit(
+            history, attempt, ends_at, now, margin=self.margin, is_strict=is_open, most_saves=notice_saves + 1
+        )
+        if expected is None or expected.saves_that_fit > notice_saves or expected.lost < min_loss:
             return None
         rhythm = measure_rhythm(history)
         interval = rhythm.step_interval or timedelta(0)
