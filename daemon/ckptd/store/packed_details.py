@@ -18,9 +18,8 @@ def pack_details(details: Mapping[str, Any]) -> bytes | None:
     return _compress(_encode_json(details)) if details else None
 
 
-@functools.lru_cache(maxsize=1024)
 def unpack_details(packed: bytes) -> Mapping[str, Any]:
-    """Return what `pack_details` wrote; do not change it, because rows share it."""
+    """Return what `pack_details` wrote."""
     found: Mapping[str, Any] = json.loads(decompress(packed))
     return found
 

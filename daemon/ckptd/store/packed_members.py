@@ -21,6 +21,7 @@ from ckptd.store.usual_texts import compress, decompress
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CONTINUES = 0x80
 _ABSENT, _PLAIN, _COMPRESSED = range(3)
+_NUMBERS_OF_IDENTITY = 5
 
 
 def pack_members(
@@ -45,13 +46,14 @@ def unpack_members(
     packed: bytes, name: str, modified_at: datetime, size_bytes: int
 ) -> tuple[tuple[str, ...], tuple[FileIdentity, ...]]:
     """Return the files and identities that `pack_members` wrote."""
-    numbers = _Numbers(packed)
-    count, form = divmod(next(numbers), 4)
+    [head], place = _read_numbers(packed, 0, 1)
+    count, form = divmod(head, 4)
+    numbers, place = _read_numbers(packed, place, _NUMBERS_OF_IDENTITY * count)
     before = _first(count, modified_at, size_bytes)
     identities = []
-    for _ in range(count):
-        device, inode, size, modified = (_unzigzag(next(numbers)) for _ in range(4))
-        changed = next(numbers)
+    for start in range(0, len(numbers), _NUMBERS_OF_IDENTITY):
+        *differences, changed = numbers[start : start + _NUMBERS_OF_IDENTITY]
+        device, inode, size, modified = map(_unzigzag, differences)
         modified_ns = before.modified_ns + modified
         before = FileIdentity(
             before.device + device,
@@ -63,7 +65,7 @@ def unpack_members(
         identities.append(before)
     if form == _ABSENT:
         return (name,), tuple(identities)
-    written = packed[numbers.place :]
+    written = packed[place:]
     return tuple(_read_files(decompress(written) if form == _COMPRESSED else written, name)), tuple(identities)
 
 
@@ -81,11 +83,11 @@ def _write_files(files: Sequence[str], before: str) -> bytes:
 
 
 def _read_files(packed: bytes, name: str) -> Iterator[str]:
-    numbers = _Numbers(packed)
-    while numbers.place < len(packed):
-        start, end, size = next(numbers), next(numbers), next(numbers)
-        middle = packed[numbers.place : numbers.place + size].decode("utf-8", "surrogatepass")
-        numbers.place += size
+    place = 0
+    while place < len(packed):
+        (start, end, size), place = _read_numbers(packed, place, 3)
+        middle = packed[place : place + size].decode("utf-8", "surrogatepass")
+        place += size
         name = name[:start] + middle + name[len(name) - end :]
         yield name
 
@@ -104,7 +106,7 @@ def _zigzag(number: int) -> int:
 
 
 def _unzigzag(number: int) -> int:
-    return -(number + 1) // 2 if number & 1 else number // 2
+    return number >> 1 ^ -(number & 1)
 
 
 def _write(packed: bytearray, number: int) -> None:
@@ -114,17 +116,10 @@ def _write(packed: bytearray, number: int) -> None:
     packed.append(number)
 
 
-class _Numbers:
-    """Reads one number after the other."""
-
-    def __init__(self, packed: bytes) -> None:
-        self.packed, self.place = packed, 0
-
-    def __iter__(self) -> Iterator[int]:
-        return self
-
-    def __next__(self) -> int:
-        packed, place = self.packed, self.place
+def _read_numbers(packed: bytes, place: int, count: int) -> tuple[list[int], int]:
+    """Return so many numbers from a place on, and the place behind them."""
+    numbers: list[int] = []
+    while len(numbers) < count:
         number = packed[place]
         place += 1
         if number >= _CONTINUES:
@@ -136,5 +131,5 @@ class _Numbers:
                 place += 1
             number |= byte << shift
             place += 1
-        self.place = place
-        return number
+        numbers.append(number)
+    return numbers, place

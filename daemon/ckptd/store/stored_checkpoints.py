@@ -35,6 +35,7 @@ _PLAIN_DETAILS = (
 _SAME = "="  # as the row's own epoch or step
 _PROGRESS_DETAILS = {"name_epoch": "epoch", "content_epoch": "epoch", "name_step": "step", "content_step": "step"}
 _KEY_BYTES = 4
+_SHORT_BYTES = 100  # of details; longer ones differ from row to row
 _NO_METRICS: Mapping[str, float] = {}
 _NO_GROUPING = Grouping()
 _share_uids = functools.lru_cache(maxsize=4096)(frozenset[int])
@@ -143,6 +144,7 @@ def checkpoint_from_row(
     path, kind, members, details, owners, size_bytes, modified_at, state, role, epoch, step, unsafe, reason = content
     whole_path = PurePosixPath(complete_path(path, context.directory))
     files, identities = unpack_members(members, whole_path.name, modified_at, size_bytes)
+    shown, same = _read_details(details), {"epoch": epoch, "step": step}
     checkpoint = Checkpoint(
         path=whole_path,
         format=sys.intern(kind),
@@ -157,29 +159,43 @@ def checkpoint_from_row(
         step=step,
         unsafe=tuple(unsafe or ()),
         reason=reason,
-        **_read_details({} if details is None else unpack_details(details), path, epoch, step),
+        grouping=unpack_grouping(shown.grouping, path) if shown.grouping else _NO_GROUPING,
+        **shown.fields,
+        **{name: same[other] if value == _SAME else value for name, other, value in shown.progress},
     )
-    times = dict(zip(RECORD_FIELDS, map(shared.instant, record), strict=True))
-    return RecordedCheckpoint(checkpoint=checkpoint, attempt=attempt, **times)
+    times = [value if value is None else shared.instant(value) for value in record]
+    return RecordedCheckpoint(checkpoint=checkpoint, attempt=attempt, **dict(zip(RECORD_FIELDS, times, strict=True)))
 
 
 def read_continuation(details: bytes | None) -> dict[str, Any]:
     """Return what a row says about how the program that wrote the checkpoint was continued, by the fields' names."""
-    found = {} if details is None else unpack_details(details)
+    found = _read_details(details).fields
     return {name: found[name] for name in _CONTINUATION if name in found}
 
 
-def _read_details(details: Mapping[str, Any], path: str, epoch: float | None, step: int | None) -> dict[str, Any]:
-    found: dict[str, Any] = {name: details[name] for name in _PLAIN_DETAILS if name in details}
-    for name, other in _PROGRESS_DETAILS.items():
-        if (number := details.get(name)) is not None:
-            same = epoch if other == "epoch" else step
-            found[name] = same if number == _SAME else number
-    grouping = details.get("grouping")
-    return found | {
-        "level": _LEVELS[details.get("level", 0)],
-        "metrics": details.get("metrics", _NO_METRICS),
-        "role_evidence": sys.intern(details.get("role_evidence", "")),
-        "grouping": unpack_grouping(grouping, path) if grouping else _NO_GROUPING,
-        "parts": tuple(decode_checkpoint(part) for part in details.get("parts", ())),
-    }
+class _Details(NamedTuple):
+    """What the details of a row say. Rows share it; nobody changes it."""
+
+    fields: Mapping[str, Any]  # of the checkpoint
+    progress: tuple[tuple[str, str, Any], ...]  # more fields, each with the column whose value `_SAME` stands for
+    grouping: Sequence[Any] | None
+
+
+def _read_details(details: bytes | None) -> _Details:
+    """Return what details say; many rows have the same short ones, which are read once."""
+    is_short = details is None or len(details) <= _SHORT_BYTES
+    return _read_short_details(details) if is_short else _parse_details(details)
+
+
+def _parse_details(details: bytes | None) -> _Details:
+    found: Mapping[str, Any] = {} if details is None else unpack_details(details)
+    fields: dict[str, Any] = {name: found[name] for name in _PLAIN_DETAILS if name in found}
+    fields["level"] = _LEVELS[found.get("level", 0)]
+    fields["metrics"] = found.get("metrics", _NO_METRICS)
+    fields["role_evidence"] = sys.intern(found.get("role_evidence", ""))
+    fields["parts"] = tuple(decode_checkpoint(part) for part in found.get("parts", ()))
+    progress = [(name, other, found[name]) for name, other in _PROGRESS_DETAILS.items() if found.get(name) is not None]
+    return _Details(fields, tuple(progress), found.get("grouping"))
+
+
+_read_short_details = functools.lru_cache(maxsize=1024)(_parse_details)

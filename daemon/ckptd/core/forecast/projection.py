@@ -77,7 +77,7 @@ def _next_due_at(history: RunRecord, attempt: Attempt, rhythm: SaveCadence) -> d
     return None if step is None else facts.idle_since(history, attempt, base) + step
 
 
-def at_limit(
+def at_limit(  # noqa: PLR0913 - few callers give those with defaults
     history: RunRecord,
     attempt: Attempt,
     ends_at: datetime,
