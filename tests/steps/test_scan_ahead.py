@@ -5,11 +5,15 @@ from dataclasses import replace
 
 import pytest
 
+from ckptd.core.model.records import ScanRecord
+from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.service.step_table import make_runner
-from ckptd.steps import scan
+from ckptd.steps import record_scans, scan
 from ckptd.steps.record_scans import SCANNED_AT_ONCE
+from ckptd.store.checkpoints import RecordedScan
 from steps.replayed_fleet import Fleet
 from support.checkpoint_bytes import torch_state
+from support.queue_facts import RUN, make_checkpoint, make_scan, merge
 from support.shared_agent import get_agent
 
 PATIENCE_SECONDS = 60
@@ -63,4 +67,16 @@ def test_whoever_has_more_to_scan_than_one_task_takes_does_not_wait_for_the_next
     fleet.parts = replace(fleet.parts, runner=make_runner(scan_soon=lambda: asked.append(True)))
     fleet.run(20, *(fleet.job(number, comment=f"ckpt=ck{number}") for number in range(1, count + 1)))
     assert bool(asked) is may_be_more
+    fleet.parts.store.close()
+
+
+@pytest.mark.parametrize(("has_known", "read_at", "is_kept"), [(False, 1, True), (True, 4, True), (True, 3, False)])
+def test_what_a_scan_changed_is_kept_unless_something_else_changed_since_the_record_was_read(
+    tmp_path, work_dir, has_known, read_at, is_kept
+):
+    fleet = Fleet(get_agent(), f"sqlite:///{tmp_path}/record.db", work_dir)
+    [known] = merge([], make_scan(2, make_checkpoint())).appeared
+    look = ScanRecord(run=RUN, scan=make_scan(3), changes=CheckpointChanges(gone=(known,)))
+    record_scans._keep_fresh(fleet.parts, look, (known,) if has_known else (), read_at, RecordedScan(4, 5))
+    assert (fleet.parts.store.histories.fresh.take(RUN, 5) is not None) is is_kept
     fleet.parts.store.close()

@@ -132,7 +132,8 @@ def test_two_processes_that_scan_at_once_record_a_new_checkpoint_once(store):
     poll(store, 0, make_job(1))
     locate(store, 1)
     looks = [make_look(store, minute, make_checkpoint()) for minute in (1, 2)]
-    assert store.checkpoints.record_scans(looks[:1]) == store.runs.read_revisions_of([RUN])
+    written = store.checkpoints.record_scans(looks[:1])
+    assert {run: each.after for run, each in written.items()} == store.runs.read_revisions_of([RUN])
     assert store.checkpoints.record_scans(looks[1:]) == {}  # what it found is not on record
     assert [known.first_seen_at for known in list_present(store)] == [at(1)]
 

@@ -8,6 +8,7 @@ from ckptd.core.discovery.path_mentions import Mention, describe
 from ckptd.core.model import JobState, NamedLocation, RunKey, SeenLink
 from ckptd.core.model.records import LocationRecord, ScanRecord
 from ckptd.core.runs.lost_work_totals import GroupedBy
+from ckptd.store.histories import RevisedRecord
 from ckptd.store.light_reader import open_reader
 from ckptd.store.store_reader import read_snapshot
 from store.test_light_reader import HOSTILE, fill
@@ -23,7 +24,7 @@ READS = {
     "directories of jobs": lambda store: store.jobs.read_directories(CLUSTER),
     "records of all runs": lambda store: store.histories.read(CLUSTER),
     "records of active runs": lambda store: store.histories.read(CLUSTER, active_only=True),
-    "changed records": lambda store: store.histories.read_changed({RUN: None, OTHER: (0, 0)}),
+    "changed records": lambda store: store.histories.read_changed({RUN: None, OTHER: RevisedRecord(0, 0, None)}),
     "runs that pruning may plan": lambda store: store.prune_records.read(CLUSTER),
     "named runs for pruning": lambda store: store.prune_records.read(CLUSTER, [COPY, OTHER]),
     "ends": lambda store: store.restart_state.read_ends(CLUSTER, at(0)),

@@ -273,7 +273,10 @@ def _evaluate_some(
     memory = state.own(DecisionSlice, DecisionSlice)
     known = memory.evaluated.by_run
     revised = parts.store.histories.read_changed(
-        {key: (each.row_id, each.revision) if (each := known.get(key)) else None for key in scans}
+        {
+            key: RevisedRecord(each.row_id, each.revision, each.history) if (each := known.get(key)) else None
+            for key in scans
+        }
     )
     for key in revised.missing:
         memory.evaluated.remove(key)

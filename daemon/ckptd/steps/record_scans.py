@@ -20,6 +20,8 @@ from ckptd.steps.file_system_turns import charge_scans
 from ckptd.steps.parts import Parts
 from ckptd.steps.run_facts import FreeSpaceSamples
 from ckptd.steps.state import State
+from ckptd.store.checkpoints import RecordedScan
+from ckptd.store.fresh_checkpoints import ScanUpdate
 
 LONGEST_SCAN = timedelta(minutes=10)
 GROUPS_AT_ONCE = 2  # that are scanned, beside one that is recorded
@@ -188,13 +190,26 @@ def _record(
         recorded = _with_deleted(parts, answered, before.present)
         looks, written = _record_scans(parts, state, answered, recorded, now)
         first = [look for look in looks if not recorded.get(look.run)]
-        kept = [look for look in first if look.run in written]
-        for look in kept:
-            parts.store.histories.fresh.keep(look.run, written[look.run], look.changes.appeared)
-        if kept:
+        for look in looks:
+            if look.run in written:
+                _keep_fresh(parts, look, recorded.get(look.run, ()), before.revisions.get(look.run), written[look.run])
+        if written:
             state.decision_due.set()  # as long as what was recorded is in memory
         settled = _list_settled(looks, before.revisions) | _settle_first_scans(first, written, now)
         parts.store.settled_scans.record(settled)
+
+
+def _keep_fresh(
+    parts: Parts,
+    look: ScanRecord,
+    recorded: tuple[RecordedCheckpoint, ...],
+    read_at: int | None,
+    written: RecordedScan,
+) -> None:
+    """Keep what a scan changed for the next decision, unless something else changed the run's checkpoints meanwhile."""
+    if not recorded or read_at == written.before:
+        update = ScanUpdate(written.before if recorded else None, written.after, recorded, look.changes)
+        parts.store.histories.fresh.keep(look.run, update)
 
 
 def _list_settled(looks: Iterable[ScanRecord], revisions: Mapping[RunKey, int]) -> dict[RunKey, SettledScan]:
@@ -207,7 +222,7 @@ def _list_settled(looks: Iterable[ScanRecord], revisions: Mapping[RunKey, int]) 
 
 
 def _settle_first_scans(
-    looks: Iterable[ScanRecord], written: Mapping[RunKey, int], now: datetime
+    looks: Iterable[ScanRecord], written: Mapping[RunKey, RecordedScan], now: datetime
 ) -> dict[RunKey, SettledScan]:
     """Compare the first scans of directories with what was recorded of them, so that no second one is needed.
 
@@ -218,7 +233,7 @@ def _settle_first_scans(
         for look in looks
         if look.run in written and isinstance(look.scan, Scan)
     ]
-    return _list_settled(again, written)
+    return _list_settled(again, {run: each.after for run, each in written.items()})
 
 
 def _compare(look: ScanRecord, recorded: tuple[RecordedCheckpoint, ...], now: datetime) -> CheckpointChanges:
@@ -279,7 +294,7 @@ def _record_scans(
     scanned: Collection[tuple[WatchedRun, Scan | Unknown]],
     recorded: Mapping[RunKey, tuple[RecordedCheckpoint, ...]],
     now: datetime,
-) -> tuple[list[ScanRecord], dict[RunKey, int]]:
+) -> tuple[list[ScanRecord], dict[RunKey, RecordedScan]]:
     """Record the results of scans in one transaction, then publish them; if recording fails, the scans are repeated.
 
     Returned are the results, and the revisions of the runs with changes that are all on record.
@@ -301,7 +316,9 @@ def _record_scans(
     return looks, written
 
 
-def _publish_looks(parts: Parts, state: State, looks: Collection[ScanRecord], now: datetime) -> dict[RunKey, int]:
+def _publish_looks(
+    parts: Parts, state: State, looks: Collection[ScanRecord], now: datetime
+) -> dict[RunKey, RecordedScan]:
     """Record the results of scans in one transaction, then publish them; return what `record_scans` does."""
     written = parts.store.checkpoints.record_scans(looks) if looks else {}
     sampled = {look.run: look.free_space_samples for look in looks if look.free_space_samples is not None}

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -29,6 +29,13 @@ from ckptd.store.tables import CheckpointTable, ClusterTable, RunTable
 from ckptd.store.transactions import StorePart, reading, writing, writing_if_any
 
 GONE_COUNT = 20_000  # deleted checkpoints of a run that stay recorded: names change faster than records expire
+
+
+class RecordedScan(NamedTuple):
+    """A run's revisions around what was recorded of a scan."""
+
+    before: int
+    after: int
 
 
 class CheckpointStore(StorePart):
@@ -60,15 +67,15 @@ class CheckpointStore(StorePart):
         return checkpoint_rows.read_deleted_alike(select_through(connection), found)
 
     @writing
-    def record_scans(self, connection: sa.Connection, looks: Collection[ScanRecord]) -> dict[RunKey, int]:
+    def record_scans(self, connection: sa.Connection, looks: Collection[ScanRecord]) -> dict[RunKey, RecordedScan]:
         """Record what scans of runs' directories found, completely or not at all.
 
-        A run that is no longer recorded, because it joined another one meanwhile, is skipped. Returned are the new
-        revisions of the runs with changes, all of which are on record now.
+        A run that is no longer recorded, because it joined another one meanwhile, is skipped. Returned are the
+        revisions of the runs with changes, if these are on record now and nothing else about their checkpoints changed.
         """
         by_run = {look.run: look for look in looks}
         rows = {row_id: by_run[key] for key, row_id in runs.find_runs(connection, by_run).items()}
-        _write_looks(connection, rows)
+        before = _write_looks(connection, rows)
         restart_state.record_free_space(
             connection,
             {row_id: look.free_space_samples for row_id, look in rows.items() if look.free_space_samples is not None},
@@ -91,7 +98,8 @@ class CheckpointStore(StorePart):
             found = [scan.scanned_at for row_id, scan in scans.items() if rows[row_id].run.cluster == cluster]
             if found:
                 _record_cluster_scan(connection, cluster, max(found))
-        return {rows[row_id].run: revision for row_id, revision in runs.read_revisions(connection, recorded).items()}
+        after = runs.read_revisions(connection, recorded)
+        return {rows[row_id].run: RecordedScan(before[row_id], after[row_id]) for row_id in recorded}
 
     @writing_if_any
     def record_searches(self, connection: sa.Connection, found: Mapping[RunKey, Unknown | None]) -> None:
@@ -193,10 +201,11 @@ def _record_changes(
     lost_work.reopen_found(connection, {row_id: changes.appeared for row_id, changes in touched.items()})
     lost_work.reopen_late(connection, {attempt_id: completed_at for completed_at, attempt_id in saved}, list(touched))
     adopted = adopted_checkpoints.adopt(connection, touched, GONE_COUNT) if is_scan else []
-    _forget_gone(connection, [row_id for row_id, changes in touched.items() if changes.gone])
+    forgotten = _forget_gone(connection, [row_id for row_id, changes in touched.items() if changes.gone])
     runs.touch_runs(connection, touched)
     resumed_from.record_resumes(connection, touched)
-    return {*touched} - ({row["run_id"] for row in values} if len(new) < len(values) else set()) - {*adopted}
+    left_out = {row["run_id"] for row in values} if len(new) < len(values) else set()
+    return {*touched} - left_out - forgotten - {*adopted}
 
 
 def _read_contexts(connection: sa.Connection, row_ids: Collection[int]) -> dict[int, RowContext]:
@@ -236,18 +245,27 @@ def _without_present(connection: sa.Connection, values: Collection[dict[str, Any
     return [row for row in values if (row["run_id"], row["path"], row["format"]) not in present]
 
 
-def _forget_gone(connection: sa.Connection, row_ids: Collection[int]) -> None:
-    """Delete the rows of the longest-deleted checkpoints of runs that have very many; keep those that ckptd removed."""
+def _forget_gone(connection: sa.Connection, row_ids: Collection[int]) -> set[int]:
+    """Delete the rows of the longest-deleted checkpoints of runs that have very many; keep those that ckptd removed.
+
+    Return the runs that may have lost some.
+    """
+    full: set[int] = set()
+    for chunk in split(row_ids):
+        of_runs = sa.select(CheckpointTable.run_id).where(CheckpointTable.run_id.in_(chunk))
+        many = of_runs.group_by(CheckpointTable.run_id).having(sa.func.count() > GONE_COUNT)
+        full.update(connection.scalars(many))
     order = sa.func.row_number().over(
         partition_by=CheckpointTable.run_id, order_by=[CheckpointTable.deleted_at.desc(), CheckpointTable.id.desc()]
     )
-    for chunk in split(row_ids):
+    for chunk in split(full):
         is_gone = CheckpointTable.run_id.in_(chunk) & CheckpointTable.deleted_at.is_not(None)
         places = sa.select(CheckpointTable.id, order.label("place")).where(is_gone).subquery()
         old = sa.select(places.c.id).where(places.c.place > GONE_COUNT)
         connection.execute(
             sa.delete(CheckpointTable).where(is_gone, CheckpointTable.id.in_(old), CheckpointTable.pruned_at.is_(None))
         )
+    return full
 
 
 _LOOK_COLUMNS: list[Any] = [
@@ -267,15 +285,19 @@ _MOVING_COLUMNS: list[Any] = [
 ]  # with every scan, so the revision does not increase
 
 
-def _write_looks(connection: sa.Connection, looks: Mapping[int, ScanRecord]) -> None:
-    """Write the results of scans; increase the revision only of runs whose result changed."""
+def _write_looks(connection: sa.Connection, looks: Mapping[int, ScanRecord]) -> dict[int, int]:
+    """Write the results of scans; increase the revision only of runs whose result changed.
+
+    Return the revisions before, and let no other transaction change these runs meanwhile.
+    """
+    revisions: dict[int, int] = {}
     names = [column.name for column in (*_LOOK_COLUMNS, *_MOVING_COLUMNS)]
     values = []
-    for chunk in split(looks):
-        rows = connection.execute(
-            sa.select(RunTable.id, *_LOOK_COLUMNS, *_MOVING_COLUMNS).where(RunTable.id.in_(chunk))
-        )
-        for row_id, *before in rows:
+    for chunk in split(sorted(looks)):
+        columns: list[Any] = [RunTable.id, RunTable.revision, *_LOOK_COLUMNS, *_MOVING_COLUMNS]
+        statement = sa.select(*columns).where(RunTable.id.in_(chunk)).order_by(RunTable.id)
+        for row_id, revision, *before in connection.execute(statement.with_for_update(key_share=True)):
+            revisions[row_id] = revision
             after = _look_values(looks[row_id].scan, before)
             is_first = before[-1] is None
             rise = is_first or before[: len(_LOOK_COLUMNS)] != after[: len(_LOOK_COLUMNS)]
@@ -283,8 +305,9 @@ def _write_looks(connection: sa.Connection, looks: Mapping[int, ScanRecord]) -> 
     if values:
         table = table_of(RunTable)
         revision = table.c.revision + sa.bindparam("rise", type_=sa.Integer())
-        statement = sa.update(table).where(table.c.id == sa.bindparam("key_id")).values(revision=revision)
-        connection.execute(statement, values)
+        update = sa.update(table).where(table.c.id == sa.bindparam("key_id")).values(revision=revision)
+        connection.execute(update, values)
+    return revisions
 
 
 def _look_values(scan: Scan | Unknown, before: list[Any]) -> list[Any]:

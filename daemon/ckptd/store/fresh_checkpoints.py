@@ -1,64 +1,144 @@
-"""The checkpoints of runs whose first scan was just recorded, so that the next decision need not read them back.
+"""The checkpoints of runs whose scan was just recorded, so that the next decision need not read them back.
 
-To read a hundred rows costs as much as to record them. What is selected of them for a history is what
-`history_rows` selects from the database.
+To read a hundred rows costs as much as to record them, and a run that saves for days has thousands of deleted ones.
+What a scan found first is selected for a history as `history_rows` selects it from the database; what a later one
+changed is added to the history before it, where that leads to the same.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ckptd.core.model import CheckpointState, RecordedCheckpoint, Role, RunKey, Totals
-from ckptd.core.runs.attempt_progress import SavedProgress
+from ckptd.core.model import (
+    AttemptProgress,
+    CheckpointState,
+    RecordedCheckpoint,
+    Role,
+    RunKey,
+    RunRecord,
+    Totals,
+)
+from ckptd.core.runs.attempt_progress import SavedProgress, list_saved
+from ckptd.core.runs.progress import CheckpointChanges
 
 KEPT_COUNT = 10_000  # checkpoints in memory, about 1.5 kB each
 
 
+class ScanUpdate(NamedTuple):
+    """What a scan changed of a run, completely recorded."""
+
+    before: int | None  # the revision that it changed; None: nothing was on record
+    after: int  # the revision since
+    recorded: tuple[RecordedCheckpoint, ...]  # before it: all that are there, and the deleted ones that came back
+    changes: CheckpointChanges
+
+    @property
+    def checkpoint_count(self) -> int:
+        return len(self.recorded) + len(self.changes.appeared)
+
+
 class FreshCheckpoints:
-    """Checkpoints that are all on record of their run at one revision, oldest row first. Use it under one lock."""
+    """The last update of each run that no decision has seen yet. Use it under one lock."""
 
     def __init__(self, kept_count: int = KEPT_COUNT) -> None:
         self._kept_count = kept_count
         self._count = 0
-        self._by_run: dict[RunKey, tuple[int, tuple[RecordedCheckpoint, ...]]] = {}
+        self._by_run: dict[RunKey, ScanUpdate] = {}
 
-    def keep(self, run: RunKey, revision: int, checkpoints: Sequence[RecordedCheckpoint]) -> None:
+    def keep(self, run: RunKey, update: ScanUpdate) -> None:
         """Keep what was recorded, as long as there is room; the oldest gives way."""
-        self.take(run, revision)
-        self._by_run[run] = revision, tuple(checkpoints)
-        self._count += len(checkpoints)
+        self.take(run, -1)
+        self._by_run[run] = update
+        self._count += update.checkpoint_count
         while self._count > self._kept_count:
             self.take(next(iter(self._by_run)), -1)
 
-    def take(self, run: RunKey, revision: int) -> tuple[RecordedCheckpoint, ...] | None:
-        """Remove and return the checkpoints of a run; None if they are not of this revision."""
+    def take(self, run: RunKey, revision: int) -> ScanUpdate | None:
+        """Remove and return the update of a run; None if it did not lead to this revision."""
         kept = self._by_run.pop(run, None)
         if kept is None:
             return None
-        self._count -= len(kept[1])
-        return kept[1] if kept[0] == revision else None
+        self._count -= kept.checkpoint_count
+        return kept if kept.after == revision else None
 
 
 class SelectedCheckpoints(NamedTuple):
     """What a history has of a run's checkpoints; with sums over all of them, where it leaves some out."""
 
     checkpoints: list[RecordedCheckpoint]  # in any order
-    saved: list[SavedProgress] | None = None
+    saved: list[SavedProgress] | None = None  # of all, or those added since `earlier`
     totals: Totals | None = None
+    earlier: RunRecord | None = None  # whose sums count the others
 
 
 def select_checkpoints(recorded: Sequence[RecordedCheckpoint], uid: int, limit: int) -> SelectedCheckpoints:
     """Select from all checkpoints of a run, none of them deleted, in the order of their rows."""
-    found = {id(each): each for each in _list_selected(recorded, uid, limit)}
+    found = _list_selected(recorded, uid, limit)
     if len(found) < limit:
-        return SelectedCheckpoints(list(found.values()))
-    saved = [
-        SavedProgress(
-            each.completed_at, each.checkpoint.step, each.checkpoint.epoch, is_state=each.checkpoint.role is Role.STATE
+        return SelectedCheckpoints(found)
+    return SelectedCheckpoints(found, list_saved(recorded), _sum_up(recorded))
+
+
+def follow(known: RunRecord, update: ScanUpdate, limit: int) -> SelectedCheckpoints | None:
+    """Select after a scan, from the record of the revision before it; None if only the database can tell.
+
+    A checkpoint that the record leaves out ranks behind `limit` others in each respect, so it is not selected as long
+    as none of the others ranks lower than before.
+    """
+    before = {_name(each): each for each in update.recorded}
+    altered = [(before.get(_name(each)), each) for each in (*update.changes.changed, *update.changes.gone)]
+    if known.earlier or any(was is None or _ranks_lower(was, now) for was, now in altered):
+        return None
+    others = {_name(each): each for each in known.checkpoints} | {_name(now): now for _, now in altered}
+    rows = [*(before | others).values(), *update.changes.appeared]
+    found = _list_selected(rows, known.key.uid, limit)
+    if len(found) < limit:
+        return SelectedCheckpoints(found)
+    present = [each for each in rows if each.deleted_at is None]
+    if not known.is_truncated:
+        return SelectedCheckpoints(found, list_saved(rows), _sum_up(present))
+    added = list_saved([*update.changes.appeared, *(now for was, now in altered if was and was.completed_at is None)])
+    if _has_state(known.checkpoints) != _has_state(found):
+        return None  # then only states count, and no longer what counted before
+    counted = [each for each in added if each.is_state] if _has_state(found) else added
+    return SelectedCheckpoints(found, counted, _sum_up(present), known)
+
+
+def add_reaches(known: RunRecord, added: Iterable[AttemptProgress]) -> tuple[AttemptProgress, ...]:
+    """Return how far each attempt got, from a record and the progress of what was saved since."""
+    assert known.reaches is not None
+    return tuple(
+        AttemptProgress(
+            mine.save_count + more.save_count, _join(mine.steps, more.steps), _join(mine.epochs, more.epochs)
         )
-        for each in recorded
-        if each.completed_at is not None
-    ]
-    return SelectedCheckpoints(list(found.values()), saved, _sum_up(recorded))
+        for mine, more in zip(known.reaches, added, strict=True)
+    )
+
+
+def _join(one: tuple[float, float] | None, other: tuple[float, float] | None) -> tuple[float, float] | None:
+    if one is None or other is None:
+        return one or other
+    return min(one[0], other[0]), max(one[1], other[1])
+
+
+def _name(recorded: RecordedCheckpoint) -> tuple[object, ...]:
+    """Return what tells a row of a run from its others."""
+    return recorded.checkpoint.path, recorded.checkpoint.format, recorded.first_seen_at
+
+
+def _ranks_lower(was: RecordedCheckpoint, now: RecordedCheckpoint) -> bool:
+    """Whether a checkpoint ranks lower than before, other than by being deleted, or counts otherwise."""
+    if was.completed_at is not None and (was.completed_at, _counts_as(was)) != (now.completed_at, _counts_as(now)):
+        return True
+    return now.checkpoint.modified_at < was.checkpoint.modified_at
+
+
+def _counts_as(recorded: RecordedCheckpoint) -> tuple[object, ...]:
+    checkpoint = recorded.checkpoint
+    return checkpoint.step, checkpoint.epoch, checkpoint.role is Role.STATE
+
+
+def _has_state(recorded: Iterable[RecordedCheckpoint]) -> bool:
+    return any(each.completed_at is not None and each.checkpoint.role is Role.STATE for each in recorded)
 
 
 def _list_selected(recorded: Sequence[RecordedCheckpoint], uid: int, limit: int) -> list[RecordedCheckpoint]:
@@ -66,9 +146,10 @@ def _list_selected(recorded: Sequence[RecordedCheckpoint], uid: int, limit: int)
         return [*recorded]
     complete = [each for each in recorded if each.completed_at is not None]
     states = [each for each in complete if each.checkpoint.role is Role.STATE]
-    usable = [each for each in recorded if each.checkpoint.state is CheckpointState.COMPLETE]
-    odd = [each for each in recorded if _is_odd(each, uid)]
-    return [
+    present = [each for each in recorded if each.deleted_at is None]
+    usable = [each for each in present if each.checkpoint.state is CheckpointState.COMPLETE]
+    odd = [each for each in present if _is_odd(each, uid)]
+    found = [
         *_latest(recorded, lambda each: (each.first_seen_at, each.checkpoint.modified_at), limit),
         *_latest(complete, lambda each: each.completed_at, limit),
         *_furthest(complete),
@@ -78,6 +159,7 @@ def _list_selected(recorded: Sequence[RecordedCheckpoint], uid: int, limit: int)
         *_furthest(usable),
         *_latest(odd, lambda each: each.first_seen_at, limit),
     ]
+    return list({id(each): each for each in found}.values())
 
 
 def _latest(

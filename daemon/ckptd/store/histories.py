@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ckptd.core.model import SUSPENDED_STATES, CopyLocation, Job, NamedLocation, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.runs.earlier_directories import join_earlier
-from ckptd.store.fresh_checkpoints import FreshCheckpoints, SelectedCheckpoints, select_checkpoints
+from ckptd.store.fresh_checkpoints import FreshCheckpoints, SelectedCheckpoints, follow, select_checkpoints
 from ckptd.store.history_rows import CHECKPOINT_LIMIT, Others, load_records, read_other_writers
 from ckptd.store.named_locations import list_keys, read_locations
 from ckptd.store.plain_reads import Select
@@ -88,30 +88,35 @@ class HistoryReader(ReadPart):
         return found
 
     @selecting
-    def read_changed(self, select: Select, known: Mapping[RunKey, tuple[int, int] | None]) -> ChangedRecords:
+    def read_changed(self, select: Select, known: Mapping[RunKey, "RevisedRecord | None"]) -> ChangedRecords:
         """Return the records of those runs whose row or revision is not the known one; None: nothing is known.
 
         Nothing is cached: the caller keeps the records. What changes with every poll and scan is as it was recorded.
         """
         found = find_revisions(select, known)
-        changed = {row[0]: key for key, row in found.items() if known[key] != row}
-        revisions = {row_id: found[key][1] for row_id, key in changed.items()}
-        fresh = load_records(select, sorted(changed), is_whole=False, selected=self._select_fresh(changed, revisions))
+        places = {key: None if each is None else (each.row_id, each.revision) for key, each in known.items()}
+        changed = {row[0]: key for key, row in found.items() if places[key] != row}
+        selected = {row_id: self._select_fresh(key, found[key], known[key]) for row_id, key in changed.items()}
+        kept = {row_id: each for row_id, each in selected.items() if each is not None}
+        fresh = load_records(select, sorted(changed), is_whole=False, selected=kept)
         records = {
             changed[row_id]: RevisedRecord(row_id, revision, record) for row_id, (revision, record) in fresh.items()
         }
         return ChangedRecords(records, frozenset(known.keys() - found.keys()))
 
     def _select_fresh(
-        self, changed: Mapping[int, RunKey], revisions: Mapping[int, int]
-    ) -> dict[int, SelectedCheckpoints]:
-        """Return what the histories of these runs have of checkpoints that were just recorded."""
-        taken = {row_id: self.fresh.take(key, revisions[row_id]) for row_id, key in changed.items()}
-        return {
-            row_id: select_checkpoints(recorded, changed[row_id].uid, CHECKPOINT_LIMIT)
-            for row_id, recorded in taken.items()
-            if recorded is not None
-        }
+        self, key: RunKey, row: tuple[int, int], known: "RevisedRecord | None"
+    ) -> SelectedCheckpoints | None:
+        """Return what a run's history has of its checkpoints, if that follows from a scan that was just recorded."""
+        row_id, revision = row
+        update = self.fresh.take(key, revision)
+        if update is None:
+            return None
+        if update.before is None:
+            return select_checkpoints(update.changes.appeared, key.uid, CHECKPOINT_LIMIT)
+        if known is None or (known.row_id, known.revision) != (row_id, update.before):
+            return None
+        return follow(known.record, update, CHECKPOINT_LIMIT)
 
 
 class HistoryCache:

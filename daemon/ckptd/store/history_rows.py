@@ -1,20 +1,31 @@
 """Reads the records of runs with plain SQL: open jobs, attempts, checkpoints, the last scan."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
 from ckptd.core.discovery.generic_job_names import is_generic
-from ckptd.core.model import Job, RecordedCheckpoint, RunKey, RunRecord, Scan, Totals, Unknown, UserSettings
+from ckptd.core.model import (
+    Attempt,
+    AttemptProgress,
+    Job,
+    RecordedCheckpoint,
+    RunKey,
+    RunRecord,
+    Scan,
+    Totals,
+    Unknown,
+    UserSettings,
+)
 from ckptd.core.runs.attempt_progress import SavedProgress, measure_reaches
 from ckptd.core.runs.cadence import with_rhythm
 from ckptd.core.runs.user_settings import parse_user_settings
 from ckptd.store.attempt_rows import read_attempts, read_job_names
 from ckptd.store.checkpoint_rows import REMEMBERED_COUNT, age_order, read_where
-from ckptd.store.fresh_checkpoints import SelectedCheckpoints
+from ckptd.store.fresh_checkpoints import SelectedCheckpoints, add_reaches
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import JOB, RUN_KEY, Columns, decode_any, decode_number, list_numbers
 from ckptd.store.row_values import decode_free_space, decode_summed, job_from_row, split
@@ -60,9 +71,12 @@ def load_records(
         unread = [row_id for row_id in chunk if row_id not in selected]
         found = _load_checkpoints(select, list_numbers(unread), is_whole=is_whole) if unread else {}
         truncated = [row_id for row_id in unread if len(found[row_id]) >= CHECKPOINT_LIMIT]
-        saved, totals = _load_saved(select, truncated), _load_totals(select, truncated)
-        for row_id in selected.keys() & set(chunk):
-            _take_selected(row_id, selected[row_id], found, saved, totals)
+        totals = _load_totals(select, truncated)
+        kept = {row_id: selected[row_id] for row_id in chunk if row_id in selected}
+        for row_id, each in kept.items():
+            found[row_id] = sorted(each.checkpoints, key=age_order)
+            totals |= {} if each.totals is None else {row_id: each.totals}
+        reaches = _measure_reaches(select, attempts, truncated, kept)
         savers = _find_savers(select, runs)
         for row in select(f"SELECT {_RUN.of('r')} FROM runs r WHERE r.id IN ({runs})", {}):  # noqa: S608
             row_id, revision, scanned_at, user_settings, free_space, cluster, uid, directory, *rest = _RUN.decode(row)
@@ -82,10 +96,10 @@ def load_records(
                 free_space_samples=decode_free_space(free_space),
                 job_names=names.get(row_id, {}),
                 has_saved_before=row_id in savers,
-                is_truncated=row_id in saved,
+                is_truncated=row_id in reaches,
                 totals=totals.get(row_id),
                 summed=decode_summed(summed),
-                reaches=measure_reaches(attempts[row_id], saved[row_id]) if row_id in saved else None,
+                reaches=reaches.get(row_id),
             )
             result[row_id] = (revision, record if is_whole else with_rhythm(record))  # pruning asks for none
     return result
@@ -110,19 +124,25 @@ def _load_jobs(select: Select, runs: str) -> tuple[dict[int, list[Job]], dict[in
     return result, suspended
 
 
-def _take_selected(
-    row_id: int,
-    selected: SelectedCheckpoints,
-    found: dict[int, list[RecordedCheckpoint]],
-    saved: dict[int, list[SavedProgress]],
-    totals: dict[int, Totals],
-) -> None:
-    """Add what need not be read to what was."""
-    found[row_id] = sorted(selected.checkpoints, key=age_order)
-    if selected.saved is not None:
-        saved[row_id] = selected.saved
-    if selected.totals is not None:
-        totals[row_id] = selected.totals
+def _measure_reaches(
+    select: Select,
+    attempts: Mapping[int, Sequence[Attempt]],
+    truncated: Iterable[int],
+    kept: Mapping[int, SelectedCheckpoints],
+) -> dict[int, tuple[AttemptProgress, ...]]:
+    """Return how far each attempt got, of runs whose histories leave out checkpoints."""
+    known = {row_id: each.earlier for row_id, each in kept.items() if each.earlier is not None}
+    counted = {
+        row_id for row_id, record in known.items() if _list_spans(record.attempts) == _list_spans(attempts[row_id])
+    }
+    saved = _load_saved(select, [*truncated, *(known.keys() - counted)])
+    saved |= {row_id: each.saved for row_id, each in kept.items() if each.saved is not None and row_id not in saved}
+    reaches = {row_id: measure_reaches(attempts[row_id], each) for row_id, each in saved.items()}
+    return reaches | {row_id: add_reaches(known[row_id], reaches[row_id]) for row_id in counted}
+
+
+def _list_spans(attempts: Iterable[Attempt]) -> list[tuple[datetime, datetime | None]]:
+    return [(each.started_at, each.ended_at) for each in attempts]
 
 
 _WAS_COMPLETE = "c.completed_at IS NOT NULL"

@@ -163,7 +163,7 @@ def checkpoint_from_row(
         **shown.fields,
         **{name: same[other] if value == _SAME else value for name, other, value in shown.progress},
     )
-    times = [value if value is None else shared.instant(value) for value in record]
+    times: list[Any] = [value if value is None else shared.instant(value) for value in record]
     return RecordedCheckpoint(checkpoint=checkpoint, attempt=attempt, **dict(zip(RECORD_FIELDS, times, strict=True)))
 
 
