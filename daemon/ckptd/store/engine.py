@@ -12,7 +12,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from ckptd.store.database_errors import DatabaseAwayError, StoreError, WrongDatabaseError
-from ckptd.store.plain_reads import Select
+from ckptd.store.plain_reads import Select, name_values
 from ckptd.store.stored_instants import encode_sqlite
 from ckptd.store.transaction_limits import CONNECT_ARGUMENTS, SET_LIMITS
 
@@ -116,12 +116,16 @@ def _choose_kind(error: DBAPIError, engine: sa.Engine) -> type[StoreError]:
 
 
 def select_through(connection: sa.Connection) -> Select:
-    """Return a function that runs plain SQL in a transaction of SQLAlchemy."""
+    """Return a function that runs plain SQL in a transaction of SQLAlchemy.
+
+    The driver gets the statement itself: most have numbers of rows in them, and would each be compiled and cached.
+    """
     is_sqlite = connection.dialect.name == "sqlite"
-    encode = encode_sqlite if is_sqlite else (lambda value: value)
 
     def select(statement: str, values: Mapping[str, object]) -> sa.CursorResult[Any]:
-        return connection.execute(sa.text(statement), {key: encode(value) for key, value in values.items()})
+        if is_sqlite:
+            return connection.exec_driver_sql(statement, {key: encode_sqlite(value) for key, value in values.items()})
+        return connection.exec_driver_sql(name_values(statement), dict(values))
 
     return Select(select, is_sqlite=is_sqlite)
 

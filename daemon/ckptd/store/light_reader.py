@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from ckptd.store import revisions
 from ckptd.store.database_errors import DatabaseAwayError, SchemaError, StoreError
-from ckptd.store.plain_reads import Select
+from ckptd.store.plain_reads import Select, name_values
 from ckptd.store.stored_instants import encode_sqlite
 from ckptd.store.transaction_limits import CONNECT_ARGUMENTS, SET_LIMITS
 
@@ -22,7 +22,6 @@ _ASK = "run this as root or as the daemon's account"
 _SQLITE = re.compile(r"sqlite(?:\+pysqlite)?:///(?!file:)([^?]+)", re.DOTALL)
 _POSTGRESQL = re.compile(r"postgres(?:ql)?(?:\+psycopg)?://")
 _PASSWORD = re.compile(r"(://[^:/@?]*):[^/?]*@")
-_VALUE = re.compile(r":(\w+)")
 
 
 class LightReader(NamedTuple):
@@ -128,7 +127,7 @@ def _open_postgresql(address: str, password: str | None) -> LightReader:
     name = _name(address)
 
     def select(statement: str, values: Mapping[str, object]) -> Any:
-        return connection.execute(_VALUE.sub(r"%(\1)s", statement).encode(), values)
+        return connection.execute(name_values(statement).encode(), values)
 
     @contextmanager
     def begin() -> Iterator[Select]:

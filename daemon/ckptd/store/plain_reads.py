@@ -5,6 +5,7 @@ than reading the data. The daemon and the web pages run the same statements thro
 """
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -17,6 +18,8 @@ from ckptd.store.stored_instants import instant
 from ckptd.store.text_escapes import decode_text, encode_text
 from ckptd.store.word_codes import COMPLETE
 
+_VALUE = re.compile(r":(\w+)")
+
 
 class Select(NamedTuple):
     """Runs one statement with values named `:name`; aware datetimes work with both databases."""
@@ -26,6 +29,11 @@ class Select(NamedTuple):
 
     def __call__(self, statement: str, values: Mapping[str, object], /) -> Iterable[Sequence[Any]]:
         return self.run(statement, values)
+
+
+def name_values(statement: str) -> str:
+    """Return a statement with the names of its values as psycopg writes them."""
+    return _VALUE.sub(r"%(\1)s", statement)
 
 
 ReadSaved = Callable[[Select, str, Mapping[str, object]], Mapping[int, Sequence[Any]]]
