@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from ckptd.core.discovery.file_system_budgets import FileSystemBudget
 from ckptd.core.model.records import ScanRecord
 from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.service.step_table import make_runner
@@ -54,6 +55,51 @@ def test_a_group_is_scanned_while_the_one_before_it_is_recorded(tmp_path, work_d
     with fleet.parts.store.checkpoints.database.reading() as connection:
         found = connection.exec_driver_sql("SELECT count(DISTINCT run_id) FROM checkpoints").scalar_one()
     assert found == count
+    fleet.parts.store.close()
+
+
+class WaitingAgent:
+    """The agent; each of the first scans waits until as many as expected are at it."""
+
+    def __init__(self, agent, expected):
+        self._agent = agent
+        self._expected = expected
+        self._lock = threading.Lock()
+        self._together = threading.Barrier(expected)
+        self._count = self._at_work = 0
+        self.most_at_work = 0
+
+    def run(self, batches):
+        if all(batch.operation != "scan" for batch in batches):
+            return self._agent.run(batches)
+        with self._lock:
+            self._count += 1
+            self._at_work += 1
+            self.most_at_work = max(self.most_at_work, self._at_work)
+            must_wait = self._count <= self._expected
+        if must_wait:
+            self._together.wait(PATIENCE_SECONDS)
+        try:
+            return self._agent.run(batches)
+        finally:
+            with self._lock:
+                self._at_work -= 1
+
+
+@pytest.mark.parametrize(("what", "expected"), [("alone", 2), ("budget", 1), ("another owner", 1)])
+def test_the_only_owner_at_work_uses_both_cores(tmp_path, work_dir, what, expected):
+    agent = WaitingAgent(get_agent(), expected)
+    fleet = Fleet(agent, f"sqlite:///{tmp_path}/record.db", work_dir)
+    if what == "budget":
+        fleet.parts = replace(fleet.parts, budgets=(FileSystemBudget(path=str(work_dir), parallel=1),))
+    if what == "another owner":
+        other = fleet.state.own(scan.ScanSlice, scan.ScanSlice).owner_locks.setdefault(-1, threading.Lock())
+        assert other.acquire(blocking=False)
+    count = 3 * SCANNED_AT_ONCE
+    for number in range(1, count + 1):
+        fleet.save(f"ck{number}/epoch_1.pt", 10, torch_state(1))
+    fleet.run(20, *(fleet.job(number, comment=f"ckpt=ck{number}") for number in range(1, count + 1)))
+    assert agent.most_at_work == expected
     fleet.parts.store.close()
 
 

@@ -24,15 +24,16 @@ from ckptd.store.checkpoints import RecordedScan
 from ckptd.store.fresh_checkpoints import ScanUpdate
 
 LONGEST_SCAN = timedelta(minutes=10)
-GROUPS_AT_ONCE = 2  # that are scanned, beside one that is recorded
 SCANNED_AT_ONCE = 10  # directories of one owner whose checkpoints are in memory at once, because requests contain them
 
 
-def rescan_directories(parts: Parts, state: State, due: list[WatchedRun], now: datetime) -> bool:
+def rescan_directories(
+    parts: Parts, state: State, due: list[WatchedRun], now: datetime, groups_at_once: int = 1
+) -> bool:
     """Scan directories again; of those in which nothing changed, neither list nor compare the checkpoints.
 
-    Return whether anything else was found than by the last scans. The results themselves are not kept: with their
-    checkpoints, those of all owners' directories take tens of megabytes.
+    So many groups of the others are scanned at once. Return whether anything else was found than by the last scans. The
+    results themselves are not kept: with their checkpoints, those of all owners' directories take tens of megabytes.
     """
     keys = [each.key for each in due]
     with state.record_lock:
@@ -49,7 +50,8 @@ def rescan_directories(parts: Parts, state: State, due: list[WatchedRun], now: d
     others = [each for each in due if each.key not in rescanned]
     groups = [others[start : start + SCANNED_AT_ONCE] for start in range(0, len(others), SCANNED_AT_ONCE)]
     has_news = any(not is_unchanged(each, rescanned[each.key]) for each in due if each.key in rescanned)
-    for each, found in zip(others, _scan_in_turn(parts, state, groups, now), strict=True):
+    scans = _scan_in_turn(parts, state, groups, now, groups_at_once)
+    for each, found in zip(others, scans, strict=True):
         has_news = has_news or not is_unchanged(each, found)
     return has_news
 
@@ -87,25 +89,21 @@ def is_unchanged(watched: WatchedRun, found: Scan | Unknown) -> bool:
 
 
 def _scan_in_turn(
-    parts: Parts, state: State, groups: Sequence[list[WatchedRun]], now: datetime
+    parts: Parts, state: State, groups: Sequence[list[WatchedRun]], now: datetime, at_once: int
 ) -> Iterator[Scan | Unknown]:
-    """Scan and record groups of directories of one owner; scan further groups while one is recorded.
-
-    Where a budget protects a file system, one group is scanned at a time.
-    """
+    """Scan and record groups of directories of one owner; scan further groups while one is recorded."""
     if len(groups) < 2:
         for group in groups:
             yield from scan_directories(parts, state, group, now)
         return
-    count = 1 if parts.budgets else GROUPS_AT_ONCE
-    with ThreadPoolExecutor(count, thread_name_prefix="scan-ahead") as ahead:
+    with ThreadPoolExecutor(at_once, thread_name_prefix="scan-ahead") as ahead:
 
         def begin(group: Sequence[WatchedRun]) -> tuple[_OnRecord, Future[list[Scan | Unknown]]]:
             before = _read_record(parts, state, group)
             return before, ahead.submit(_scan, parts, group, before, now)
 
-        begun = deque(begin(group) for group in groups[:count])
-        for group, following in zip_longest(groups, groups[count:]):
+        begun = deque(begin(group) for group in groups[:at_once])
+        for group, following in zip_longest(groups, groups[at_once:]):
             before, answers = begun.popleft()
             found = answers.result()
             if following is not None:

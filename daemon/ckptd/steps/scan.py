@@ -11,6 +11,7 @@ from ckptd.checkpoints.agent.client import NOT_REACHED, SILENCE
 from ckptd.checkpoints.agent.scan_client import CheckpointLocation, locate_jobs
 from ckptd.core import retention
 from ckptd.core.discovery import batch_script, nearby_candidates
+from ckptd.core.discovery.file_system_budgets import find_budget
 from ckptd.core.discovery.past_candidates import NearbyJobs
 from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import JobKey, RunKey, RunRecord, Scan, Unknown
@@ -33,6 +34,7 @@ from ckptd.steps.tracked_jobs import list_tracked
 from ckptd.store.database_errors import StoreError
 
 MAX_DUE = 100  # directories of one owner in one task, so that their results are recorded soon
+GROUPS_AT_ONCE = 2  # of directories of the only owner at work, so that both cores are used
 RESCANNED_AT_ONCE = 50  # directories of one owner in one request, which carries no checkpoints
 MAX_SILENT = 2  # owners whose file systems do not answer, in one `scan_again`
 SECONDS_TO_WAIT = 1.0  # for a running scan of the same directories
@@ -130,7 +132,7 @@ def _scan_as_owner(parts: Parts, state: State, turn: OwnerTurn, now: datetime) -
             some = watched[start : start + RESCANNED_AT_ONCE]
             if start:  # those before may have used up a budget; the rest stays due
                 some = [each for each in some if not turns.owes(parts.budgets, each.key.directory)]
-            has_news = rescan_directories(parts, state, some, now) or has_news
+            has_news = rescan_directories(parts, state, some, now, _count_groups(parts, state, some)) or has_news
         state.change(ScanProgress, lambda progress: replace(progress, scanned_at=now))
         if has_news:
             state.decision_due.set()
@@ -141,6 +143,14 @@ def _scan_as_owner(parts: Parts, state: State, turn: OwnerTurn, now: datetime) -
         turn.end(state)
     if len(due) >= MAX_DUE:
         parts.runner.scan_soon()
+
+
+def _count_groups(parts: Parts, state: State, due: Collection[WatchedRun]) -> int:
+    """Return how many groups of an owner's directories are scanned at once: one, where a budget protects a disk."""
+    locks = [*state.own(ScanSlice, ScanSlice).owner_locks.values()]
+    has_others = sum(lock.locked() for lock in locks) > 1
+    has_budget = any(find_budget(parts.budgets, each.key.directory) for each in due)
+    return 1 if has_others or has_budget else GROUPS_AT_ONCE
 
 
 def scan_again(
