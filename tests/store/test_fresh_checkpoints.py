@@ -46,7 +46,7 @@ def record(store, scan, changes, recorded=(), read_at=None):
     return ScanUpdate(written[RUN].before if recorded else None, written[RUN].after, tuple(recorded), changes)
 
 
-@pytest.mark.parametrize("count", [0, 1, 20, 63, 64, 65, 90, 200])
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 90, 200])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_history_is_that_of_the_database(store, count, seed):
     luck = random.Random(f"{count} {seed}")
@@ -110,11 +110,11 @@ class Job:
         self._there[name] = replace(found, identities=(FileIdentity(1, self._count, 10, self._count),))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_history_that_follows_from_the_one_before_is_that_of_the_database(store, seed):
     begin_run(store)
     job, known, follow_count = Job(seed), None, 0
-    for minute in range(2, 50):
+    for minute in range(2, 42):
         if minute in {20, 40}:
             recorded.poll(store, minute, make_job(1, restart_count=minute // 20, started_at=at(minute)))
             known = known and read_revised(store)
