@@ -1,5 +1,6 @@
 """The routes of pages and documents. Every row passes through the viewer, which hides other users' runs."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -129,11 +130,11 @@ def show_fleet(site: Responder, viewer: Viewer, request: Request) -> Response:
 def count_rows(runs: Sequence[RatedRun]) -> dict[str, int]:
     """Count the rows of each list; a severity includes the worse ones, as its list does."""
     rows = fold(runs)
-    ranks = [run.severity.rank for run in rows if run.severity]
+    worst = Counter(run.severity for run in rows)
     return {
         "runs": len(rows),
         "running": sum(any(job.row.state is JobState.RUNNING for job in run.jobs) for run in rows),
-        **{severity.value: sum(rank >= severity.rank for rank in ranks) for severity in Severity},
+        **{each.value: sum(worst[other] for other in Severity if other.rank >= each.rank) for each in Severity},
         "never_saved": sum(not run.first.checkpoint_count for run in rows),
         "bytes": documents.checkpoint_bytes(runs),
     }

@@ -264,6 +264,9 @@ def group(jobs: Iterable[RatedJob]) -> list[RatedRun]:
 
 def fold(runs: Iterable[RatedRun]) -> list[RatedRun]:
     """Return runs with those tasks of an array of which no directory is known as one, in the place of the first."""
+    runs = [*runs]
+    if all(run.key.is_located or run.first.array_job_id is None for run in runs):
+        return runs
     folded: defaultdict[tuple[str, int, str | int], list[RatedRun]] = defaultdict(list)
     for run in runs:
         array = None if run.key.is_located else run.first.array_job_id
