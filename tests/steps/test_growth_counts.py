@@ -41,7 +41,7 @@ SHAPES = {
 EQUAL = [("small", "more running jobs", "more waiting jobs", "one user"), ("small owners", "more small owners")]
 IDLE_ROWS = 12  # of the database for a running job, in a round of all steps
 IDLE_CHARACTERS = 1000  # to and from the agent for a directory in which nothing changed
-SAVE_ROWS, FILE_ROWS = 30, 5  # of the run and the job in whose directory something changed, and of each of its files
+SAVE_ROWS, FILE_ROWS = 30, 4  # of the run and the job in whose directory something changed, and of each of its files
 FILE_CHARACTERS = 800  # of each file in a directory in which something changed
 NEW_ROWS = 40  # of a new job and its run, beside those of its files
 
