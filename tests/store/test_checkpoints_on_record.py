@@ -66,6 +66,21 @@ def test_of_names_that_change_with_every_look_only_the_latest_stay_on_record(sto
     assert names == ["5.pt", "6.pt", "7.pt", "8.pt", "pruned.pt", "stays.pt"]
 
 
+def test_a_run_with_very_many_deleted_checkpoints_forgets_many_of_them_at_once(store, monkeypatch):
+    monkeypatch.setattr(checkpoints, "GONE_COUNT", 100)
+    poll(store, 0, make_job(1))
+    locate(store, 1)
+    scan(store, 1, *(make_checkpoint(f"{number}.pt") for number in range(104)))
+    scan(store, 2)
+    anew_count = 0
+    for minute in range(3, 30):
+        written = store.checkpoints.record_scans([make_look(store, minute, make_checkpoint(f"last-{minute}.pt"))])
+        anew_count += RUN not in written
+    assert 1 <= anew_count <= 27 / 5
+    with store.checkpoints.database.reading() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM checkpoints").scalar_one() <= 106
+
+
 def begin_action(store, action, minutes):
     """Record the intent to move the one checkpoint on record to the trash, or back; return what ends it."""
     known = store.checkpoints.read(RUN)[0]

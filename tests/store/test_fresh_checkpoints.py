@@ -77,7 +77,7 @@ class Job:
         self._count = 0
         self._keeps = self._luck.choice([5, 40, 100])
 
-    def go_on(self, minute):
+    def save_until(self, minute):
         """Return what a scan finds then."""
         luck = self._luck
         for _ in range(luck.choice([0, 1, 1, 2, 9, 40])):
@@ -118,7 +118,7 @@ def test_a_history_that_follows_from_the_one_before_is_that_of_the_database(stor
         if minute in {20, 40}:
             recorded.poll(store, minute, make_job(1, restart_count=minute // 20, started_at=at(minute)))
             known = known and read_revised(store)
-        scan = job.go_on(minute)
+        scan = job.save_until(minute)
         read_at = store.runs.read_revisions_of([RUN])[RUN]
         present = store.checkpoints.read_present([RUN])[RUN]
         alike = store.checkpoints.read_deleted_alike({RUN: scan.checkpoints})[RUN]

@@ -81,8 +81,8 @@ def select_checkpoints(recorded: Sequence[RecordedCheckpoint], uid: int, limit: 
 def follow(known: RunRecord, update: ScanUpdate, limit: int) -> SelectedCheckpoints | None:
     """Select after a scan, from the record of the revision before it; None if only the database can tell.
 
-    A checkpoint that the record leaves out ranks behind `limit` others in each respect, so it is not selected as long
-    as none of the others ranks lower than before.
+    A checkpoint that the record leaves out has `limit` others before it in each order. It can come in only if one of
+    these ranks lower than before.
     """
     before = {_name(each): each for each in update.recorded}
     altered = [(before.get(_name(each)), each) for each in (*update.changes.changed, *update.changes.gone)]
