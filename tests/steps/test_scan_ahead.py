@@ -10,7 +10,7 @@ from ckptd.core.model.records import ScanRecord
 from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.service.step_table import make_runner
 from ckptd.steps import record_scans, scan
-from ckptd.steps.record_scans import SCANNED_AT_ONCE
+from ckptd.steps.scan_groups import MAX_DIRECTORIES
 from ckptd.store.checkpoints import RecordedScan
 from steps.replayed_fleet import Fleet
 from support.checkpoint_bytes import torch_state
@@ -38,7 +38,7 @@ class AnnouncingAgent:
 def test_a_group_is_scanned_while_the_one_before_it_is_recorded(tmp_path, work_dir, monkeypatch):
     agent = AnnouncingAgent(get_agent())
     fleet = Fleet(agent, f"sqlite:///{tmp_path}/record.db", work_dir)
-    count = 2 * SCANNED_AT_ONCE + 1
+    count = 2 * MAX_DIRECTORIES + 1
     for number in range(1, count + 1):
         fleet.save(f"ck{number}/epoch_1.pt", 10, torch_state(1))
     store = type(fleet.parts.store.checkpoints)
@@ -95,7 +95,7 @@ def test_the_only_owner_at_work_uses_both_cores(tmp_path, work_dir, what, expect
     if what == "another owner":
         other = fleet.state.own(scan.ScanSlice, scan.ScanSlice).owner_locks.setdefault(-1, threading.Lock())
         assert other.acquire(blocking=False)
-    count = 3 * SCANNED_AT_ONCE
+    count = 3 * MAX_DIRECTORIES
     for number in range(1, count + 1):
         fleet.save(f"ck{number}/epoch_1.pt", 10, torch_state(1))
     fleet.run(20, *(fleet.job(number, comment=f"ckpt=ck{number}") for number in range(1, count + 1)))

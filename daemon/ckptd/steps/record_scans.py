@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import zip_longest
 from typing import NamedTuple
 
 from ckptd.checkpoints.agent.client import NOT_REACHED
@@ -19,12 +18,12 @@ from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.steps.file_system_turns import charge_scans
 from ckptd.steps.parts import Parts
 from ckptd.steps.run_facts import FreeSpaceSamples
+from ckptd.steps.scan_groups import ScanGroups
 from ckptd.steps.state import State
 from ckptd.store.checkpoints import RecordedScan
 from ckptd.store.fresh_checkpoints import ScanUpdate
 
 LONGEST_SCAN = timedelta(minutes=10)
-SCANNED_AT_ONCE = 10  # directories of one owner whose checkpoints are in memory at once, because requests contain them
 
 
 def rescan_directories(
@@ -48,9 +47,8 @@ def rescan_directories(
         with state.recording():
             _record_rescans(parts, state, rescanned, now)
     others = [each for each in due if each.key not in rescanned]
-    groups = [others[start : start + SCANNED_AT_ONCE] for start in range(0, len(others), SCANNED_AT_ONCE)]
     has_news = any(not is_unchanged(each, rescanned[each.key]) for each in due if each.key in rescanned)
-    scans = _scan_in_turn(parts, state, groups, now, groups_at_once)
+    scans = _scan_in_turn(parts, state, ScanGroups(others), now, groups_at_once)
     for each, found in zip(others, scans, strict=True):
         has_news = has_news or not is_unchanged(each, found)
     return has_news
@@ -89,24 +87,27 @@ def is_unchanged(watched: WatchedRun, found: Scan | Unknown) -> bool:
 
 
 def _scan_in_turn(
-    parts: Parts, state: State, groups: Sequence[list[WatchedRun]], now: datetime, at_once: int
+    parts: Parts, state: State, groups: ScanGroups, now: datetime, at_once: int
 ) -> Iterator[Scan | Unknown]:
     """Scan and record groups of directories of one owner; scan further groups while one is recorded."""
-    if len(groups) < 2:
-        for group in groups:
-            yield from scan_directories(parts, state, group, now)
+    first = groups.take()
+    if groups.is_empty:
+        yield from scan_directories(parts, state, first, now)
         return
     with ThreadPoolExecutor(at_once, thread_name_prefix="scan-ahead") as ahead:
 
-        def begin(group: Sequence[WatchedRun]) -> tuple[_OnRecord, Future[list[Scan | Unknown]]]:
+        def begin(group: list[WatchedRun]) -> _BegunGroup:
             before = _read_record(parts, state, group)
-            return before, ahead.submit(_scan, parts, group, before, now)
+            return _BegunGroup(group, before, ahead.submit(_scan, parts, group, before, now))
 
-        begun = deque(begin(group) for group in groups[:at_once])
-        for group, following in zip_longest(groups, groups[at_once:]):
-            before, answers = begun.popleft()
+        begun = deque([begin(first)])
+        while begun:
+            while len(begun) < at_once and (further := groups.take()):
+                begun.append(begin(further))
+            group, before, answers = begun.popleft()
             found = answers.result()
-            if following is not None:
+            groups.note(found)
+            if following := groups.take():
                 begun.append(begin(following))
             _record(parts, state, group, before, found, now)
             yield from found
@@ -150,6 +151,14 @@ class _OnRecord(NamedTuple):
     present: Mapping[RunKey, tuple[RecordedCheckpoint, ...]]
     known: list[list[Checkpoint]]  # of each directory: the checkpoints that need not be read again
     places: JobPlaces
+
+
+class _BegunGroup(NamedTuple):
+    """A group of directories whose scan has begun."""
+
+    due: list[WatchedRun]
+    before: _OnRecord
+    answers: Future[list[Scan | Unknown]]
 
 
 def _read_record(parts: Parts, state: State, due: Sequence[WatchedRun], reread: Collection[str] = ()) -> _OnRecord:

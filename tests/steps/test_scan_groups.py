@@ -1,0 +1,58 @@
+"""How many directories of one owner are scanned in one request."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from ckptd.core.discovery.scan_schedule import WatchedRun
+from ckptd.core.model import Unknown
+from ckptd.steps.scan_groups import EXPECTED_ENTRIES, MAX_DIRECTORIES, MAX_ENTRIES, ScanGroups
+from support.queue_facts import NOON, RUN, make_scan
+
+
+def make_watched(number, entry_count=None):
+    last = None if entry_count is None else replace(make_scan(0), entry_count=entry_count)
+    return WatchedRun(key=RUN._replace(directory=f"/scratch/{number}"), due_at=NOON + timedelta(number), last=last)
+
+
+def list_sizes(groups, found=()):
+    sizes = []
+    while group := groups.take():
+        sizes.append(len(group))
+        groups.note(found)
+    return sizes
+
+
+@pytest.mark.parametrize(
+    ("entry_counts", "sizes"),
+    [
+        ([], []),
+        ([1] * 25, [10, 10, 5]),
+        ([1000] * 5, [2, 2, 1]),
+        ([5_000_000, 5_000_000, 1], [1, 1, 1]),
+        ([100, 1900, 1, 1999, 100], [2, 2, 1]),
+        ([0] * 11, [10, 1]),
+    ],
+)
+def test_the_entries_that_the_last_scans_counted_limit_a_group(entry_counts, sizes):
+    due = [make_watched(number, count) for number, count in enumerate(entry_counts)]
+    assert list_sizes(ScanGroups(due)) == sizes
+
+
+@pytest.mark.parametrize(("found", "size"), [(3, MAX_DIRECTORIES), (1000, 2), (4000, 1)])
+def test_directories_never_scanned_are_expected_to_be_like_the_others(found, size):
+    groups = ScanGroups(make_watched(number) for number in range(40))
+    first, *others = list_sizes(groups, [replace(make_scan(0), entry_count=found), Unknown(what="directory", reason="denied")])
+    assert first == MAX_ENTRIES // EXPECTED_ENTRIES
+    assert set(others[:-1]) == {size}
+    known = ScanGroups([make_watched(0, found), *(make_watched(number) for number in range(1, 40))])
+    assert list_sizes(known)[0] == size
+
+
+def test_each_directory_is_in_one_group_and_the_order_stays():
+    due = [make_watched(number, 300 * number) for number in range(20)]
+    groups, taken = ScanGroups(due), []
+    while not groups.is_empty:
+        taken += groups.take()
+    assert taken == due
