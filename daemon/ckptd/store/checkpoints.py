@@ -238,8 +238,10 @@ def _without_present(connection: sa.Connection, values: Collection[dict[str, Any
     """
     present: set[tuple[int, str, str]] = set()
     columns = (CheckpointTable.run_id, CheckpointTable.path, CheckpointTable.format)
-    for chunk in split({row["run_id"] for row in values}):
-        is_present = CheckpointTable.run_id.in_(chunk) & CheckpointTable.deleted_at.is_(None)
+    for chunk in split(values):
+        is_of_runs = CheckpointTable.run_id.in_({row["run_id"] for row in chunk})
+        is_near = is_of_runs & CheckpointTable.path_key.in_({row["path_key"] for row in chunk})
+        is_present = is_near & CheckpointTable.deleted_at.is_(None)
         present.update(
             (run_id, path, kind) for run_id, path, kind in connection.execute(sa.select(*columns).where(is_present))
         )
