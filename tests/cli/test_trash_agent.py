@@ -97,12 +97,19 @@ def test_its_operations_are_those_of_the_daemons_agent():
     assert {name for name in agent_process.OPERATIONS if "trash" in name} <= OPERATIONS.keys()
 
 
-def test_it_imports_nothing_heavy():
-    report = "import json, sys, ckptd.service.trash_agent_process; print(json.dumps(sorted(sys.modules)))"
+NETWORK = ("email", "http", "requests", "ssl", "urllib.request")
+HEAVY = ("ckptd.checkpoints.formats", "ckptd.config.root", "ckptd.store", "numpy", "pydantic", "sqlalchemy", "yaml")
+
+
+@pytest.mark.parametrize(
+    ("program", "without"),
+    [("trash_agent_process", (*HEAVY, *NETWORK)), ("agent_process", ("pydantic", "sqlalchemy", *NETWORK))],
+)
+def test_a_privileged_program_imports_nothing_that_it_can_do_without(program, without):
+    report = f"import json, sys, ckptd.service.{program}; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", report], check=True, capture_output=True, text=True, timeout=allow(60))
     imported = json.loads(done.stdout)
-    heavy = ("ckptd.checkpoints.formats", "ckptd.config.root", "ckptd.store", "numpy", "pydantic", "sqlalchemy", "yaml")
-    assert [name for name in imported if name.startswith(heavy)] == []
+    assert [name for name in imported if f"{name}.".startswith(tuple(f"{each}." for each in without))] == []
 
 
 LIMITS = {

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from ckptd.core.model import ENDED_STATES, JobState, QueueSnapshot, Unknown
-from ckptd.slurm import SOURCES, SourceError, open_source
 from ckptd.slurm.pyslurm_source import PyslurmSource
 from ckptd.slurm.replay import ReplaySource
 from ckptd.slurm.rest_client import RestClient
 from ckptd.slurm.slurmrestd import DESCRIPTION, SlurmrestdSource
+from ckptd.slurm.sources import SOURCES, SourceError, open_source
 from slurm import stand_in, stand_in_pyslurm, stand_in_slurmrestd
 from slurm.stand_in_slurmrestd import http, offer
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from ckptd.core.model import QueueSnapshot, Unknown
-from ckptd.slurm import open_source, queue_json
+from ckptd.slurm import queue_json
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.rest_client import RestClient, list_token_headers
 from ckptd.slurm.slurmrestd import DESCRIPTION, LARGE_QUEUE, SlurmrestdSource, choose_path
+from ckptd.slurm.sources import open_source
 from demo.patience import allow
 from slurm import stand_in, stand_in_slurmrestd
 from slurm.stand_in_slurmrestd import http, offer

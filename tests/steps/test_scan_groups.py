@@ -43,7 +43,9 @@ def test_the_entries_that_the_last_scans_counted_limit_a_group(entry_counts, siz
 @pytest.mark.parametrize(("found", "size"), [(3, MAX_DIRECTORIES), (1000, 2), (4000, 1)])
 def test_directories_never_scanned_are_expected_to_be_like_the_others(found, size):
     groups = ScanGroups(make_watched(number) for number in range(40))
-    first, *others = list_sizes(groups, [replace(make_scan(0), entry_count=found), Unknown(what="directory", reason="denied")])
+    first, *others = list_sizes(
+        groups, [replace(make_scan(0), entry_count=found), Unknown(what="directory", reason="denied")]
+    )
     assert first == MAX_ENTRIES // EXPECTED_ENTRIES
     assert set(others[:-1]) == {size}
     known = ScanGroups([make_watched(0, found), *(make_watched(number) for number in range(1, 40))])

@@ -29,11 +29,11 @@ from ckptd.service.lease_term import LeasedAgent, LeasedChannel, LeaseTerm
 from ckptd.service.open_database import make_state_directory, open_store
 from ckptd.service.privileges import become_service_user
 from ckptd.service.watcher_start import start_watcher
-from ckptd.slurm import open_source
 from ckptd.slurm.cluster_facts import ClusterFacts
 from ckptd.slurm.interface import JobSource
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.rest_client import RestClient
+from ckptd.slurm.sources import open_source
 from ckptd.steps.parts import Parts, Runner
 from ckptd.store.store import Store
 from ckptd.web.access import AccessRules
