@@ -1,5 +1,6 @@
 """Real servers that tests in several folders need. Each is private, on loopback, and gone when the tests end."""
 
+import gc
 import os
 import pwd
 import secrets
@@ -24,6 +25,8 @@ from support.migrated import get_template
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+gc.disable()  # until all tests are collected: what they consist of stays
+
 settings.register_profile(
     "noisy", max_examples=100 * FACTOR, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -33,6 +36,12 @@ shared_statements.share()
 
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: file_order.get_rank(item.path))
+
+
+def pytest_collection_finish():
+    gc.collect()
+    gc.freeze()  # a collection during a test does not go through all tests
+    gc.enable()
 
 
 POSTGRESQL_CONF = """
