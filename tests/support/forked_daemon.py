@@ -13,6 +13,7 @@ from multiprocessing import connection, reduction
 
 from ckptd.cli import main
 from support.forked_processes import FORKS
+from support.forked_programs import fork_programs
 
 
 class ForkedDaemon:
@@ -73,6 +74,7 @@ def _be_daemon(files, folder, environment, function, arguments):
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    fork_programs()
     function(*arguments)
 
 

@@ -13,6 +13,10 @@ FORKS.set_forkserver_preload(
         "ckptd.cli.daemon_runs",
         "ckptd.notify.rendering",
         "ckptd.notify.smtp_channel",
+        "ckptd.service.agent_policy",
+        "ckptd.service.agent_process",
+        "ckptd.service.watcher_process",
+        "h5py",
         "ckptd.steps.send",
         "ckptd.store.store",
     ]

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -12,6 +11,7 @@ from ckptd.config import read_config
 from ckptd.core.model import Job, JobState, PastJobs, QueueSnapshot
 from ckptd.service import build, schedule
 from ckptd.service.daemon import Daemon
+from support.forked_programs import fork_programs
 
 SLOW_AGENT = Path(__file__).parents[2] / "fuzz/slow_agent.py"
 
@@ -57,12 +57,9 @@ class Queue:
         return ()
 
 
-class SlowlyStarted(subprocess.Popen):
-    """Starts programs; instead of the agent, one whose renames in the trash take a moment."""
-
-    def __init__(self, command, **options):
-        is_agent = "ckptd.service.agent_process" in command
-        super().__init__([command[0], str(SLOW_AGENT), *command[4:]] if is_agent else command, **options)
+def slow_down(command):
+    """Return the command, or instead of the agent one whose renames in the trash take a moment."""
+    return [command[0], str(SLOW_AGENT), *command[4:]] if "ckptd.service.agent_process" in command else command
 
 
 def run(path, uid, start, work_dir, *, is_slow):
@@ -72,7 +69,7 @@ def run(path, uid, start, work_dir, *, is_slow):
     schedule.TABLE = tuple(map(publish_each_second, schedule.TABLE))
     build.build_source = lambda config, only_user: queue
     if is_slow:
-        subprocess.Popen = SlowlyStarted
+        fork_programs(change_command=slow_down)
     sys.exit(Daemon(read_config(path, {}), path, os.environ).run())
 
 
