@@ -4,8 +4,10 @@ import shutil
 import sqlite3
 
 import pytest
+import sqlalchemy as sa
 
 from ckptd.service.database_file import DatabaseFile
+from ckptd.store.engine import create_engine
 from support.mail_server import wait_until
 from support.real_daemon import RealDaemon
 
@@ -45,6 +47,22 @@ def test_a_daemon_whose_database_is_gone_ends_and_says_so(daemon, tmp_path, chan
     wait_until(lambda: daemon.is_leader, 60)
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_a_deleted_database_is_not_made_again_as_an_empty_file(tmp_path):
+    path = tmp_path / "a %3F record.db"
+    engine = create_engine(f"sqlite:///{path}".replace("%", "%25"))
+    with engine.connect() as held:
+        held.exec_driver_sql("CREATE TABLE facts (number INTEGER)")
+        held.commit()
+        with engine.connect() as beside:
+            assert beside.exec_driver_sql("SELECT count(*) FROM facts").scalar_one() == 0
+        path.unlink()
+        engine.dispose()
+        with pytest.raises(sa.exc.OperationalError, match="unable to open"):
+            engine.connect()
+    assert not path.exists()
+    engine.dispose()
 
 
 def test_a_database_that_cannot_be_seen_is_not_said_to_be_gone(tmp_path, monkeypatch):

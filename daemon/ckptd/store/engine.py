@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -60,8 +61,27 @@ def _set_limits(connection: sa.Connection) -> None:
 def _create_sqlite(url: URL) -> sa.Engine:
     engine = sa.create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
     sa.event.listen(engine, "connect", _prepare_sqlite)
+    if url.database and url.database != ":memory:" and "uri" not in url.query:
+        file = _ExistingFile()
+        sa.event.listen(engine, "do_connect", file.choose_mode)
+        sa.event.listen(engine, "connect", file.note_connection)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+class _ExistingFile:
+    """Lets only the first connection create the file: one made after it was deleted would look like a replacement."""
+
+    def __init__(self) -> None:
+        self._exists = False
+
+    def choose_mode(self, _dialect: object, _entry: object, arguments: list[Any], options: dict[str, Any]) -> None:
+        if self._exists:
+            arguments[0] = f"{Path(arguments[0]).as_uri()}?mode=rw"
+            options["uri"] = True
+
+    def note_connection(self, _connection: object, _entry: object) -> None:
+        self._exists = True
 
 
 def _prepare_sqlite(connection: DBAPIConnection, entry: ConnectionPoolEntry) -> None:  # noqa: ARG001
