@@ -108,7 +108,7 @@ def _run_group(group, wanted):
             environment |= program.prepare(inputs)
         for path in inputs.iterdir():
             path.chmod(0o755)
-        watcher = QuickWatcher(cluster, SETTINGS, port=ports.find_free_ports(1)[0])
+        watcher = QuickWatcher(cluster, SETTINGS, port=ports.find_free_ports(1)[0], is_forked=False)
         watcher.start()
         cluster.create_user(URGENT_USER)
         driver = Driver(cluster, inputs, environment, wanted.save_seconds, cluster.node_names[SHARED_NODES:])
