@@ -20,7 +20,7 @@ from support import hanging_file_system
 SOMEONE = 54321  # a uid that no user has
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def agent():
     client = start_agent(None)
     yield client
