@@ -162,8 +162,10 @@ class QueueReader:
         tasks = b"".join(plain.split(b"\0", 3)[2:3])
         if b"-" in tasks or b"," in tasks:
             self._seen.waiting[job_id] = tasks.decode("utf-8", "surrogateescape")
-        if self._known.hashes.get(job_id) == fingerprint:
+        before = self._known.hashes.get(job_id)
+        if before == fingerprint:
             job = self._known.jobs[job_id]
+            fingerprint, job_id = before, job.job_id  # the same objects: new ones would leave holes in memory
         else:
             job = parse_record(plain, self._cluster, self._now, self._share, has_command=self._has_command)
         self._seen.jobs[job_id] = job
@@ -223,6 +225,7 @@ class _Shared:
         self.texts: dict[str, str] = dict.fromkeys(ABSENT, "")
         self.paths = _Memory(_path)
         self.limits = _Memory(times.parse_duration)
+        self.numbers = _Memory(int)
         self.gpus = _Memory(tres.count_gpus)
 
 
@@ -275,7 +278,7 @@ def _build(fields: list[str], cluster: str, now: datetime, share: _Shared) -> Jo
         task_count=tasks.task_count,
         het_job_id=_integer(het_job_id),
         user=text(user, user),
-        uid=int(uid),
+        uid=share.numbers[uid],
         account=text(account, account),
         partition=text(partition, partition),
         qos=text(qos, qos),

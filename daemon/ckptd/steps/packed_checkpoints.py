@@ -4,6 +4,7 @@ They are unpacked each time that somebody reads them, and packed again by nobody
 the first ones become zlib's dictionary for those that follow.
 """
 
+import functools
 import io
 import pickle
 import zlib
@@ -182,9 +183,15 @@ def roles_of(checkpoints: Sequence[RecordedCheckpoint]) -> frozenset[Role]:
     return found.roles if isinstance(found, PackedCheckpoints) else _roles_of(checkpoints)
 
 
+@functools.cache
+def _share_roles(roles: frozenset[Role]) -> frozenset[Role]:
+    """Return one object for equal sets: thousands of runs have the same roles."""
+    return roles
+
+
 def _last_modified_at(checkpoints: Iterable[RecordedCheckpoint]) -> datetime | None:
     return max((each.checkpoint.modified_at for each in checkpoints), default=None)
 
 
 def _roles_of(checkpoints: Iterable[RecordedCheckpoint]) -> frozenset[Role]:
-    return frozenset(each.checkpoint.role for each in checkpoints if each.deleted_at is None)
+    return _share_roles(frozenset(each.checkpoint.role for each in checkpoints if each.deleted_at is None))

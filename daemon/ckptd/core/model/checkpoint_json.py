@@ -1,5 +1,6 @@
 """Checkpoints as JSON, for the agent's pipe and the database. What is decoded may come from hostile code."""
 
+import functools
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -11,6 +12,7 @@ from ckptd.core.model import Checkpoint, CheckpointState, FileIdentity, Grouping
 _STATES = {each.value: each for each in CheckpointState}
 _LEVELS = {each.value: each for each in Level}
 _ROLES = {each.value: each for each in Role}
+_share_uids = functools.lru_cache(maxsize=1024)(frozenset[int])  # of each checkpoint, it would take as much as its path
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -61,7 +63,7 @@ def decode_checkpoint(data: dict[str, Any]) -> Checkpoint:
         format=str(data["format"]),
         files=tuple([str(file) for file in data["files"]]),
         identities=tuple([FileIdentity(*map(int, identity)) for identity in data["identities"]]),
-        owner_uids=frozenset(map(int, data["owner_uids"])),
+        owner_uids=_share_uids(tuple(map(int, data["owner_uids"]))),
         size_bytes=int(data["size_bytes"]),
         modified_at=datetime.fromtimestamp(float(data["modified_at"]), UTC),
         state=_STATES[data["state"]],
