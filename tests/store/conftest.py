@@ -1,11 +1,11 @@
 import pytest
-import sqlalchemy as sa
 
 from ckptd.store import schema
 from ckptd.store.all_tables import METADATA
 from ckptd.store.columns import Instant
 from ckptd.store.engine import create_engine
 from ckptd.store.store import Store
+from support.filled_records import fill_once
 
 
 @pytest.fixture
@@ -16,7 +16,10 @@ def empty_engine(empty_database_url):
 
 
 @pytest.fixture
-def store(database_url):
+def store(database_url, request):
+    """A store of each kind: empty, or with what the function records that `filled_by` names."""
+    if marker := request.node.get_closest_marker("filled_by"):
+        fill_once(database_url, marker.kwargs["record"])
     opened = Store.open(database_url)
     yield opened
     if opened.database.sqlite_path:
@@ -24,16 +27,18 @@ def store(database_url):
     opened.close()
 
 
+INSTANTS_AS_TEXT = " UNION ALL ".join(
+    f"SELECT '{column}' WHERE EXISTS (SELECT 1 FROM {table.name} WHERE typeof({column.name}) = 'text')"
+    for table in METADATA.sorted_tables
+    for column in table.columns
+    if isinstance(column.type, Instant)
+)
+
+
 def list_instants_as_text(store):
     """Return the columns of SQLite with an instant that is no number: a statement did not know its type."""
-    found = []
     with store.database.reading() as connection:
-        for table in METADATA.sorted_tables:
-            for column in table.columns:
-                is_text = sa.func.typeof(column) == "text"
-                if isinstance(column.type, Instant) and connection.scalar(sa.select(sa.func.count()).where(is_text)):
-                    found.append(str(column))
-    return found
+        return list(connection.exec_driver_sql(INSTANTS_AS_TEXT).scalars())
 
 
 @pytest.fixture

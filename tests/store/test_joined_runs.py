@@ -6,9 +6,25 @@ import pytest
 
 from ckptd.core.model import RestartKind
 from ckptd.store import checkpoints
-from support.joined_runs import ALPHA, BETA, end, read, run_on_alpha, scan, share, start
+from support.joined_runs import ALPHA, BETA, end, make_started, read, run_on_alpha, scan, share, start
 from support.queue_facts import at
 from support.two_clusters import DIRECTORY, poll
+
+
+def end_on_alpha(store):
+    """A job of alpha has ended, and both clusters share the directory."""
+    share(store)
+    run_on_alpha(store)
+
+
+def go_on_on_beta(store):
+    end_on_alpha(store)
+    start(store, BETA, 70)
+
+
+def scan_from_beta(store):
+    go_on_on_beta(store)
+    scan(store, BETA, 71, (1, 30), (2, 50))
 
 
 def clusters_of(record):
@@ -23,11 +39,8 @@ def facts_of(record):
     ]
 
 
+@pytest.mark.filled_by(record=scan_from_beta)
 def test_attempts_of_both_clusters_are_those_of_one_run_in_the_order_of_their_starts(store):
-    share(store)
-    run_on_alpha(store)
-    start(store, BETA, 70)
-    scan(store, BETA, 71, (1, 30), (2, 50))
     for run in (ALPHA, BETA):
         record = read(store, run)
         assert (record.key, clusters_of(record)) == (run, ["alpha", "beta"])
@@ -51,20 +64,16 @@ def test_without_a_declaration_of_both_for_its_directory_each_has_a_run_of_its_o
     assert {first for _, first, _, _ in facts_of(read(store, BETA))} == {at(71)}
 
 
+@pytest.mark.filled_by(record=go_on_on_beta)
 def test_a_declaration_that_is_withdrawn_parts_the_runs_at_once(store):
-    share(store)
-    run_on_alpha(store)
-    start(store, BETA, 70)
     assert clusters_of(read(store, BETA)) == ["alpha", "beta"]
     share(store, is_mutual=False)
     store.histories.cache.forget_others([])
     assert clusters_of(read(store, BETA)) == ["beta"]
 
 
+@pytest.mark.filled_by(record=go_on_on_beta)
 def test_while_the_clocks_of_the_clusters_differ_each_has_a_run_of_its_own(store):
-    share(store)
-    run_on_alpha(store)
-    start(store, BETA, 70)
     now = datetime.now(UTC)
     store.declared_shares.record_clock("alpha", now - timedelta(seconds=50))
     assert clusters_of(read(store, BETA)) == ["alpha", "beta"]
@@ -76,21 +85,16 @@ def test_while_the_clocks_of_the_clusters_differ_each_has_a_run_of_its_own(store
     assert [each.acting for each in store.joined_runs.read("beta")] == ["beta"]
 
 
+@pytest.mark.filled_by(record=scan_from_beta)
 def test_a_checkpoint_keeps_when_the_other_cluster_saw_it_and_who_wrote_it(store):
-    share(store)
-    run_on_alpha(store)
-    start(store, BETA, 70)
-    scan(store, BETA, 71, (1, 30), (2, 50))
     assert facts_of(read(store, BETA)) == [(1, at(31), "alpha", None), (2, at(51), "alpha", None)]
     scan(store, BETA, 81, (1, 30), (2, 50), (3, 80), watched=71)
     assert facts_of(read(store, BETA))[2:] == [(3, at(81), "beta", None)]
     assert len(facts_of(read(store, ALPHA))) == 2, "only the daemon of alpha writes its rows"
 
 
+@pytest.mark.filled_by(record=go_on_on_beta)
 def test_what_was_deleted_before_the_first_scan_from_the_other_cluster_is_known_to_have_been_there(store):
-    share(store)
-    run_on_alpha(store)
-    start(store, BETA, 70)
     scan(store, BETA, 71)
     assert facts_of(read(store, BETA)) == [(1, at(31), "alpha", at(71)), (2, at(51), "alpha", at(71))]
 
@@ -132,29 +136,22 @@ def test_what_a_run_has_summed_up_is_not_copied_again(store):
     assert [step for step, *_ in facts_of(read(store, BETA))] == [3, 4]
 
 
+@pytest.mark.filled_by(record=scan_from_beta)
 def test_a_second_scan_copies_nothing_again_and_changes_no_revision(store):
-    share(store)
-    run_on_alpha(store)
-    start(store, BETA, 70)
-    scan(store, BETA, 71, (1, 30), (2, 50))
     before = store.runs.read_revisions("beta")
     assert scan(store, BETA, 72, (1, 30), (2, 50), watched=71) == {}
     assert store.runs.read_revisions("beta") == before
     assert len(facts_of(read(store, BETA))) == 2
 
 
+@pytest.mark.filled_by(record=go_on_on_beta)
 def test_the_revision_of_a_first_scan_that_learned_from_the_other_cluster_is_not_that_of_what_it_found(store):
     """The daemon would keep what the scan found for its next decision, instead of reading the record."""
-    share(store)
-    run_on_alpha(store)
-    start(store, BETA, 70)
     assert scan(store, BETA, 71, (1, 30), (2, 50)) == {}
 
 
+@pytest.mark.filled_by(record=go_on_on_beta)
 def test_a_file_that_was_replaced_between_the_clusters_is_another_checkpoint(store):
-    share(store)
-    run_on_alpha(store)
-    start(store, BETA, 70)
     scan(store, BETA, 71, (1, 30), (2, 65))
     assert facts_of(read(store, BETA)) == [
         (1, at(31), "alpha", None),
@@ -163,13 +160,10 @@ def test_a_file_that_was_replaced_between_the_clusters_is_another_checkpoint(sto
     ]
 
 
+@pytest.mark.filled_by(record=scan_from_beta)
 def test_a_run_that_returns_has_what_the_other_cluster_saw_meanwhile(store):
-    share(store)
-    run_on_alpha(store)
-    job = start(store, BETA, 70)
-    scan(store, BETA, 71, (1, 30), (2, 50))
     scan(store, BETA, 81, (2, 50), (3, 80), watched=71)
-    end(store, job, 90)
+    end(store, make_started(BETA, 70), 90)
     start(store, ALPHA, 100, job_id=8)
     scan(store, ALPHA, 101, (2, 50), (3, 80))
     record = read(store, ALPHA)
@@ -181,19 +175,15 @@ def test_a_run_that_returns_has_what_the_other_cluster_saw_meanwhile(store):
     ]
 
 
+@pytest.mark.filled_by(record=scan_from_beta)
 def test_an_attempt_resumes_from_what_a_job_on_the_other_cluster_saved(store):
-    share(store)
-    run_on_alpha(store)
-    start(store, BETA, 70)
-    scan(store, BETA, 71, (1, 30), (2, 50))
     scan(store, BETA, 91, (1, 30), (2, 50), (3, 90), watched=71)
     resume = read(store, BETA).attempts[1].resumed_from
     assert resume.path == f"{DIRECTORY}/step_2.pt"
 
 
+@pytest.mark.filled_by(record=end_on_alpha)
 def test_the_daemon_of_the_second_cluster_changes_no_row_of_the_first(store):
-    share(store)
-    run_on_alpha(store)
     lines, before = store.lost_work.list_lines(ALPHA), store.runs.read_revisions("alpha")
     job = start(store, BETA, 70)
     scan(store, BETA, 71, (1, 30), (2, 50))
@@ -206,15 +196,14 @@ def test_the_daemon_of_the_second_cluster_changes_no_row_of_the_first(store):
     assert (line.loss.lost, line.is_final) == (timedelta(minutes=5), True)
 
 
+@pytest.mark.filled_by(record=end_on_alpha)
 def test_which_cluster_acts_follows_the_latest_attempt(store):
-    share(store)
-    first = run_on_alpha(store)
     assert store.joined_runs.read("alpha") == ()
     start(store, BETA, 70)
     [ours], [theirs] = store.joined_runs.read("alpha"), store.joined_runs.read("beta")
     assert (ours.key, ours.acting, ours.is_elsewhere) == (ALPHA, "beta", True)
     assert (theirs.key, theirs.acting, theirs.is_elsewhere) == (BETA, "beta", False)
-    start(store, ALPHA, 80, job_id=first.job_id + 1)
+    start(store, ALPHA, 80, job_id=8)
     assert {store.joined_runs.read(cluster)[0].acting for cluster in ("alpha", "beta")} == {"alpha"}
     share(store, is_mutual=False)
     assert store.joined_runs.read("alpha") == store.joined_runs.read("beta") == ()
@@ -241,9 +230,8 @@ def test_retention_and_pages_know_of_a_job_that_runs_on_the_other_cluster(store)
     assert read(store, BETA).other_writers == ()
 
 
+@pytest.mark.filled_by(record=end_on_alpha)
 def test_work_that_is_done_again_on_another_cluster_was_lost_on_the_first(store):
-    share(store)
-    run_on_alpha(store)
     (line,) = store.lost_work.list_lines(ALPHA)
     assert (line.loss.lost, line.redone.high) == (timedelta(minutes=10), timedelta(0))
     start(store, BETA, 70)
@@ -256,11 +244,8 @@ def test_work_that_is_done_again_on_another_cluster_was_lost_on_the_first(store)
     assert line.redone.high == timedelta(minutes=50)
 
 
+@pytest.mark.filled_by(record=scan_from_beta)
 def test_following_raises_the_revision_of_the_acting_part_alone(store):
-    share(store)
-    run_on_alpha(store)
-    start(store, BETA, 70)
-    scan(store, BETA, 71, (1, 30), (2, 50))
     [ours], [theirs] = store.joined_runs.read("alpha"), store.joined_runs.read("beta")
     before = {**store.runs.read_revisions("alpha"), **store.runs.read_revisions("beta")}
     store.joined_runs.follow([], [ours.row_id])
@@ -271,9 +256,8 @@ def test_following_raises_the_revision_of_the_acting_part_alone(store):
     assert store.runs.read_revisions("beta")[BETA] == before[BETA] + 1
 
 
+@pytest.mark.filled_by(record=end_on_alpha)
 def test_commands_and_pages_show_one_run_where_the_latest_attempt_is(store):
-    share(store)
-    run_on_alpha(store)
     assert store.runs.join_parts([ALPHA]) == (ALPHA,)
     job = start(store, BETA, 70)
     scan(store, BETA, 71, (1, 30), (2, 50))

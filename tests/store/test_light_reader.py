@@ -67,8 +67,8 @@ def fill(store):
         store.audit.record(replace(act, reasons=(HOSTILE,)))
 
 
+@pytest.mark.filled_by(record=fill)
 def test_a_driver_alone_reads_what_the_store_reads(store, reader):
-    fill(store)
     with reader.begin() as select:
         for choice, job_ids in (
             ({}, [1, 2, 3]),
@@ -95,8 +95,9 @@ def test_a_driver_alone_reads_what_the_store_reads(store, reader):
         }  # fmt: skip
 
 
-def test_the_newest_checkpoint_is_the_furthest_of_those_that_were_complete_at_once(store, reader):
-    fill(store)
+@pytest.mark.filled_by(record=fill)
+@pytest.mark.usefixtures("store")
+def test_the_newest_checkpoint_is_the_furthest_of_those_that_were_complete_at_once(reader):
     with reader.begin() as select:
         row = plain_reads.list_jobs(select, at(7))[0]
     assert (row.step, row.epoch, row.newest_checkpoint_at, row.checkpoint_count) == (30, 2, at(2), 3)

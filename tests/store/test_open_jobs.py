@@ -1,5 +1,7 @@
 """Jobs that are listed again are those of the database, and only changed runs are read again."""
 
+import pytest
+
 from ckptd.core.model import CheckpointState, JobState
 from ckptd.store import plain_reads
 from ckptd.store.open_jobs import OpenJobs
@@ -8,8 +10,8 @@ from support.queue_facts import RUN, at, make_checkpoint, make_job
 from support.recorded import locate, poll, scan
 
 
+@pytest.mark.filled_by(record=fill_further)
 def test_each_listing_is_what_the_database_has(store):
-    fill_further(store)
     listed = OpenJobs(store.database)
     changes = [
         lambda: None,

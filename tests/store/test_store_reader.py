@@ -79,9 +79,11 @@ def fill_further(store):
     store.mentions.record(CLUSTER, [named, replace(named, job_id=10, started_at=at(3), script_mentions=None)])
 
 
+pytestmark = pytest.mark.filled_by(record=fill_further)
+
+
 @pytest.fixture
 def both(store, database_url):
-    fill_further(store)
     opened = open_reader(database_url)
     with read_snapshot(opened) as reader:
         yield store, reader

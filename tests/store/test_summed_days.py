@@ -27,12 +27,18 @@ def end_job(store, job_id, begin, *, run=RUN, **changes):
     return job
 
 
-@pytest.fixture
-def three_days(store):
-    """A job of alice on each of three days, and one of bob on the second."""
+def fill(store):
+    """Record a job of alice on each of three days, and one of bob on the second."""
     for number in range(3):
         end_job(store, number + 1, number * DAY)
     end_job(store, 9, DAY + 60, run=RunKey(CLUSTER, 1001, "/data/bob/run"), user="bob", uid=1001, account="lab")
+
+
+pytestmark = pytest.mark.filled_by(record=fill)
+
+
+@pytest.fixture
+def three_days(store):
     return store
 
 

@@ -22,10 +22,16 @@ def share(store, *, is_mutual=True):
     store.declared_shares.record("beta", [SHARED.reverse] if is_mutual else [])
 
 
+def make_started(run, minutes, job_id=7, **changes):
+    """Return a job that started at this minute, as the queue shows it then."""
+    now = at(minutes)
+    return make_job(run.cluster, job_id, now, name="train", started_at=now, submitted_at=now, **changes)
+
+
 def start(store, run, minutes, job_id=7, **changes):
     """Poll a job that started at this minute, and find its directory; return it."""
     now = at(minutes)
-    job = make_job(run.cluster, job_id, now, name="train", started_at=now, submitted_at=now, **changes)
+    job = make_started(run, minutes, job_id, **changes)
     found = poll(store, run.cluster, now, job)
     note_run(store, run, now, jobs=[each.key for each in found.new])
     return job
@@ -77,4 +83,4 @@ def run_on_alpha(store):
     return job
 
 
-__all__ = ["ALPHA", "BETA", "end", "read", "run_on_alpha", "save", "scan", "share", "start"]
+__all__ = ["ALPHA", "BETA", "end", "make_started", "read", "run_on_alpha", "save", "scan", "share", "start"]
