@@ -69,8 +69,8 @@ def rows_of(store):
     return {name: count for name, count in counts.items() if count and name not in KEPT}
 
 
+@pytest.mark.filled_by(record=finish_run)
 def test_a_run_that_ended_long_ago_leaves_nothing_behind(store):
-    finish_run(store)
     scan(store, 1, make_checkpoint())
     scan(store, 30)
     flag_run(store, 2)
@@ -157,8 +157,8 @@ def moved_elsewhere(store):
         moved_elsewhere,
     ],
 )
+@pytest.mark.filled_by(record=finish_run)
 def test_a_run_stays_while_anything_of_it_is_there_or_open(store, still):
-    finish_run(store)
     still(store)
     before = rows_of(store)
     assert store.expiry.delete_old(CLUSTER, at(YEAR)).run_count == 0
@@ -166,8 +166,8 @@ def test_a_run_stays_while_anything_of_it_is_there_or_open(store, still):
 
 
 @pytest.mark.parametrize(("action", "outcome"), [("empty", "deleted"), ("restore", "restored")])
+@pytest.mark.filled_by(record=finish_run)
 def test_a_run_leaves_once_its_trash_is_empty(store, action, outcome):
-    finish_run(store)
     in_the_trash(store)
     act(store, action, outcome, 9)
     assert store.expiry.delete_old(CLUSTER, at(YEAR)).run_count == 1
@@ -180,8 +180,8 @@ def test_a_run_without_a_directory_leaves_too_and_another_clusters_stays(store):
     assert store.expiry.delete_old(CLUSTER, at(YEAR)).run_count == 1
 
 
+@pytest.mark.filled_by(record=finish_run)
 def test_old_flags_of_a_run_that_stays_leave_alone(store):
-    finish_run(store)
     scan(store, 1, make_checkpoint())
     flag_run(store, 2)
     flag_run(store, YEAR, is_resolved=False)
@@ -203,9 +203,9 @@ def test_many_leave_some_at_a_time(store, monkeypatch):
     assert counts == [3, 3, 1]
 
 
+@pytest.mark.filled_by(record=finish_run)
 def test_runs_that_stay_are_checked_once_and_keep_no_later_one(store, monkeypatch):
     monkeypatch.setattr("ckptd.store.expiry.RUN_COUNT", 1)
-    finish_run(store)
     scan(store, 1, make_checkpoint())
     for number in (2, 3):
         finish_run(store, number, RunKey(CLUSTER, 1000, f"/data/{number}"), minutes=number)
@@ -217,8 +217,8 @@ def test_runs_that_stay_are_checked_once_and_keep_no_later_one(store, monkeypatc
     assert [each.key for each in store.histories.read(CLUSTER)] == [RUN]
 
 
+@pytest.mark.filled_by(record=finish_run)
 def test_what_left_is_counted_no_more_and_what_stays_is(store):
-    finish_run(store)
     finish_run(store, 2, RunKey(CLUSTER, 1000, "/data/2"), minutes=YEAR)
     store.expiry.delete_old(CLUSTER, at(YEAR))
     [tally] = store.restart_state.read_ends(CLUSTER, at(0))
@@ -248,8 +248,8 @@ def test_runs_that_nobody_asks_for_any_more_leave_memory(store):
     assert {held.history.key for held in store.histories.cache._held.values()} == set(keys[:1])
 
 
+@pytest.mark.filled_by(record=finish_run)
 def test_a_further_location_stays_as_long_as_its_run_and_leaves_after_it(store):
-    finish_run(store)
     copies = (NamedLocation("/archive/run"), NamedLocation("/elsewhere", "it is not the job's"))
     where = LocationRecord(jobs=(), run=RUN, user="alice", located_by="comment", copies=copies)
     store.located_runs.record([where], at(1))

@@ -16,9 +16,17 @@ from support.recorded import locate, note_run, poll, scan
 ELSEWHERE = RunKey(CLUSTER, 1000, "/data/alice/other")
 
 
+def make_wide_job(job_id=1, **changes):
+    """Return a job on two nodes with eight processors and a GPU."""
+    return make_job(job_id, node_count=2, cpu_count=8, gpu_count=1, account="lab", partition="main", **changes)
+
+
+JOB = make_wide_job()
+
+
 def run_job(store, job_id=1, run=RUN, **changes):
-    """A job on two nodes with eight processors and a GPU, seen running from noon."""
-    job = make_job(job_id, node_count=2, cpu_count=8, gpu_count=1, account="lab", partition="main", **changes)
+    """See a job running from noon; return it."""
+    job = make_wide_job(job_id, **changes)
     poll(store, 0, job)
     if run is not None:
         locate(store, job_id, run)
@@ -33,10 +41,10 @@ def timed_out(job, minutes=20):
     return replace(job, state=STATES.TIMEOUT, ends_at=at(minutes))
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_an_end_is_in_the_ledger_with_the_transaction_that_records_it(store):
-    job = run_job(store)
     scan(store, 5, make_checkpoint(written=4))
-    poll(store, 21, timed_out(job))
+    poll(store, 21, timed_out(JOB))
     (line,) = store.lost_work.list_lines(RUN)
     assert (line.attempt[0].job_id, line.attempt[1]) == (1, 0)
     assert (line.user, line.account, line.partition, line.cause) == ("alice", "lab", "main", EndCause.TIME_LIMIT)
@@ -46,9 +54,9 @@ def test_an_end_is_in_the_ledger_with_the_transaction_that_records_it(store):
     assert not line.is_final
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_a_save_found_after_the_end_betters_the_line_and_settles_it(store):
-    job = run_job(store)
-    poll(store, 21, timed_out(job))
+    poll(store, 21, timed_out(JOB))
     assert minutes_lost(store) == [21]
     scan(store, 22, make_checkpoint(written=18))
     (line,) = store.lost_work.list_lines(RUN)
@@ -57,28 +65,28 @@ def test_a_save_found_after_the_end_betters_the_line_and_settles_it(store):
     assert minutes_lost(store) == [1]
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_a_look_that_finds_nothing_new_settles_the_line(store):
-    job = run_job(store)
     scan(store, 5, make_checkpoint(written=4))
-    poll(store, 21, timed_out(job))
+    poll(store, 21, timed_out(JOB))
     scan(store, 22, make_checkpoint(written=4))
     assert [line.is_final for line in store.lost_work.list_lines(RUN)] == [True]
 
 
 @pytest.mark.parametrize("trouble", ["unknown", "part"])
+@pytest.mark.filled_by(record=run_job)
 def test_a_look_that_did_not_see_everything_settles_nothing(store, trouble):
-    job = run_job(store)
-    poll(store, 21, timed_out(job))
+    poll(store, 21, timed_out(JOB))
     problem = Unknown(what="directory", reason="Stale file handle")
     seen = problem if trouble == "unknown" else make_scan(22, problems=(problem,))
     store.checkpoints.record_scans([ScanRecord(run=RUN, scan=seen)])
     assert [line.is_final for line in store.lost_work.list_lines(RUN)] == [False]
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_a_scan_before_the_end_was_polled_settles_nothing_though_this_hosts_clock_was_ahead(store):
-    job = run_job(store)
     scan(store, 75, make_checkpoint(written=4))  # an hour ahead of Slurm: it is the 15th minute
-    poll(store, 81, timed_out(job))
+    poll(store, 81, timed_out(JOB))
     (line,) = store.lost_work.list_lines(RUN)
     assert (line.ended_at, line.loss.lost, line.is_final) == (at(20), timedelta(minutes=16), False)
     scan(store, 82, make_checkpoint(written=4), make_checkpoint("last.pt", written=18))
@@ -86,10 +94,10 @@ def test_a_scan_before_the_end_was_polled_settles_nothing_though_this_hosts_cloc
     assert (line.loss.saved_at, line.loss.lost, line.is_final) == (at(18), timedelta(minutes=2), True)
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_another_job_that_is_located_before_the_next_scan_does_not_settle_the_line(store):
-    job = run_job(store)
     scan(store, 204, make_checkpoint(written=4))  # three hours ahead of Slurm
-    poll(store, 35, timed_out(job), make_job(2, started_at=at(25)))  # the clock is right again
+    poll(store, 35, timed_out(JOB), make_job(2, started_at=at(25)))  # the clock is right again
     locate(store, 2, RUN)
     assert [line.is_final for line in store.lost_work.list_lines(RUN)] == [False]
     scan(store, 36, make_checkpoint(written=4), make_checkpoint("last.pt", written=18))
@@ -97,10 +105,10 @@ def test_another_job_that_is_located_before_the_next_scan_does_not_settle_the_li
     assert (line.loss.saved_at, line.loss.lost, line.is_final) == (at(18), timedelta(minutes=2), True)
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_a_run_that_was_scanned_before_the_end_was_polled_is_to_be_scanned_after_a_restart(store):
-    job = run_job(store)
     scan(store, 20.5, make_checkpoint(written=4))
-    poll(store, 21, timed_out(job))  # and the daemon is killed before it scans again
+    poll(store, 21, timed_out(JOB))  # and the daemon is killed before it scans again
     assert store.lost_work.list_unscanned_runs(CLUSTER, at(0)) == (RUN,)
     scan(store, 22, make_checkpoint(written=4))
     assert store.lost_work.list_unscanned_runs(CLUSTER, at(0)) == ()
@@ -115,9 +123,9 @@ def test_lines_that_no_look_settled_are_measured_again_some_at_a_time(store, mon
         assert [line.is_final for line in store.lost_work.list_lines(RUN)] == settled
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_a_requeue_counts_where_the_attempt_ran_and_not_where_it_waits(store):
-    job = run_job(store)
-    waiting = replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(9), partition="main,preempt")
+    waiting = replace(JOB, state=STATES.PENDING, restart_count=1, submitted_at=at(9), partition="main,preempt")
     poll(store, 10, waiting, accounting=(make_row(1, -1, 9, STATES.PREEMPTED),))
     (line,) = store.lost_work.list_lines(RUN)
     assert (line.cause, line.partition, line.loss.lost) == (EndCause.PREEMPTION, "main", timedelta(minutes=10))
@@ -129,39 +137,39 @@ def last_minute(store, minutes):
     scan(store, minutes + 0.5, make_checkpoint(written=minutes), attempts=attempts, looked=minutes - 0.5)
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_what_a_restart_saved_before_the_queue_showed_it_is_not_credited_to_the_attempt_before(store):
-    job = run_job(store)
-    poll(store, 10, replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(10)))
+    poll(store, 10, replace(JOB, state=STATES.PENDING, restart_count=1, submitted_at=at(10)))
     last_minute(store, 10.8)
     assert minutes_lost(store) == [0], "its processes may have written on"
-    poll(store, 12, replace(job, restart_count=1, submitted_at=at(10), started_at=at(10.7)))
+    poll(store, 12, replace(JOB, restart_count=1, submitted_at=at(10), started_at=at(10.7)))
     assert minutes_lost(store) == [11]
     (record,) = store.checkpoints.read(RUN)
     assert record.attempt == (store.jobs.read_tracked(CLUSTER)[1].key, 1)
     assert store.lost_work.list_lines(RUN)[0].is_final
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_what_the_next_job_saved_before_its_run_was_known_is_not_credited_to_the_job_before(store):
-    job = run_job(store)
-    poll(store, 21, timed_out(job))
+    poll(store, 21, timed_out(JOB))
     last_minute(store, 20.5)
     assert minutes_lost(store) == [0]
-    poll(store, 22, timed_out(job), make_job(2, started_at=at(20.1)))
+    poll(store, 22, timed_out(JOB), make_job(2, started_at=at(20.1)))
     locate(store, 2, minutes=22)
     assert minutes_lost(store) == [21]
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_what_was_written_before_the_restart_stays_the_attempts_own(store):
-    job = run_job(store)
-    poll(store, 10, replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(10)))
+    poll(store, 10, replace(JOB, state=STATES.PENDING, restart_count=1, submitted_at=at(10)))
     last_minute(store, 10.8)
-    poll(store, 12, replace(job, restart_count=1, submitted_at=at(10), started_at=at(10.9)))
+    poll(store, 12, replace(JOB, restart_count=1, submitted_at=at(10), started_at=at(10.9)))
     assert minutes_lost(store) == [0]
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_accounting_that_answers_late_corrects_the_line(store):
-    job = run_job(store)
-    poll(store, 10, replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(9)))
+    poll(store, 10, replace(JOB, state=STATES.PENDING, restart_count=1, submitted_at=at(9)))
     scan(store, 11)
     (guessed,) = store.jobs.list_unconfirmed_attempts(CLUSTER, at(0))
     assert guessed.cause is EndCause.REQUEUE
@@ -173,11 +181,11 @@ def test_accounting_that_answers_late_corrects_the_line(store):
     assert [attempt.cause for attempt in store.histories.read(CLUSTER, [RUN])[0].attempts] == [EndCause.NODE_FAILURE]
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_accounting_tells_later_for_how_long_a_job_was_suspended_though_the_line_was_settled(store):
-    job = run_job(store)
-    poll(store, 6, replace(job, state=STATES.SUSPENDED, time_left=timedelta(minutes=54)))
-    poll(store, 10, replace(job, ends_at=job.ends_at + timedelta(minutes=4)))
-    poll(store, 21, timed_out(replace(job, ends_at=job.ends_at + timedelta(minutes=4))))
+    poll(store, 6, replace(JOB, state=STATES.SUSPENDED, time_left=timedelta(minutes=54)))
+    poll(store, 10, replace(JOB, ends_at=JOB.ends_at + timedelta(minutes=4)))
+    poll(store, 21, timed_out(replace(JOB, ends_at=JOB.ends_at + timedelta(minutes=4))))
     scan(store, 22)
     assert (minutes_lost(store), store.lost_work.list_lines(RUN)[0].is_final) == ([17], True)
     (attempt,) = store.histories.read(CLUSTER, [RUN])[0].attempts
@@ -186,11 +194,11 @@ def test_accounting_tells_later_for_how_long_a_job_was_suspended_though_the_line
     assert (minutes_lost(store), store.lost_work.list_lines(RUN)[0].is_final) == ([18], True)
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_an_attempt_that_was_taken_for_ended_and_runs_has_no_line(store):
-    job = run_job(store)
     poll(store, 5, accounting=Unknown(what="accounting", reason="down"))
     assert len(store.lost_work.list_lines(RUN)) == 1
-    poll(store, 6, job)
+    poll(store, 6, JOB)
     assert store.lost_work.list_lines(RUN) == ()
 
 
@@ -210,9 +218,9 @@ def test_a_line_follows_its_attempt_into_the_run_that_it_turns_out_to_be_part_of
     assert other.job_id == 2
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_completed_work_has_a_line_that_lost_nothing(store):
-    job = run_job(store)
-    poll(store, 21, replace(job, state=STATES.COMPLETED, ends_at=at(20)))
+    poll(store, 21, replace(JOB, state=STATES.COMPLETED, ends_at=at(20)))
     assert minutes_lost(store) == [0]
 
 
@@ -242,18 +250,18 @@ def test_sums_are_by_day_cause_partition_and_account(store):
     assert store.lost_work_sums.sum_by_day("other") == {}
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_final_sums_leave_out_what_may_still_be_bettered(store):
-    job = run_job(store)
-    poll(store, 21, timed_out(job))
+    poll(store, 21, timed_out(JOB))
     assert store.lost_work_sums.sum_by_day(CLUSTER, final_before=at(0)) == {}
     assert len(store.lost_work_sums.sum_by_day(CLUSTER, final_before=at(60))) == 1
     scan(store, 22)
     assert len(store.lost_work_sums.sum_by_day(CLUSTER, final_before=at(0))) == 1
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_sums_of_requeues_leave_out_those_that_accounting_has_not_confirmed(store):
-    job = run_job(store)
-    poll(store, 10, replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(9)))
+    poll(store, 10, replace(JOB, state=STATES.PENDING, restart_count=1, submitted_at=at(9)))
     assert store.lost_work_sums.sum_confirmed(CLUSTER, at(0), ()) == {}, "no scan has looked for its last save"
     scan(store, 11)
     (line,) = store.lost_work.list_lines(RUN)
@@ -288,15 +296,15 @@ def redone_of(store):
     return line.redone
 
 
+@pytest.mark.filled_by(record=restart_from_nothing)
 def test_until_a_restart_has_saved_nobody_claims_that_work_is_computed_again(store):
-    restart_from_nothing(store)
     assert (redone_of(store).low, redone_of(store).certainty) == (None, Certainty.UNKNOWN)
     (total,) = store.lost_work_sums.sum_by_day(CLUSTER)[at(0).date()].values()
     assert (total.redone_unknown_count, total.redone_high_seconds) == (1, 0)
 
 
+@pytest.mark.filled_by(record=restart_from_nothing)
 def test_a_restart_that_did_not_resume_computes_saved_work_again(store):
-    restart_from_nothing(store)
     steps_of(store, (1, 24), (2, 8), (3, 12), (4, 16), minute=25, looked=21)
     assert (redone_of(store).low, redone_of(store).high) == (timedelta(minutes=16), timedelta(minutes=16))
     (total,) = store.lost_work_sums.sum_by_day(CLUSTER)[at(0).date()].values()
@@ -308,29 +316,29 @@ def test_a_restart_that_did_not_resume_computes_saved_work_again(store):
     assert minutes_lost(store) == [2], "what was not saved is told apart"
 
 
+@pytest.mark.filled_by(record=restart_from_nothing)
 def test_a_restart_that_resumed_computes_nothing_again(store):
-    restart_from_nothing(store)
     steps_of(store, (1, 4), (2, 8), (3, 12), (4, 16), (5, 24), minute=25, looked=21)
     assert (redone_of(store).low, redone_of(store).high) == (timedelta(0), timedelta(0))
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_the_only_attempt_of_a_run_is_computed_once(store):
-    job = run_job(store)
-    poll(store, 21, timed_out(job))
+    poll(store, 21, timed_out(JOB))
     assert redone_of(store).high == timedelta(0)
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_data_beside_states_save_no_work(store):
-    job = run_job(store)
     state = make_checkpoint("epoch_1.pt", written=8, role=Role.STATE)
     scan(store, 19, state, make_checkpoint("sample_1.npz", written=18, role=Role.DATA))
-    poll(store, 21, timed_out(job))
+    poll(store, 21, timed_out(JOB))
     assert minutes_lost(store) == [12]
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_data_do_not_hide_the_states_of_a_run_from_rules(store, monkeypatch):
     monkeypatch.setattr(history_rows, "CHECKPOINT_LIMIT", 2)
-    run_job(store)
     states = [make_checkpoint(f"epoch_{each}.pt", written=each, role=Role.STATE) for each in (2, 3, 4)]
     data = [make_checkpoint(f"sample_{each}.npz", written=each, role=Role.DATA) for each in range(5, 12)]
     scan(store, 5, *states)
@@ -345,33 +353,33 @@ def fail_to_read(store):
     store.checkpoints.record_scans([ScanRecord(run=RUN, scan=problem)])
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_work_is_not_claimed_lost_where_its_saves_may_have_been_deleted_before_the_directory_could_be_read(store):
-    job = run_job(store)
     fail_to_read(store)
-    poll(store, 21, replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(20)))
+    poll(store, 21, replace(JOB, state=STATES.PENDING, restart_count=1, submitted_at=at(20)))
     fail_to_read(store)
-    poll(store, 23, replace(job, restart_count=1, submitted_at=at(20), started_at=at(22.5)))
+    poll(store, 23, replace(JOB, restart_count=1, submitted_at=at(20), started_at=at(22.5)))
     scan(store, 25)
     (line,) = store.lost_work.list_lines(RUN)
     assert (line.loss.lost, line.loss.most, line.is_final) == (timedelta(0), timedelta(minutes=21), False)
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_only_what_was_saved_after_the_last_scan_may_have_been_deleted(store):
-    job = run_job(store)
     scan(store, 5, make_checkpoint(written=4))
     fail_to_read(store)
-    poll(store, 31, replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(30)))
-    poll(store, 32, replace(job, restart_count=1, submitted_at=at(30), started_at=at(31.5)))
+    poll(store, 31, replace(JOB, state=STATES.PENDING, restart_count=1, submitted_at=at(30)))
+    poll(store, 32, replace(JOB, restart_count=1, submitted_at=at(30), started_at=at(31.5)))
     scan(store, 35)
     (line,) = store.lost_work.list_lines(RUN)
     assert (line.loss.lost, line.loss.most) == (timedelta(0), timedelta(minutes=26))
 
 
+@pytest.mark.filled_by(record=run_job)
 def test_work_is_lost_where_the_directory_was_read_until_shortly_before_the_restart(store):
-    job = run_job(store)
     scan(store, 15)
-    poll(store, 21, replace(job, state=STATES.PENDING, restart_count=1, submitted_at=at(20)))
-    poll(store, 23, replace(job, restart_count=1, submitted_at=at(20), started_at=at(22.5)))
+    poll(store, 21, replace(JOB, state=STATES.PENDING, restart_count=1, submitted_at=at(20)))
+    poll(store, 23, replace(JOB, restart_count=1, submitted_at=at(20), started_at=at(22.5)))
     scan(store, 25)
     (line,) = store.lost_work.list_lines(RUN)
     assert (line.loss.lost, line.loss.most, line.is_final) == (timedelta(minutes=21), timedelta(minutes=21), True)

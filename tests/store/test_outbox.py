@@ -16,12 +16,18 @@ LEASE = timedelta(minutes=10)
 SENT = SendOutcome(result=SendResult.SENT)
 
 
-@pytest.fixture
-def cluster_store(store):
-    """A store that knows a few runs."""
+def fill(store):
+    """Record a cluster with a few runs."""
     store.clusters.record_poll("c1", at(0))
     for number in range(1, 6):
         note_run(store, run_of(number), at(0), located_by="watch")
+
+
+pytestmark = pytest.mark.filled_by(record=fill)
+
+
+@pytest.fixture
+def cluster_store(store):
     return store
 
 

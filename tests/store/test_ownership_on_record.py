@@ -54,8 +54,7 @@ class Watch:
 TASK = {"array_job_id": 1}
 
 
-@pytest.fixture
-def watch(store):
+def fill(store):
     """Job 1 has run from before noon until minute 10 and saved in its run's directory, while it was watched."""
     watched = Watch(store)
     first = make_job(1, array_task_id=1, **TASK)
@@ -65,14 +64,19 @@ def watch(store):
     assert watched.look(8, (1, 6)) == {1: 1}
     watched.poll(10, ended=(make_row(1, -1, 10, STATES.COMPLETED, submitted=-2),))
     watched.look(10, (1, 6))
-    watched.drop()
-    return watched
+
+
+@pytest.fixture
+def watch(store):
+    """A daemon that takes up anew what is on record."""
+    return Watch(store)
 
 
 def second_job(started=60):
     return make_job(2, array_task_id=2, started_at=at(started), submitted_at=at(-2), ends_at=at(started + 60), **TASK)
 
 
+@pytest.mark.filled_by(record=fill)
 def test_the_next_job_of_a_run_is_credited_with_what_it_saved_before_it_was_first_looked_at(watch):
     watch.follow(15, 55)
     watch.poll(60, second_job())
@@ -99,6 +103,7 @@ def test_a_daemon_that_was_away_for_long_proves_nothing_of_that_time(store):
     assert watched.look(45, (1, 10), (2, 40.5), (3, 43)) == {1: None, 2: None, 3: 1}
 
 
+@pytest.mark.filled_by(record=fill)
 def test_a_database_restored_from_an_old_backup_proves_nothing_of_what_came_after_it(watch):
     watch.poll(600, second_job(590))  # the backup ends with minute 10
     assert watch.look(601, (1, 6), (2, 400), (3, 595)) == {1: 1, 2: None, 3: None}
@@ -112,10 +117,12 @@ def test_a_database_restored_under_a_running_daemon_proves_nothing_of_what_came_
     assert watched.look(601, (1, 400)) == {1: None}
 
 
+@pytest.mark.filled_by(record=fill)
 def test_a_restored_database_is_not_believed_before_the_queue_was_read_into_it(watch):
     assert watch.look(300, (1, 6), (2, 9.9)) == {1: 1, 2: None}
 
 
+@pytest.mark.filled_by(record=fill)
 def test_a_gap_in_the_looks_at_the_queue_leaves_room_for_a_job_that_nobody_saw(watch):
     watch.follow(15, 30)
     watch.follow(45, 55)
@@ -138,12 +145,14 @@ def test_a_new_run_in_an_old_directory_proves_nothing_of_what_it_finds_there(sto
     assert watched.look(36, (1, -900), (2, 33)) == {1: None, 2: None}
 
 
+@pytest.mark.filled_by(record=fill)
 def test_old_files_moved_in_between_two_jobs_stay_unproven(watch):
     watch.follow(15, 55)
     watch.poll(60, second_job())
     assert watch.look(64, (1, 6), (2, 5), (3, 30), (4, 61)) == {1: 1, 2: None, 3: None, 4: 2}
 
 
+@pytest.mark.filled_by(record=fill)
 def test_an_old_file_moved_in_while_a_later_job_runs_is_not_the_earlier_jobs(watch):
     watch.follow(15, 55)
     watch.poll(60, second_job())
@@ -151,6 +160,7 @@ def test_an_old_file_moved_in_while_a_later_job_runs_is_not_the_earlier_jobs(wat
     assert watch.look(70, (1, 6), (2, 5), (3, 66)) == {1: 1, 2: None, 3: 2}
 
 
+@pytest.mark.filled_by(record=fill)
 def test_an_earlier_look_that_did_not_see_everything_proves_nothing(watch):
     watch.follow(15, 20)
     watch.look(20, (1, 6), problems=(Unknown(what="sub", reason="Permission denied"),))
@@ -160,6 +170,7 @@ def test_an_earlier_look_that_did_not_see_everything_proves_nothing(watch):
     assert watch.look(64, (1, 6), (2, 61)) == {1: 1, 2: None}
 
 
+@pytest.mark.filled_by(record=fill)
 def test_a_file_of_another_owner_is_never_proven_by_the_record(watch):
     watch.follow(15, 55)
     watch.poll(60, second_job())

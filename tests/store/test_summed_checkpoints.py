@@ -35,8 +35,8 @@ def names_of(store):
     return [each.checkpoint.path.name for each in read(store).checkpoints]
 
 
+@pytest.mark.filled_by(record=save_many)
 def test_what_a_restart_may_be_compared_with_stays_and_the_rest_is_summed_up(store):
-    save_many(store)
     before = read(store)
     assert len(before.checkpoints) == 12
     assert sum_up(store) == 10
@@ -50,8 +50,8 @@ def test_what_a_restart_may_be_compared_with_stays_and_the_rest_is_summed_up(sto
     assert sum_up(store) == 0
 
 
+@pytest.mark.filled_by(record=save_many)
 def test_sums_of_a_run_that_went_on_are_added(store):
-    save_many(store)
     sum_up(store)
     poll(store, 200, make_job(2, started_at=at(199), submitted_at=at(198)))
     locate(store, 2, RUN, 200)
@@ -66,8 +66,8 @@ def test_sums_of_a_run_that_went_on_are_added(store):
     assert total.first_seen_at < total.last_seen_at
 
 
+@pytest.mark.filled_by(record=finish_run)
 def test_the_furthest_one_and_the_last_of_each_attempt_stay(store):
-    finish_run(store)
     steps = [50, 3, 4, 5, 6, 7]
     for number, step in enumerate(steps):
         scan(store, 21 + number, make_checkpoint(f"step-{step}.pt", 20 + number, step=step))
@@ -77,8 +77,8 @@ def test_the_furthest_one_and_the_last_of_each_attempt_stay(store):
 
 
 @pytest.mark.parametrize("case", ["present", "young", "trash", "running"])
+@pytest.mark.filled_by(record=save_many)
 def test_what_is_still_needed_is_not_summed_up(store, case):
-    save_many(store)
     if case == "trash":
         act(store, "prune", "moved", 60)
     if case == "running":
@@ -89,11 +89,11 @@ def test_what_is_still_needed_is_not_summed_up(store, case):
     assert (names_of(store) == rows) == (case != "present")
 
 
+@pytest.mark.filled_by(record=save_many)
 def test_many_rows_are_summed_up_in_several_transactions(store, monkeypatch):
     monkeypatch.setattr(summed_checkpoints, "ROW_COUNT", 1)
     monkeypatch.setattr(summed_checkpoints, "RUN_COUNT", 2)
     monkeypatch.setattr(expiry, "RUN_COUNT", 2)
-    save_many(store)
     save_many(store, run=RUN._replace(directory="/data/alice/later"), job_id=2, began=40)
     first = store.summed_checkpoints.sum_up(CLUSTER, at(LATER))
     second = store.summed_checkpoints.sum_up(CLUSTER, at(LATER), first.last_run)
@@ -102,8 +102,8 @@ def test_many_rows_are_summed_up_in_several_transactions(store, monkeypatch):
     assert second.last_run is None
 
 
+@pytest.mark.filled_by(record=finish_run)
 def test_an_unfinished_save_that_vanished_is_summed_up_like_others(store):
-    finish_run(store)
     for number in range(4):
         made = make_checkpoint(f"tmp-{number}", 20, state=CheckpointState.WRITING)
         scan(store, 21 + number, made)
