@@ -71,7 +71,7 @@ class PostgreSQL:
         if os.getuid() == 0:
             for path in (self.folder, secret):
                 shutil.chown(path, self.user)
-        self._run("initdb", "-U", "ckptd", "--auth=scram-sha-256", f"--pwfile={secret}", "-E", "UTF8", "-N")
+        self._run("initdb", "-U", "ckptd", "--auth=md5", f"--pwfile={secret}", "-E", "UTF8", "-N")
         with (self.folder / "data/postgresql.conf").open("a") as conf:
             conf.write(POSTGRESQL_CONF)
         self.resume()

@@ -8,9 +8,18 @@ import pytest
 from ckptd.core.model import FileIdentity
 from ckptd.core.model.records import ScanRecord
 from support import recorded
+from support.examples import FACTOR
 from support.queue_facts import RUN, at, make_checkpoint, make_job, make_scan, merge
 
 NAMES = ["last.pt", "step-1.pt", "step-2.pt", "step-3.pt", "step-4.pt"]
+
+
+def begin_run(store):
+    recorded.poll(store, 0, make_job(1))
+    recorded.locate(store, 1)
+
+
+pytestmark = pytest.mark.filled_by(record=begin_run)
 
 
 def make_any(luck, minute, name):
@@ -20,11 +29,9 @@ def make_any(luck, minute, name):
     return replace(make_checkpoint(name, saved, step=saved), identities=(identity,))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2 * FACTOR))
 def test_the_comparison_is_that_with_all_deleted_ones(store, seed):
     luck = random.Random(seed)
-    recorded.poll(store, 0, make_job(1))
-    recorded.locate(store, 1)
     shelf = []  # what users may put back
     returned_count = 0
     for minute in range(2, 30):
@@ -47,8 +54,6 @@ def test_the_comparison_is_that_with_all_deleted_ones(store, seed):
 
 
 def test_few_are_read_where_a_job_overwrites_the_same_file_all_the_time(store):
-    recorded.poll(store, 0, make_job(1))
-    recorded.locate(store, 1)
     for minute in range(2, 40):
         saved = make_checkpoint("last.pt", minute, step=minute, content_step=minute)
         identity = FileIdentity(1, minute, 100, minute * 60 * 10**9)

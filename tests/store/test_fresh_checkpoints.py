@@ -14,12 +14,16 @@ from ckptd.store.engine import select_through
 from ckptd.store.fresh_checkpoints import FreshCheckpoints, ScanUpdate, follow
 from ckptd.store.history_rows import CHECKPOINT_LIMIT, load_records
 from support import recorded
+from support.examples import FACTOR
 from support.queue_facts import RUN, at, make_checkpoint, make_job, make_scan, merge
 
 
 def begin_run(store):
     recorded.poll(store, 0, make_job(1))
     recorded.locate(store, 1)
+
+
+pytestmark = pytest.mark.filled_by(record=begin_run)
 
 
 def make_any(luck, number):
@@ -47,10 +51,9 @@ def record(store, scan, changes, recorded=(), read_at=None):
 
 
 @pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 90, 200])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(FACTOR))
 def test_the_history_is_that_of_the_database(store, count, seed):
     luck = random.Random(f"{count} {seed}")
-    begin_run(store)
     attempts = read(store).attempts
     changes = merge([], make_scan(2, *(make_any(luck, number) for number in range(count))), attempts)
     appeared = tuple(replace(each, first_seen_at=at(luck.randrange(2, 4))) for each in changes.appeared)
@@ -110,9 +113,8 @@ class Job:
         self._there[name] = replace(found, identities=(FileIdentity(1, self._count, 10, self._count),))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(FACTOR))
 def test_a_history_that_follows_from_the_one_before_is_that_of_the_database(store, seed):
-    begin_run(store)
     job, known, follow_count = Job(seed), None, 0
     for minute in range(2, 42):
         if minute in {20, 40}:
@@ -136,20 +138,33 @@ def test_a_history_that_follows_from_the_one_before_is_that_of_the_database(stor
 
 
 def begin_long(store, **values):
-    """A run with more checkpoints than a history has; return its record and what is there."""
+    """Record a run with more checkpoints than a history has."""
     begin_run(store)
     found = [make_checkpoint(f"step-{number}.pt", number / 100, **({"step": number} | values)) for number in range(80)]
     scan = make_scan(2, *found)
     record(store, scan, merge([], scan, read(store).attempts))
+
+
+def begin_long_of_states(store):
+    begin_long(store, role=Role.STATE)
+
+
+def begin_long_of_data(store):
+    begin_long(store, role=Role.DATA)
+
+
+def read_long(store):
+    """Return the record of the run, and what is there."""
     return read_revised(store), store.checkpoints.read_present([RUN])[RUN]
 
 
+@pytest.mark.filled_by(record=begin_long_of_states)
 @pytest.mark.parametrize(
     ("name", "suffices"),
     [("deleted", True), ("damaged", True), ("incomplete", False), ("lower", False), ("data", False), ("older", False)],
 )
 def test_what_ranks_lower_than_before_lets_others_in_that_only_the_database_knows(store, name, suffices):
-    known, present = begin_long(store, role=Role.STATE)
+    known, present = read_long(store)
     last = present[-1]
     change = {
         "deleted": {"deleted_at": at(3)},
@@ -165,15 +180,17 @@ def test_what_ranks_lower_than_before_lets_others_in_that_only_the_database_know
     assert (follow(known.record, update, CHECKPOINT_LIMIT) is not None) is suffices
 
 
+@pytest.mark.filled_by(record=begin_long_of_data)
 def test_the_first_state_beside_data_makes_all_that_counted_before_count_no_more(store):
-    known, present = begin_long(store, role=Role.DATA)
+    known, present = read_long(store)
     [state] = merge([], make_scan(3, make_checkpoint("state.pt", 3, role=Role.STATE, step=1))).appeared
     update = ScanUpdate(known.revision, known.revision + 1, present, CheckpointChanges(appeared=(state,)))
     assert follow(known.record, update, CHECKPOINT_LIMIT) is None
 
 
+@pytest.mark.filled_by(record=begin_long)
 def test_what_counted_for_attempts_that_have_ended_since_is_counted_again(store):
-    known, present = begin_long(store)
+    known, present = read_long(store)
     [attempt] = known.record.attempts
     another = replace(
         known.record, attempts=(replace(attempt, ended_at=at(1)),), reaches=(AttemptProgress(0, None, None),)
@@ -191,7 +208,6 @@ def read_revised(store, known=None):
 
 
 def test_what_another_process_changed_meanwhile_is_read(store):
-    begin_run(store)
     scan = make_scan(2, make_checkpoint())
     record(store, scan, merge([], scan))
     read_at = store.runs.read_revisions_of([RUN])[RUN]
@@ -202,7 +218,6 @@ def test_what_another_process_changed_meanwhile_is_read(store):
 
 
 def test_checkpoints_of_another_revision_are_not_used(store):
-    begin_run(store)
     changes = merge([], make_scan(2, make_checkpoint()))
     update = record(store, make_scan(2), changes)
     store.histories.fresh.keep(RUN, update)
