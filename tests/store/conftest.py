@@ -1,6 +1,5 @@
 import pytest
 
-from ckptd.store import schema
 from ckptd.store.all_tables import METADATA
 from ckptd.store.columns import Instant
 from ckptd.store.engine import create_engine
@@ -42,6 +41,7 @@ def list_instants_as_text(store):
 
 
 @pytest.fixture
-def upgraded_engine(empty_engine):
-    schema.upgrade(empty_engine)
-    return empty_engine
+def upgraded_engine(database_url):
+    engine = create_engine(database_url)
+    yield engine
+    engine.dispose()

@@ -93,9 +93,10 @@ def test_an_upgrade_of_what_is_current_changes_nothing(upgraded_engine):
     assert schema.read_revision(upgraded_engine) == before
 
 
-def test_a_database_newer_than_the_program_is_refused_in_one_sentence(upgraded_engine, empty_database_url):
-    with begin(upgraded_engine, is_writer=True) as connection:
-        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+def test_a_database_newer_than_the_program_is_refused_in_one_sentence(empty_engine, empty_database_url):
+    with begin(empty_engine, is_writer=True) as connection:
+        connection.exec_driver_sql("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+        connection.exec_driver_sql("INSERT INTO alembic_version VALUES ('9999')")
     with pytest.raises(database_errors.SchemaError, match="revision 9999, which is newer than this ckptd") as caught:
         Store.open(empty_database_url, upgrade=True)
     assert "\n" not in str(caught.value)
