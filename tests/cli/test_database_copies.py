@@ -20,6 +20,7 @@ from ckptd.store.all_tables import METADATA
 from ckptd.store.engine import create_engine
 from ckptd.store.store import Store
 from demo.patience import allow
+from support.filled_records import fill_once
 from support.migrated import get_template
 from support.queue_facts import CLUSTER
 from web import samples
@@ -28,10 +29,12 @@ from web import samples
 @pytest.fixture
 def filled_url(database_url):
     """A database of each kind with hostile names in it."""
-    store = Store.open(database_url)
-    samples.fill(store)
-    store.close()
-    return database_url
+    return fill_once(database_url, samples.fill)
+
+
+@pytest.fixture
+def filled_sqlite(tmp_path):
+    return fill_once(f"sqlite:///{tmp_path}/record.db", samples.fill)
 
 
 def db(tmp_path, url, *words):
@@ -79,15 +82,11 @@ def test_a_backup_restored_into_an_empty_database_is_the_same(filled_url, tmp_pa
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["ckptd.sqlite3"], "nothing else is left"
 
 
-def test_a_backup_is_restored_into_postgresql_and_numbers_go_on(tmp_path, postgresql_url):
-    source = f"sqlite:///{tmp_path}/record.db"
-    store = Store.open(source, upgrade=True)
-    samples.fill(store)
-    store.close()
-    assert db(tmp_path, source, "backup", tmp_path / "saved").exit_code == 0
+def test_a_backup_is_restored_into_postgresql_and_numbers_go_on(tmp_path, filled_sqlite, postgresql_url):
+    assert db(tmp_path, filled_sqlite, "backup", tmp_path / "saved").exit_code == 0
     done = db(tmp_path, postgresql_url, "restore", tmp_path / "saved")
     assert done.exit_code == 0, done.output
-    assert read_rows(postgresql_url) == read_rows(source)
+    assert read_rows(postgresql_url) == read_rows(filled_sqlite)
     with psycopg.connect(postgresql_url) as connection:
         (newest,) = connection.execute("SELECT max(id) FROM runs").fetchone()
         statement = (
@@ -116,12 +115,8 @@ def test_copy_compares_every_table_and_says_how_many_rows_there_are(filled_url, 
         postgresql_server.drop_database(target)
 
 
-def test_a_difference_between_the_two_is_found_and_nothing_is_left_of_the_copy(tmp_path, postgresql_url):
+def test_a_difference_between_the_two_is_found_and_nothing_is_left_of_the_copy(tmp_path, filled_sqlite, postgresql_url):
     """A database that changes what it is given, as a trigger does here, holds no copy."""
-    source = f"sqlite:///{tmp_path}/record.db"
-    store = Store.open(source, upgrade=True)
-    samples.fill(store)
-    store.close()
     Store.open(postgresql_url, upgrade=True).close()
     with psycopg.connect(postgresql_url) as connection:
         connection.execute(
@@ -129,7 +124,7 @@ def test_a_difference_between_the_two_is_found_and_nothing_is_left_of_the_copy(t
             " $$ BEGIN NEW.size_bytes := NEW.size_bytes + 1; RETURN NEW; END $$"
         )
         connection.execute("CREATE TRIGGER spoil BEFORE INSERT ON checkpoints FOR EACH ROW EXECUTE FUNCTION spoil()")
-    done = db(tmp_path, source, "copy", postgresql_url)
+    done = db(tmp_path, filled_sqlite, "copy", postgresql_url)
     assert done.exit_code == 2
     assert "the table checkpoints differs after it was copied" in done.stderr
     assert not any(read_rows(postgresql_url).values())
@@ -242,15 +237,11 @@ def test_a_file_that_is_no_backup_is_refused_before_anything_is_made(tmp_path, c
     assert not list(tmp_path.glob("new.db*"))
 
 
-def test_a_damaged_database_gives_no_backup(tmp_path):
-    url = f"sqlite:///{tmp_path}/record.db"
-    store = Store.open(url, upgrade=True)
-    samples.fill(store)
-    store.close()
+def test_a_damaged_database_gives_no_backup(tmp_path, filled_sqlite):
     with (tmp_path / "record.db").open("r+b") as file:
         file.seek(4096 * 3)
         file.write(b"\xff" * 4096 * 4)
-    done = db(tmp_path, url, "backup", tmp_path / "saved")
+    done = db(tmp_path, filled_sqlite, "backup", tmp_path / "saved")
     assert done.exit_code == 2
     assert "damaged" in done.stderr
     assert not list(tmp_path.glob("saved*"))
@@ -294,21 +285,19 @@ def test_a_password_file_is_named_by_the_option_that_gave_it(filled_url, tmp_pat
 
 
 @pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
-def test_what_is_left_of_a_database_that_was_moved_away_is_not_mixed_with_a_restored_one(tmp_path, ending):
+def test_what_is_left_of_a_database_that_was_moved_away_is_not_mixed_with_a_restored_one(
+    tmp_path, filled_sqlite, ending
+):
     """SQLite would apply such a log to the new file, and bring back or destroy rows."""
-    source = f"sqlite:///{tmp_path}/record.db"
-    store = Store.open(source, upgrade=True)
-    samples.fill(store)
-    store.close()
-    assert db(tmp_path, source, "backup", tmp_path / "backup.db").exit_code == 0
+    assert db(tmp_path, filled_sqlite, "backup", tmp_path / "backup.db").exit_code == 0
     for file in tmp_path.glob("record.db*"):
         file.rename(tmp_path / file.name.replace("record", "away"))
     left = tmp_path / f"record.db{ending}"
     left.write_bytes(b"of the old one")
-    done = db(tmp_path, source, "restore", tmp_path / "backup.db")
+    done = db(tmp_path, filled_sqlite, "restore", tmp_path / "backup.db")
     assert done.exit_code == 2
     assert f"{left}: left of a database that was moved away" in done.stderr
     assert not (tmp_path / "record.db").exists()
     left.unlink()
-    done = db(tmp_path, source, "restore", tmp_path / "backup.db")
+    done = db(tmp_path, filled_sqlite, "restore", tmp_path / "backup.db")
     assert done.exit_code == 0, done.stderr

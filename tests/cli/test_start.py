@@ -1,5 +1,6 @@
 """What a command imports before it does anything: nobody waits for what other commands need."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 from ckptd import cli
 from ckptd.cli import COMMANDS, main
 from demo.patience import allow
-from support.migrated import open_record
+from support.filled_records import fill_once
 from web import samples
 
 HEAVY = {
@@ -67,13 +68,25 @@ def test_no_help_imports_anything_heavy():
     assert [words for words, outcome in zip(commands, found, strict=True) if outcome != [0, []]] == []
 
 
-@pytest.mark.parametrize("name", sorted(MAY_IMPORT))
-def test_what_a_command_imports_when_it_runs_is_no_more_than_it_may(name):
-    report = f"import json, sys, ckptd.cli.{name}; print(json.dumps([name.partition('.')[0] for name in sys.modules]))"
-    done = subprocess.run(
-        [sys.executable, "-c", report], check=True, capture_output=True, text=True, timeout=allow(120)
-    )
-    assert HEAVY & set(json.loads(done.stdout)) <= MAY_IMPORT[name]
+IMPORTED = """
+import importlib, json, sys
+found = {}
+for name in sys.argv[1:]:
+    importlib.import_module(f"ckptd.cli.{name}")
+    found[name] = sorted({each.partition(".")[0] for each in sys.modules})
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("names", [[name for name in MAY_IMPORT if name != "db_copies"], ["db_copies"]], ids=len)
+def test_what_a_command_imports_when_it_runs_is_no_more_than_it_may(names):
+    """One process imports them, those first that may import the least: what is there is too much for none after it."""
+    names = sorted(names, key=lambda name: len(MAY_IMPORT[name]))
+    assert all(MAY_IMPORT[one] <= MAY_IMPORT[other] for one, other in itertools.pairwise(names))
+    command = [sys.executable, "-c", IMPORTED, *names]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=allow(120))
+    found = json.loads(done.stdout)
+    assert {name: HEAVY & set(found[name]) - MAY_IMPORT[name] for name in names} == {name: set() for name in names}
 
 
 LISTINGS = (
@@ -89,9 +102,7 @@ SHOWN = (["show", "50"], ["advise", "50"])  # a run without settings of its user
 
 
 def test_listings_and_a_run_are_read_from_the_record_without_anything_heavy(tmp_path):
-    store = open_record(f"sqlite:///{tmp_path}/ckptd.sqlite3")
-    samples.fill(store)
-    store.close()
+    fill_once(f"sqlite:///{tmp_path}/ckptd.sqlite3", samples.fill)
     config = tmp_path / "config.toml"
     config.write_text(f'[service]\nstate_directory = "{tmp_path}"\n')
     found = start(*(["--config", str(config), *words] for words in (*LISTINGS, *SHOWN)))

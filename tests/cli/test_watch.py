@@ -14,7 +14,7 @@ from ckptd.cli import main, watch
 from ckptd.present import listings
 from ckptd.store.store import Store
 from demo.patience import Deadline, allow
-from support.migrated import open_record
+from support.filled_records import fill_once
 from web import samples
 
 CKPTD = Path(sys.executable).parent / "ckptd"
@@ -22,9 +22,7 @@ CKPTD = Path(sys.executable).parent / "ckptd"
 
 @pytest.fixture
 def configuration(tmp_path):
-    store = open_record(f"sqlite:///{tmp_path}/ckptd.sqlite3")
-    samples.fill(store)
-    store.close()
+    fill_once(f"sqlite:///{tmp_path}/ckptd.sqlite3", samples.fill)
     path = tmp_path / "config.toml"
     path.write_text(f'[service]\nstate_directory = "{tmp_path}"\n')
     return path
