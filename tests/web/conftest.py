@@ -78,7 +78,7 @@ def guarded(record, web_config):
     server.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def ask(guarded):
     """Asks the server as somebody, None as nobody."""
     with httpx.Client(base_url=guarded) as client:

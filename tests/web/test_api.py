@@ -3,12 +3,14 @@ import json
 import httpx
 import pydantic
 import pytest
+import requests
 import schemathesis
 from hypothesis import HealthCheck, settings
 
 from ckptd.core.model import RunKey
 from ckptd.web import documents, openapi
 from ckptd.web.query import run_address
+from support.examples import FACTOR
 from support.json_documents import check_answer
 from web.conftest import PASSWORD
 from web.samples import ALICE, BOB, EVIL
@@ -21,10 +23,22 @@ def credentials(request):
     return request.param, PASSWORD
 
 
+@pytest.fixture(scope="module")
+def session():
+    """Connections for all requests that are made up."""
+    with requests.Session() as opened:
+        yield opened
+
+
 @DESCRIBED.parametrize()
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_every_answer_is_as_described_and_none_is_an_error_of_the_server(case, guarded, credentials):
-    answer = case.call(base_url=guarded, auth=credentials)
+@settings(
+    max_examples=10 * FACTOR,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_every_answer_is_as_described_and_none_is_an_error_of_the_server(case, guarded, credentials, session):
+    answer = case.call(base_url=guarded, auth=credentials, session=session)
     assert answer.status_code < 500
     case.validate_response(answer)
 

@@ -75,9 +75,17 @@ def test_a_stranger_is_asked_for_a_password_and_gets_nothing(http, guarded, give
         assert answer.status_code == 404 or "Basic" in answer.headers["www-authenticate"]
 
 
+@pytest.fixture(scope="module")
+def unguarded(record):
+    """The address of a server that has no way to know people."""
+    server = WebServer("127.0.0.1:0", METRICS, record, AccessRules(local_users=False))
+    yield f"http://127.0.0.1:{server.port}"
+    server.close()
+
+
 @pytest.mark.parametrize("path", PATHS)
-def test_without_any_way_to_know_people_nobody_is_shown_anything(http, start, path):
-    answer = http.get(start(local_users=False) + path)
+def test_without_any_way_to_know_people_nobody_is_shown_anything(http, unguarded, path):
+    answer = http.get(unguarded + path)
     assert answer.status_code in {200, 403, 404}
     assert not [secret for secret in (*SECRETS, "alice", "resnet") if secret in answer.text]
 

@@ -38,25 +38,39 @@ def chromium():
         browser.close()
 
 
-@pytest.fixture
-def visit(chromium, guarded):
-    """Opens pages as an operator; the test fails where the browser complained of anything."""
-    contexts, complaints = [], []
+@pytest.fixture(scope="module")
+def complaints():
+    """What the browser complained of in this test."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def tabs(chromium, guarded, complaints):
+    """Opens pages as an operator, those with the same options in the same tab: each tab is a process of its own."""
+    opened = {}
 
     def open_page(path, **options):
-        options = {"locale": "en-GB", "timezone_id": "Asia/Tokyo", **options}
-        context = chromium.new_context(http_credentials={"username": "olga", "password": PASSWORD}, **options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: complaints.append(dialog.message))
-        page.goto(guarded + path, wait_until="load")
-        return page
+        key = repr(options)
+        if key not in opened:
+            options = {"locale": "en-GB", "timezone_id": "Asia/Tokyo", **options}
+            context = chromium.new_context(http_credentials={"username": "olga", "password": PASSWORD}, **options)
+            page = opened[key] = context.new_page()
+            page.on("console", lambda message: complaints.append(message.text))
+            page.on("pageerror", lambda error: complaints.append(str(error)))
+            page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        opened[key].goto(guarded + path, wait_until="load")
+        return opened[key]
 
     yield open_page
-    for context in contexts:
-        context.close()
+    for page in opened.values():
+        page.context.close()
+
+
+@pytest.fixture
+def visit(tabs, complaints):
+    """Opens pages; the test fails where the browser complained of anything."""
+    complaints.clear()
+    yield tabs
     assert [each for each in complaints if "404 (Not Found)" not in each] == []
 
 
