@@ -1,5 +1,6 @@
 """A real Prometheus scrapes the listener through TLS with a password; nobody else reads anything."""
 
+import shutil
 import socket
 import ssl
 import subprocess
@@ -20,12 +21,20 @@ from support.prometheus_server import Prometheus, wait_for
 from web.conftest import METRICS
 
 
-@pytest.fixture
-def listener(tmp_path, record):
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    made = tmp_path_factory.mktemp("certificate")
     argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     argv += ["-days", "2", "-subj", "/CN=ckptd", "-addext", "subjectAltName=IP:127.0.0.1"]
-    argv += ["-keyout", tmp_path / "server.key", "-out", tmp_path / "server.crt"]
+    argv += ["-keyout", made / "server.key", "-out", made / "server.crt"]
     subprocess.run(argv, check=True, capture_output=True, timeout=allow(60))
+    return made
+
+
+@pytest.fixture
+def listener(tmp_path, record, certificate):
+    for path in certificate.iterdir():
+        shutil.copy(path, tmp_path)
     stored = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
     (tmp_path / "web.yml").write_text(
         "tls_server_config: {cert_file: server.crt, key_file: server.key}\n"

@@ -2,6 +2,7 @@
 
 import base64
 import os
+import shutil
 import socket
 import ssl
 import subprocess
@@ -35,10 +36,18 @@ def make_certificate(folder, name, subject):
     subprocess.run(argv, check=True, capture_output=True, timeout=allow(60))
 
 
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    made = tmp_path_factory.mktemp("certificates")
+    make_certificate(made, "server", "first")
+    make_certificate(made, "client", "client")
+    return made
+
+
 @pytest.fixture
-def folder(tmp_path):
-    make_certificate(tmp_path, "server", "first")
-    make_certificate(tmp_path, "client", "client")
+def folder(tmp_path, certificates):
+    for path in certificates.iterdir():
+        shutil.copy(path, tmp_path)
     return tmp_path
 
 
