@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from ckptd import cli
+from ckptd.checkpoints.agent import trash_client
 from ckptd.core.model import Level
 from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.slurm.replay import ReplaySource
@@ -163,6 +164,7 @@ def mark_verified(shop):
 
 
 COUNT = 80
+STOPPING = "Stopping: no further checkpoint will be moved."
 
 
 @contextmanager
@@ -180,18 +182,17 @@ def long_trained_shop():
         yield shop
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_stops_after_the_checkpoint_in_progress_with_a_summary(number):
+def test_ctrl_c_stops_after_the_checkpoint_in_progress_with_a_summary():
     with long_trained_shop() as shop:
         words = ["--config", f"{shop.root}/config.toml", "prune", "--apply", "--plan", plan(shop)]
         argv = [sys.executable, "-m", "ckptd", *words]
         pipe = subprocess.PIPE
         with subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as done:
             wait_for("some moves", lambda: len(shop.trashed()) >= 5)
-            os.killpg(done.pid, number) if number == signal.SIGINT else done.send_signal(number)
+            os.killpg(done.pid, signal.SIGINT)
             stdout, stderr = done.communicate(timeout=allow(60))
         assert done.returncode == 1, stderr
-        assert "Stopping: no further checkpoint will be moved." in stderr
+        assert STOPPING in stderr
         assert "Traceback" not in stderr
         moved = [entry for entry in shop.audit(audit_entries.PRUNE) if entry.outcome == "moved"]
         put_back = shop.audit(audit_entries.RESTORE)
@@ -203,3 +204,29 @@ def test_ctrl_c_stops_after_the_checkpoint_in_progress_with_a_summary(number):
         assert "Stopped by a signal before the plan was completed." in stdout
         assert f"{len(moved) - len(put_back)} moved to the trash" in stdout
         assert " left: removals were stopped before its turn" in stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_a_checkpoint_is_moved_takes_it_back_and_leaves_the_others(shop, number, monkeypatch, capfd):
+    move = trash_client.move_aside
+
+    def move_and_signal(*arguments):
+        found = move(*arguments)
+        if len(shop.trashed()) == 2:
+            os.kill(os.getpid(), number)
+        return found
+
+    monkeypatch.setattr(trash_client, "move_aside", move_and_signal)
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    done = command(shop, "prune", "--apply", "--plan", plan(shop))
+    assert done.exit_code == 1, done.output
+    assert STOPPING in capfd.readouterr().err
+    assert "Stopped by a signal before the plan was completed." in done.stdout
+    assert "1 moved to the trash" in done.stdout
+    assert "1 undone: removals were stopped while it was moved" in done.stdout
+    assert "2 left: removals were stopped before its turn" in done.stdout
+    assert [entry.outcome for entry in shop.audit(audit_entries.PRUNE)] == ["moved"] * 2
+    assert [entry.outcome for entry in shop.audit(audit_entries.RESTORE)] == ["restored"]
+    assert (len(shop.trashed()), shop.names()) == (1, EPOCHS[1:])
+    assert [entry for entry in shop.audit() if entry.finished_at is None] == []
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers

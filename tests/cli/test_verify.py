@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from ckptd import cli
+from ckptd.checkpoints.executor import LocalExecutor
 from ckptd.core.model import CheckpointState, Level
 from cli.six_checkpoints import EPOCHS, trained_shop
 from demo.patience import allow
@@ -92,8 +93,7 @@ def test_runs_are_named_or_all_but_not_both(shop, words):
     assert "name the runs by JOB or PATH, or verify every run with --all" in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_the_reading_and_keeps_the_results_so_far(shop, number):
+def test_ctrl_c_stops_the_reading_and_keeps_the_results_so_far(shop):
     slow = f"""
 import sys, time
 from ckptd.checkpoints.executor import LocalExecutor
@@ -111,18 +111,42 @@ main(sys.argv[1:], prog_name="ckptd")
         [sys.executable, "-c", slow, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
     )
     lines = [process.stdout.readline() for _ in range(3)]  # the headings, and two results
-    process.send_signal(number)
+    process.send_signal(signal.SIGINT)
     rest, errors = process.communicate(timeout=allow(60))
     assert (process.returncode, errors) == (1, "")
     assert "complete" in lines[2], lines
-    assert rest.splitlines() == [
-        "2 complete, 0 damaged, 0 unknown",
-        "Stopped by a signal: 4 not read. The same command continues with them.",
-    ]
+    assert rest.splitlines() == STOPPED
+    assert_two_are_kept(shop)
+
+
+STOPPED = [
+    "2 complete, 0 damaged, 0 unknown",
+    "Stopped by a signal: 4 not read. The same command continues with them.",
+]
+
+
+def assert_two_are_kept(shop):
     assert {name for name, each in read_record(shop).items() if each.verified_full_at} == set(EPOCHS[4:])
     assert shop.store.leases.read(shop.run.cluster).holder is None
     continued = verify(shop, shop.directory)
     assert (len(continued["checkpoints"]), continued["verified_before"]) == (4, 2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_a_checkpoint_is_read_keeps_the_results_so_far(shop, number, monkeypatch):
+    collect = LocalExecutor.collect
+
+    def collect_or_signal(self, ticket):
+        if any(each.path.name == EPOCHS[3] for each in self._requests[ticket].checkpoints):
+            os.kill(os.getpid(), number)
+        return collect(self, ticket)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalExecutor, "collect", collect_or_signal)
+        done = command(shop, shop.directory)
+    assert (done.exit_code, done.stderr) == (1, "")
+    assert done.stdout.splitlines()[3:] == STOPPED
+    assert_two_are_kept(shop)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
