@@ -21,7 +21,7 @@ from ckptd.store.engine import create_engine
 from ckptd.store.store import Store
 from demo.patience import allow
 from support.filled_records import fill_once
-from support.migrated import get_template
+from support.migrated import get_template, open_record
 from support.queue_facts import CLUSTER
 from web import samples
 
@@ -54,6 +54,12 @@ def read_rows(url):
         }
     engine.dispose()
     return rows
+
+
+def make_target(tmp_path):
+    """Return the address of a database that has its tables already."""
+    shutil.copyfile(get_template(), tmp_path / "copy.db")
+    return f"sqlite:///{tmp_path}/copy.db"
 
 
 @contextmanager
@@ -164,7 +170,7 @@ def test_a_daemon_that_acts_is_not_copied_away_from(filled_url, tmp_path):
 
 def test_a_restore_beside_a_daemon_is_refused_even_if_its_file_was_moved_away(tmp_path):
     url = f"sqlite:///{tmp_path}/ckptd.sqlite3"
-    Store.open(url, upgrade=True).close()
+    open_record(url).close()
     with lease_of_a_daemon(url):
         saved = tmp_path / "saved"
         assert db(tmp_path, url, "backup", saved).exit_code == 0
@@ -179,8 +185,7 @@ def test_a_restore_beside_a_daemon_is_refused_even_if_its_file_was_moved_away(tm
 
 def test_a_backup_while_a_daemon_writes_is_one_moment_of_it(tmp_path):
     url = f"sqlite:///{tmp_path}/record.db"
-    engine = create_engine(url)
-    schema.upgrade(engine)
+    open_record(url).close()
     stop = threading.Event()
 
     def write():
@@ -203,7 +208,6 @@ def test_a_backup_while_a_daemon_writes_is_one_moment_of_it(tmp_path):
     finally:
         stop.set()
         writer.join()
-        engine.dispose()
     counts = []
     for number in range(5):
         with sqlite3.connect(tmp_path / f"saved{number}") as saved:
@@ -260,16 +264,16 @@ def test_a_backup_of_an_older_version_is_upgraded_when_it_is_restored(tmp_path):
 
 def test_the_lease_of_a_daemon_that_was_killed_does_not_stop_a_copy(tmp_path):
     url = f"sqlite:///{tmp_path}/record.db"
-    store = Store.open(url, upgrade=True)
+    store = open_record(url)
     lease = store.leases.read(CLUSTER)
     store.leases.take(CLUSTER, lease, LeaseKeeper(store, CLUSTER, RUN).holder, datetime.now(UTC))
     store.close()
-    done = db(tmp_path, url, "copy", f"sqlite:///{tmp_path}/copy.db")
+    done = db(tmp_path, url, "copy", make_target(tmp_path))
     assert done.exit_code == 0, done.output
 
 
 def test_a_copy_beside_a_daemon_is_said_to_be_for_no_daemon(filled_url, tmp_path):
-    done = db(tmp_path, filled_url, "copy", "--online", f"sqlite:///{tmp_path}/copy.db")
+    done = db(tmp_path, filled_url, "copy", "--online", make_target(tmp_path))
     assert done.exit_code == 0, done.output
     assert "Start no daemon on this copy" in done.stdout
     assert "Set store.url" not in done.stdout

@@ -17,10 +17,10 @@ from ckptd.core.runs.shared_files import SharedDirectory
 from ckptd.service.doctor import file_checks, host_checks, mount_checks
 from ckptd.service.doctor.kernel_features import KernelFeatures
 from ckptd.slurm.slurmrestd import DESCRIPTION
-from ckptd.store.store import Store
 from demo.patience import allow
 from slurm import stand_in_slurmrestd
 from support.mail_server import free_port
+from support.migrated import open_record
 
 CONF = (
     'case "$*" in *--version*) echo "slurm 22.05.8";; *ping*) echo "Slurmctld(primary) at n is UP";;'
@@ -180,10 +180,11 @@ def test_the_database_is_checked_for_its_tables_and_whether_it_can_be_written(wo
     assert "this account can write to the database" in told
 
 
-def test_shared_directories_are_checked_here_and_in_the_records_of_the_other_cluster(world, database_url):
+def test_shared_directories_are_checked_here_and_in_the_records_of_the_other_cluster(world):
+    url = f"sqlite:///{world.root}/ckptd.sqlite3"
     shared = f'[[shared]]\nclusters = ["c1", "c2"]\ndirectories = ["{world.root}", "{world.root}-none"]\n'
-    settings = f'[slurm]\ncluster = "c1"\n[store]\nurl = "{database_url}"\n{shared}'
-    store = Store.open(database_url)
+    settings = f'[slurm]\ncluster = "c1"\n[store]\nurl = "{url}"\n{shared}'
+    store = open_record(url)
     store.declared_shares.record("c2", [SharedDirectory("c2", "c1", str(world.root))])
     store.close()
     checks = world.doctor(settings)
@@ -193,7 +194,7 @@ def test_shared_directories_are_checked_here_and_in_the_records_of_the_other_clu
         f"{world.root}-none is not shared: the cluster 'c2' does not declare it"
     ]
     assert not found(world.doctor(settings.replace('"c1", "c2"', '"c3", "c4"')), "shared", "warning")
-    store = Store.open(database_url)
+    store = open_record(url)
     store.clusters.record_poll("c1", datetime.now(UTC))
     store.declared_shares.record_clock("c1", datetime.now(UTC))
     store.declared_shares.record_clock("c2", datetime.now(UTC) + timedelta(minutes=2))
@@ -239,7 +240,7 @@ def test_files_are_checked_from_the_account_that_reads_them(world):
     secret.write_text("hunter2")
     secret.chmod(0o600)
     state = world.root / "state"
-    Store.open(f"sqlite:///{world.root}/mine.sqlite3", upgrade=True).close()
+    open_record(f"sqlite:///{world.root}/mine.sqlite3").close()
     state.mkdir()
     checks = world.doctor(
         f'[service]\nuser = "nobody"\nstate_directory = "{state}"\n'

@@ -66,7 +66,7 @@ def test_the_trash_is_listed_restored_and_emptied_by_the_programs_that_people_st
     first, second, *others = held
     assert "1 of 1 restored" in run(desk, "restore", first["id"])
     assert "1 of 1 deleted" in run(desk, "empty", second["id"], "--directory", desk.shop.directory)
-    left = json.loads(run(desk, "list", "--json", desk.shop.directory))["trash"]
+    left = desk.json("trash", "list", desk.shop.directory)["trash"]
     assert [each["id"] for each in left] == [each["id"] for each in others]
     assert os.path.exists(first["path"])
 
