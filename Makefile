@@ -61,7 +61,7 @@ test-long: venv
 	CKPTD_EXAMPLES_FACTOR=20 $(BIN)/pytest -m hypothesis tests/core tests/slurm tests/store tests/notify tests/present
 	CKPTD_EXAMPLES_FACTOR=20 $(BIN)/pytest tests/core/test_retention_over_weeks.py tests/layouts/test_generated_layouts.py \
 		tests/simulation/test_simulation.py tests/store/test_fresh_checkpoints.py tests/store/test_deleted_alike.py \
-		tests/web/test_api.py
+		tests/web/test_api.py tests/store/test_schema.py
 	CKPTD_RANDOM_KILLS=1000 CKPTD_ATTACK_SECONDS=60 $(BIN)/pytest \
 		tests/checkpoints/test_trash_crash.py tests/checkpoints/test_trash_attack.py
 	$(BIN)/python tests/fuzz/kill_sets.py --kills 600

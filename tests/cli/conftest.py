@@ -1,3 +1,5 @@
+import signal
+
 import pytest
 from click.testing import CliRunner
 
@@ -24,3 +26,16 @@ def _check_documents(monkeypatch):
         return result
 
     monkeypatch.setattr(CliRunner, "invoke", invoke_and_check)
+
+
+@pytest.fixture
+def caught_signals():
+    """Let a signal that the command does not handle fail the test, and not end the process."""
+
+    def fail(number, _frame):
+        raise AssertionError(f"signal {number} was not handled")
+
+    before = {number: signal.signal(number, fail) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

@@ -206,6 +206,7 @@ def test_ctrl_c_stops_after_the_checkpoint_in_progress_with_a_summary():
         assert " left: removals were stopped before its turn" in stdout
 
 
+@pytest.mark.usefixtures("caught_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_a_checkpoint_is_moved_takes_it_back_and_leaves_the_others(shop, number, monkeypatch, capfd):
     move = trash_client.move_aside

@@ -132,6 +132,7 @@ def assert_two_are_kept(shop):
     assert (len(continued["checkpoints"]), continued["verified_before"]) == (4, 2)
 
 
+@pytest.mark.usefixtures("caught_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_a_checkpoint_is_read_keeps_the_results_so_far(shop, number, monkeypatch):
     collect = LocalExecutor.collect

@@ -5,7 +5,8 @@ from dataclasses import replace
 from ckptd.core import queue
 from ckptd.core.model import Finding, Flag, Severity
 from support import recorded
-from support.queue_facts import CLUSTER, RUN, at
+from support.queue_facts import CLUSTER, RUN, at, make_job
+from support.recorded import locate
 
 HOSTILE = "a\x00b\\u0000|\n'\";--\udcff\ud800é\U0001f600\\"
 
@@ -17,6 +18,12 @@ def poll(store, minutes, *jobs, accounting=None):
     meant = {job_id: plain(known) for job_id, known in queue.apply(before, changes).items()}
     assert {job_id: plain(known) for job_id, known in store.jobs.read_tracked(CLUSTER).items()} == meant
     return changes
+
+
+def begin_run(store):
+    """See a job that runs, and find its directory."""
+    poll(store, 0, make_job(1))
+    locate(store, 1)
 
 
 def plain(known):

@@ -9,14 +9,9 @@ from ckptd.core.model.records import AuditEntry, ScanRecord
 from ckptd.core.runs import progress
 from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.store import checkpoints, histories, history_rows, resumed_from
-from store.observing import HOSTILE, history_of, poll, scan
+from store.observing import HOSTILE, begin_run, history_of, poll, scan
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_scan, merge
 from support.recorded import locate
-
-
-def begin_run(store):
-    poll(store, 0, make_job(1))
-    locate(store, 1)
 
 
 def begin_saved(store):

@@ -8,14 +8,13 @@ from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import RunKey, Severity
 from ckptd.core.model.records import AuditEntry
 from ckptd.store.database_errors import UnknownRunError
-from store.observing import HOSTILE, make_flag, poll, scan
+from store.observing import HOSTILE, begin_run, make_flag, poll, scan
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
 from support.recorded import locate
 
 
+@pytest.mark.filled_by(record=begin_run)
 def test_a_flag_opens_worsens_and_resolves(store):
-    poll(store, 0, make_job(1))
-    locate(store, 1)
     (opened,) = store.flags.record(FlagChanges(opened=(make_flag(),)), at(1))
     assert store.flags.list_open(CLUSTER) == (opened,)
     assert replace(opened, flag_id=None) == make_flag()
@@ -30,18 +29,16 @@ def test_a_flag_opens_worsens_and_resolves(store):
     assert [flag.resolved_at for flag in store.flags.read(include_resolved=True)] == [at(4)]
 
 
+@pytest.mark.filled_by(record=begin_run)
 def test_a_flag_of_a_run_that_is_not_on_record_leaves_nothing_of_its_transaction(store):
-    poll(store, 0, make_job(1))
-    locate(store, 1)
     changes = FlagChanges(opened=(make_flag(), make_flag(RunKey(CLUSTER, 1, "/none"))))
     with pytest.raises(UnknownRunError, match="not on record"):
         store.flags.record(changes, at(1))
     assert store.flags.read(include_resolved=True) == ()
 
 
+@pytest.mark.filled_by(record=begin_run)
 def test_a_run_with_an_open_flag_stays_active_after_its_last_job(store):
-    poll(store, 0, make_job(1))
-    locate(store, 1)
     (flag,) = store.flags.record(FlagChanges(opened=(make_flag(),)), at(1))
     poll(store, 5, make_job(1, STATES.COMPLETED, ends_at=at(4)))
     (history,) = store.histories.read(CLUSTER, active_only=True)
@@ -64,9 +61,8 @@ def test_a_listing_shows_the_newest_complete_checkpoint_and_the_flags(store):
     assert [row.key.job_id for row in store.jobs.list_open(at(4), flagged_only=True)] == [1]
 
 
+@pytest.mark.filled_by(record=begin_run)
 def test_an_act_is_on_record_before_it_is_finished(store):
-    poll(store, 0, make_job(1))
-    locate(store, 1)
     entry = AuditEntry(
         cluster=CLUSTER,
         actor="policy default",
@@ -87,9 +83,8 @@ def test_an_act_is_on_record_before_it_is_finished(store):
     ]
 
 
+@pytest.mark.filled_by(record=begin_run)
 def test_an_act_is_found_by_its_name_and_counted_by_its_actor(store):
-    poll(store, 0, make_job(1))
-    locate(store, 1)
     entry = AuditEntry(
         cluster=CLUSTER, actor="actions", action="hold-job", target="job 1", run=RUN, plan_id="a/1", begun_at=at(1)
     )
@@ -101,9 +96,8 @@ def test_an_act_is_found_by_its_name_and_counted_by_its_actor(store):
     assert store.audit.count_by_owner(CLUSTER, "alice", at(0)) == {}
 
 
+@pytest.mark.filled_by(record=begin_run)
 def test_how_acts_on_a_run_went_is_told_by_their_names_and_kind(store):
-    poll(store, 0, make_job(1))
-    locate(store, 1)
     acts = {
         "a/0": ("resubmit-job", "failed: no"),
         "a/1": ("resubmit-job", None),

@@ -2,11 +2,13 @@
 
 from pathlib import PurePosixPath
 
+import pytest
+
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import EndCause, RestartKind, RunKey, Unknown
 from ckptd.core.model.records import DaemonIdentity
 from ckptd.store import attempt_rows
-from store.observing import HOSTILE, history_of, make_flag, poll, scan
+from store.observing import HOSTILE, begin_run, history_of, make_flag, poll, scan
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job
 from support.recorded import locate
 
@@ -44,9 +46,8 @@ def test_the_time_left_follows_the_last_poll(store):
     assert row.time_left == at(59) - at(40)
 
 
+@pytest.mark.filled_by(record=begin_run)
 def test_a_requeue_is_two_attempts_of_one_run(store):
-    poll(store, 0, make_job(1))
-    locate(store, 1)
     poll(store, 5, make_job(1, STATES.PENDING, 1, submitted_at=at(4)))
     poll(store, 7, make_job(1, STATES.RUNNING, 1, submitted_at=at(4), started_at=at(6)))
     attempts = history_of(store).attempts
@@ -90,9 +91,8 @@ def test_jobs_that_follow_one_another_in_a_directory_are_one_run(store):
     assert [each.kind for each in attempts] == [None, RestartKind.ARRAY, RestartKind.RESUBMIT]
 
 
+@pytest.mark.filled_by(record=begin_run)
 def test_an_attempt_that_ended_in_another_directory_stays_there(store):
-    poll(store, 0, make_job(1))
-    locate(store, 1)
     poll(store, 5, make_job(1, STATES.PENDING, 1, submitted_at=at(4)))
     poll(store, 7, make_job(1, STATES.RUNNING, 1, submitted_at=at(4), started_at=at(6)))
     elsewhere = RunKey(CLUSTER, 1000, "/data/alice/other")
@@ -195,9 +195,8 @@ def test_the_ended_runs_that_have_complete_checkpoints_are_listed(store):
     assert store.ended_runs.list_saved(CLUSTER, at(4)) == {}
 
 
+@pytest.mark.filled_by(record=begin_run)
 def test_a_backup_that_a_program_makes_after_each_save_is_not_the_newest_checkpoint(store):
-    poll(store, 0, make_job(1))
-    locate(store, 1)
     backup = make_checkpoint("state_prev.cpt", 2, step=10)
     scan(store, 3, make_checkpoint("state.cpt", 1, step=20), backup, make_checkpoint("other", 0, step=1))
     (row,) = store.jobs.list_open(at(4))

@@ -16,16 +16,15 @@ from ckptd.store.store import Store
 from ckptd.store.tables import ClusterTable
 from demo.patience import allow
 from store import record_writer
-from store.observing import history_of, poll, scan
+from store.observing import begin_run, history_of, poll, scan
 from support.forked_processes import FORKS
 from support.mail_server import wait_until
 from support.queue_facts import CLUSTER, NOON, RUN, at, make_checkpoint, make_job
 from support.recorded import locate
 
 
+@pytest.mark.filled_by(record=begin_run)
 def test_another_process_that_writes_is_seen_by_a_reader_that_remembers(store, database_url):
-    poll(store, 0, make_job(1))
-    locate(store, 1)
     scan(store, 1, make_checkpoint())
     assert not history_of(store).checkpoints[0].is_pinned
     other = Store.open(database_url)
