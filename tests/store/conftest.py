@@ -17,8 +17,9 @@ def empty_engine(empty_database_url):
 @pytest.fixture
 def store(database_url, request):
     """A store of each kind: empty, or with what the function records that `filled_by` names."""
-    if marker := request.node.get_closest_marker("filled_by"):
-        fill_once(database_url, marker.kwargs["record"])
+    marker = request.node.get_closest_marker("filled_by")
+    if marker and (record := marker.kwargs["record"]):
+        fill_once(database_url, record)
     opened = Store.open(database_url)
     yield opened
     if opened.database.sqlite_path:

@@ -33,6 +33,9 @@ def run_job(store, job_id=1, run=RUN, **changes):
     return job
 
 
+pytestmark = pytest.mark.filled_by(record=run_job)
+
+
 def minutes_lost(store, run=RUN):
     return [line.loss.lost / timedelta(minutes=1) for line in store.lost_work.list_lines(run)]
 
@@ -41,7 +44,6 @@ def timed_out(job, minutes=20):
     return replace(job, state=STATES.TIMEOUT, ends_at=at(minutes))
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_an_end_is_in_the_ledger_with_the_transaction_that_records_it(store):
     scan(store, 5, make_checkpoint(written=4))
     poll(store, 21, timed_out(JOB))
@@ -54,7 +56,6 @@ def test_an_end_is_in_the_ledger_with_the_transaction_that_records_it(store):
     assert not line.is_final
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_a_save_found_after_the_end_betters_the_line_and_settles_it(store):
     poll(store, 21, timed_out(JOB))
     assert minutes_lost(store) == [21]
@@ -65,7 +66,6 @@ def test_a_save_found_after_the_end_betters_the_line_and_settles_it(store):
     assert minutes_lost(store) == [1]
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_a_look_that_finds_nothing_new_settles_the_line(store):
     scan(store, 5, make_checkpoint(written=4))
     poll(store, 21, timed_out(JOB))
@@ -74,7 +74,6 @@ def test_a_look_that_finds_nothing_new_settles_the_line(store):
 
 
 @pytest.mark.parametrize("trouble", ["unknown", "part"])
-@pytest.mark.filled_by(record=run_job)
 def test_a_look_that_did_not_see_everything_settles_nothing(store, trouble):
     poll(store, 21, timed_out(JOB))
     problem = Unknown(what="directory", reason="Stale file handle")
@@ -83,7 +82,6 @@ def test_a_look_that_did_not_see_everything_settles_nothing(store, trouble):
     assert [line.is_final for line in store.lost_work.list_lines(RUN)] == [False]
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_a_scan_before_the_end_was_polled_settles_nothing_though_this_hosts_clock_was_ahead(store):
     scan(store, 75, make_checkpoint(written=4))  # an hour ahead of Slurm: it is the 15th minute
     poll(store, 81, timed_out(JOB))
@@ -94,7 +92,6 @@ def test_a_scan_before_the_end_was_polled_settles_nothing_though_this_hosts_cloc
     assert (line.loss.saved_at, line.loss.lost, line.is_final) == (at(18), timedelta(minutes=2), True)
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_another_job_that_is_located_before_the_next_scan_does_not_settle_the_line(store):
     scan(store, 204, make_checkpoint(written=4))  # three hours ahead of Slurm
     poll(store, 35, timed_out(JOB), make_job(2, started_at=at(25)))  # the clock is right again
@@ -105,7 +102,6 @@ def test_another_job_that_is_located_before_the_next_scan_does_not_settle_the_li
     assert (line.loss.saved_at, line.loss.lost, line.is_final) == (at(18), timedelta(minutes=2), True)
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_a_run_that_was_scanned_before_the_end_was_polled_is_to_be_scanned_after_a_restart(store):
     scan(store, 20.5, make_checkpoint(written=4))
     poll(store, 21, timed_out(JOB))  # and the daemon is killed before it scans again
@@ -114,6 +110,7 @@ def test_a_run_that_was_scanned_before_the_end_was_polled_is_to_be_scanned_after
     assert store.lost_work.list_unscanned_runs(CLUSTER, at(0)) == ()
 
 
+@pytest.mark.filled_by(record=None)
 def test_lines_that_no_look_settled_are_measured_again_some_at_a_time(store, monkeypatch):
     monkeypatch.setattr(lost_work, "UNSETTLED_COUNT", 1)
     jobs = [run_job(store, number) for number in (1, 2, 3)]
@@ -123,7 +120,6 @@ def test_lines_that_no_look_settled_are_measured_again_some_at_a_time(store, mon
         assert [line.is_final for line in store.lost_work.list_lines(RUN)] == settled
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_a_requeue_counts_where_the_attempt_ran_and_not_where_it_waits(store):
     waiting = replace(JOB, state=STATES.PENDING, restart_count=1, submitted_at=at(9), partition="main,preempt")
     poll(store, 10, waiting, accounting=(make_row(1, -1, 9, STATES.PREEMPTED),))
@@ -137,7 +133,6 @@ def last_minute(store, minutes):
     scan(store, minutes + 0.5, make_checkpoint(written=minutes), attempts=attempts, looked=minutes - 0.5)
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_what_a_restart_saved_before_the_queue_showed_it_is_not_credited_to_the_attempt_before(store):
     poll(store, 10, replace(JOB, state=STATES.PENDING, restart_count=1, submitted_at=at(10)))
     last_minute(store, 10.8)
@@ -149,7 +144,6 @@ def test_what_a_restart_saved_before_the_queue_showed_it_is_not_credited_to_the_
     assert store.lost_work.list_lines(RUN)[0].is_final
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_what_the_next_job_saved_before_its_run_was_known_is_not_credited_to_the_job_before(store):
     poll(store, 21, timed_out(JOB))
     last_minute(store, 20.5)
@@ -159,7 +153,6 @@ def test_what_the_next_job_saved_before_its_run_was_known_is_not_credited_to_the
     assert minutes_lost(store) == [21]
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_what_was_written_before_the_restart_stays_the_attempts_own(store):
     poll(store, 10, replace(JOB, state=STATES.PENDING, restart_count=1, submitted_at=at(10)))
     last_minute(store, 10.8)
@@ -167,7 +160,6 @@ def test_what_was_written_before_the_restart_stays_the_attempts_own(store):
     assert minutes_lost(store) == [0]
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_accounting_that_answers_late_corrects_the_line(store):
     poll(store, 10, replace(JOB, state=STATES.PENDING, restart_count=1, submitted_at=at(9)))
     scan(store, 11)
@@ -181,7 +173,6 @@ def test_accounting_that_answers_late_corrects_the_line(store):
     assert [attempt.cause for attempt in store.histories.read(CLUSTER, [RUN])[0].attempts] == [EndCause.NODE_FAILURE]
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_accounting_tells_later_for_how_long_a_job_was_suspended_though_the_line_was_settled(store):
     poll(store, 6, replace(JOB, state=STATES.SUSPENDED, time_left=timedelta(minutes=54)))
     poll(store, 10, replace(JOB, ends_at=JOB.ends_at + timedelta(minutes=4)))
@@ -194,7 +185,6 @@ def test_accounting_tells_later_for_how_long_a_job_was_suspended_though_the_line
     assert (minutes_lost(store), store.lost_work.list_lines(RUN)[0].is_final) == ([18], True)
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_an_attempt_that_was_taken_for_ended_and_runs_has_no_line(store):
     poll(store, 5, accounting=Unknown(what="accounting", reason="down"))
     assert len(store.lost_work.list_lines(RUN)) == 1
@@ -202,6 +192,7 @@ def test_an_attempt_that_was_taken_for_ended_and_runs_has_no_line(store):
     assert store.lost_work.list_lines(RUN) == ()
 
 
+@pytest.mark.filled_by(record=None)
 def test_a_line_follows_its_attempt_into_the_run_that_it_turns_out_to_be_part_of(store):
     job = run_job(store, run=None)
     key = store.jobs.read_tracked(CLUSTER)[1].key
@@ -218,12 +209,12 @@ def test_a_line_follows_its_attempt_into_the_run_that_it_turns_out_to_be_part_of
     assert other.job_id == 2
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_completed_work_has_a_line_that_lost_nothing(store):
     poll(store, 21, replace(JOB, state=STATES.COMPLETED, ends_at=at(20)))
     assert minutes_lost(store) == [0]
 
 
+@pytest.mark.filled_by(record=None)
 def test_sums_are_by_day_cause_partition_and_account(store):
     first, second, third = (run_job(store, number) for number in (1, 2, 3))
     last = replace(third, state=STATES.NODE_FAIL, ends_at=at(24 * 60))
@@ -250,7 +241,6 @@ def test_sums_are_by_day_cause_partition_and_account(store):
     assert store.lost_work_sums.sum_by_day("other") == {}
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_final_sums_leave_out_what_may_still_be_bettered(store):
     poll(store, 21, timed_out(JOB))
     assert store.lost_work_sums.sum_by_day(CLUSTER, final_before=at(0)) == {}
@@ -259,7 +249,6 @@ def test_final_sums_leave_out_what_may_still_be_bettered(store):
     assert len(store.lost_work_sums.sum_by_day(CLUSTER, final_before=at(0))) == 1
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_sums_of_requeues_leave_out_those_that_accounting_has_not_confirmed(store):
     poll(store, 10, replace(JOB, state=STATES.PENDING, restart_count=1, submitted_at=at(9)))
     assert store.lost_work_sums.sum_confirmed(CLUSTER, at(0), ()) == {}, "no scan has looked for its last save"
@@ -322,13 +311,11 @@ def test_a_restart_that_resumed_computes_nothing_again(store):
     assert (redone_of(store).low, redone_of(store).high) == (timedelta(0), timedelta(0))
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_the_only_attempt_of_a_run_is_computed_once(store):
     poll(store, 21, timed_out(JOB))
     assert redone_of(store).high == timedelta(0)
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_data_beside_states_save_no_work(store):
     state = make_checkpoint("epoch_1.pt", written=8, role=Role.STATE)
     scan(store, 19, state, make_checkpoint("sample_1.npz", written=18, role=Role.DATA))
@@ -336,7 +323,6 @@ def test_data_beside_states_save_no_work(store):
     assert minutes_lost(store) == [12]
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_data_do_not_hide_the_states_of_a_run_from_rules(store, monkeypatch):
     monkeypatch.setattr(history_rows, "CHECKPOINT_LIMIT", 2)
     states = [make_checkpoint(f"epoch_{each}.pt", written=each, role=Role.STATE) for each in (2, 3, 4)]
@@ -353,7 +339,6 @@ def fail_to_read(store):
     store.checkpoints.record_scans([ScanRecord(run=RUN, scan=problem)])
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_work_is_not_claimed_lost_where_its_saves_may_have_been_deleted_before_the_directory_could_be_read(store):
     fail_to_read(store)
     poll(store, 21, replace(JOB, state=STATES.PENDING, restart_count=1, submitted_at=at(20)))
@@ -364,7 +349,6 @@ def test_work_is_not_claimed_lost_where_its_saves_may_have_been_deleted_before_t
     assert (line.loss.lost, line.loss.most, line.is_final) == (timedelta(0), timedelta(minutes=21), False)
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_only_what_was_saved_after_the_last_scan_may_have_been_deleted(store):
     scan(store, 5, make_checkpoint(written=4))
     fail_to_read(store)
@@ -375,7 +359,6 @@ def test_only_what_was_saved_after_the_last_scan_may_have_been_deleted(store):
     assert (line.loss.lost, line.loss.most) == (timedelta(0), timedelta(minutes=26))
 
 
-@pytest.mark.filled_by(record=run_job)
 def test_work_is_lost_where_the_directory_was_read_until_shortly_before_the_restart(store):
     scan(store, 15)
     poll(store, 21, replace(JOB, state=STATES.PENDING, restart_count=1, submitted_at=at(20)))
@@ -385,6 +368,7 @@ def test_work_is_lost_where_the_directory_was_read_until_shortly_before_the_rest
     assert (line.loss.lost, line.loss.most, line.is_final) == (timedelta(minutes=21), timedelta(minutes=21), True)
 
 
+@pytest.mark.filled_by(record=None)
 def test_what_a_training_saves_is_not_what_an_evaluation_beside_it_has_saved(store):
     train = make_job(1, name="train", node_count=2)
     poll(store, 0, train)
