@@ -56,12 +56,13 @@ test: venv
 # Random kills, attacks and made-up examples at length, to run each night.
 test-long: venv
 	deploy/demo/install test clock
-	CKPTD_DAEMON_KILLS=40 CKPTD_EXAMPLES_FACTOR=20 $(BIN)/pytest tests/steps/prune/test_enforcing_daemon_killed.py \
+	CKPTD_DAEMON_KILLS=40 CKPTD_EXAMPLES_FACTOR=50 $(BIN)/pytest tests/steps/prune/test_enforcing_daemon_killed.py \
 		tests/steps/test_incremental_decisions.py tests/checkpoints/test_tree_fingerprint.py
-	CKPTD_EXAMPLES_FACTOR=20 $(BIN)/pytest -m hypothesis tests/core tests/slurm tests/store tests/notify tests/present
-	CKPTD_EXAMPLES_FACTOR=20 $(BIN)/pytest tests/core/test_retention_over_weeks.py tests/layouts/test_generated_layouts.py \
-		tests/simulation/test_simulation.py tests/store/test_fresh_checkpoints.py tests/store/test_deleted_alike.py \
-		tests/web/test_api.py tests/store/test_schema.py
+	CKPTD_EXAMPLES_FACTOR=50 $(BIN)/pytest -m hypothesis tests/core tests/slurm tests/store tests/notify tests/present \
+		tests/checkpoints/formats tests/web/test_certificate_expiry.py tests/steps/test_event_counter.py
+	CKPTD_EXAMPLES_FACTOR=50 $(BIN)/pytest tests/layouts/test_generated_layouts.py
+	CKPTD_EXAMPLES_FACTOR=20 $(BIN)/pytest tests/core/test_retention_over_weeks.py tests/simulation/test_simulation.py \
+		tests/store/test_fresh_checkpoints.py tests/store/test_deleted_alike.py tests/store/test_schema.py tests/web/test_api.py
 	CKPTD_RANDOM_KILLS=1000 CKPTD_ATTACK_SECONDS=60 $(BIN)/pytest \
 		tests/checkpoints/test_trash_crash.py tests/checkpoints/test_trash_attack.py
 	$(BIN)/python tests/fuzz/kill_sets.py --kills 600

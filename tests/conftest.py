@@ -28,7 +28,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 gc.disable()  # until all tests are collected: what they consist of stays
 
 settings.register_profile(
-    "noisy", max_examples=100 * FACTOR, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "noisy", max_examples=40 * FACTOR, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("noisy")  # other tests run meanwhile
 shared_statements.share()

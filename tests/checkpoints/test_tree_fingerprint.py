@@ -105,7 +105,7 @@ changes = st.lists(
 
 
 @hypothesis.given(changes)
-@hypothesis.settings(max_examples=15 * FACTOR, deadline=None)
+@hypothesis.settings(max_examples=6 * FACTOR, deadline=None)
 def test_what_is_said_to_be_unchanged_would_be_found_the_same(tmp_path_factory, planned):
     directory = tmp_path_factory.mktemp("tree")
     write(directory / NAMES[0], HOUR)

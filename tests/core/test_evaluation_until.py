@@ -90,7 +90,7 @@ def first_of(*instants):
 
 
 @hypothesis.given(histories())
-@hypothesis.settings(max_examples=150 * FACTOR, deadline=None)
+@hypothesis.settings(max_examples=60 * FACTOR, deadline=None)
 def test_open_flags_make_no_difference_to_rules_that_do_not_ask_for_them(found):
     history, now = found
     asked = frozenset(flag for flag in history.context.flagged if flag[0] in ASKING_FOR_OWN_FLAG)
@@ -105,7 +105,7 @@ def test_the_rules_that_ask_for_their_flag_are_those_whose_source_does():
 
 
 @hypothesis.given(histories(), st.sampled_from([TIGHT, WIDE]), st.floats(0, 1), st.integers(0, 360_000))
-@hypothesis.settings(max_examples=100 * FACTOR, deadline=None)
+@hypothesis.settings(max_examples=40 * FACTOR, deadline=None)
 def test_nothing_differs_before_an_evaluation_says_so(found, bounds, share, beyond):
     history, now = found
     timed = evaluate_until(history, EVERY_RULE, now, **bounds)
@@ -118,7 +118,7 @@ def test_nothing_differs_before_an_evaluation_says_so(found, bounds, share, beyo
 
 
 @hypothesis.given(histories(), st.sampled_from([TIGHT, WIDE]), st.floats(0, 1), st.floats(0, 1))
-@hypothesis.settings(max_examples=100 * FACTOR, deadline=None)
+@hypothesis.settings(max_examples=40 * FACTOR, deadline=None)
 def test_a_later_scan_that_found_the_same_differs_only_when_an_evaluation_says_so(found, bounds, share, later_share):
     history, now = found
     timed = evaluate_until(history, EVERY_RULE, now, **bounds)

@@ -121,7 +121,7 @@ def replay(jobs, instants, *, has_accounting):
     return record
 
 
-@settings(max_examples=100 * FACTOR, deadline=None)
+@settings(max_examples=40 * FACTOR, deadline=None)
 @given(histories())
 def test_with_accounting_no_attempt_of_a_job_once_seen_is_lost_doubled_or_left_open(history):
     jobs, instants = history
@@ -136,7 +136,7 @@ def test_with_accounting_no_attempt_of_a_job_once_seen_is_lost_doubled_or_left_o
         assert causes == [EndCause.REQUEUE] * (len(own) - 1) + [queue.CAUSES[life.end]]
 
 
-@settings(max_examples=100 * FACTOR, deadline=None)
+@settings(max_examples=40 * FACTOR, deadline=None)
 @given(histories())
 def test_without_accounting_what_is_recorded_is_true_and_ends(history):
     jobs, instants = history

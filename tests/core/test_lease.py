@@ -118,7 +118,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=60 * FACTOR)
+@settings(max_examples=24 * FACTOR)
 @given(speeds=st.lists(st.floats(0.95, 1.05), min_size=3, max_size=3), events=EVENTS, offset=st.floats(0, 1e6))
 def test_whatever_stops_or_is_cut_off_one_acts_at_a_time_and_somebody_always_does_again(speeds, events, offset):
     record = Record()

@@ -9,7 +9,7 @@ from ckptd.core import retention
 from core.retention_world import Daemon, File, Habits, Training, at
 from support.examples import FACTOR
 
-WEEKS = 3
+WEEKS = 2 if FACTOR == 1 else 3
 FOREIGN_AGE = 9000  # minutes: what somebody moves in was written before any attempt that runs now
 HABITS = {
     "keeps everything": Habits(),

@@ -9,8 +9,8 @@ from layouts import examples, on_disk
 from support.examples import FACTOR
 
 CHUNKS = 8
-CHUNK = 100 * FACTOR  # layouts
-ON_DISK = 40
+CHUNK = 40 * FACTOR  # layouts
+ON_DISK = 16 * FACTOR
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """The truth about generated layouts: a plan that knows it breaks nothing, and bad guesses are caught."""
 
+import functools
 import re
 from collections import Counter
 
@@ -12,11 +13,16 @@ LAYOUTS = 250
 ASKED = truth.Asked(last=2)
 
 
+@functools.cache
+def list_worlds():
+    """The same worlds for each way to decide."""
+    return [generate(examples.choose("truth", number)) for number in range(LAYOUTS)]
+
+
 def judge_all(decide, asked=ASKED):
     """Return what kinds of violations there are, and how many sets must go and would go."""
     kinds, must_count, removed_count = Counter(), 0, 0
-    for number in range(LAYOUTS):
-        world = generate(examples.choose("truth", number))
+    for world in list_worlds():
         kept = {*world.markers, *world.links}
         decisions = decide(world.saves, world.data, kept, asked)
         violations, must, removed = truth.judge(world.saves, world.data, kept, asked, decisions)
@@ -91,7 +97,7 @@ def test_a_counterexample_is_simplified_trait_by_trait():
 
 
 def test_layouts_are_as_various_as_they_should_be():
-    worlds = [generate(examples.choose("various", number)) for number in range(LAYOUTS)]
+    worlds = list_worlds()
     assert sum(1 for world in worlds if world.data) > LAYOUTS // 3
     assert sum(1 for world in worlds if world.links) > LAYOUTS // 10
     assert sum(1 for world in worlds if world.by_hand or world.is_copied_back) > LAYOUTS // 10

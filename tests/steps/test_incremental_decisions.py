@@ -39,7 +39,7 @@ steps = st.lists(
 
 @hypothesis.given(steps)
 @hypothesis.settings(
-    max_examples=12 * FACTOR, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+    max_examples=5 * FACTOR, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
 )
 def test_incremental_decisions_equal_those_from_scratch(tmp_path, planned):
     twins = [Deciding(tmp_path, forgets=False), Deciding(tmp_path, forgets=True)]
