@@ -42,8 +42,10 @@ def full_disk():
 
 
 @pytest.fixture
-def url(tmp_path):
-    """Where the record is; a file that asks for more redefines it."""
+def url(request, tmp_path):
+    """Where the record is: in SQLite, and for tests that are marked so also in PostgreSQL."""
+    if getattr(request, "param", "sqlite") == "postgresql":
+        return request.getfixturevalue("postgresql_record")
     return f"sqlite:///{tmp_path}/record.db"
 
 

@@ -11,21 +11,18 @@ from ckptd.steps import backfill, missed_jobs, poll
 from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.store.engine import StoreError
 from steps.daemon_lives import OTHERS
+from steps.databases import on_both_databases
 from steps.past_jobs import ALL, DOWN, FOURTH, THREE, attempts, came_and_went
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_job, make_past
 
 NONE = Unknown(what="accounting", reason=f"{FailureReason.MISSING}: this cluster keeps no accounting")
 
 
-@pytest.fixture
-def url(database_url):
-    return database_url
-
-
 def count_executions(service):
     return sum(len(history.attempts) for history in service.parts.store.histories.read(CLUSTER)) - len(OTHERS)
 
 
+@on_both_databases
 def test_jobs_that_came_and_went_are_in_their_run_in_the_order_of_their_time(lives):
     second = came_and_went(lives)
     second.run(60, FOURTH)
@@ -88,6 +85,7 @@ def test_while_accounting_does_not_tell_nothing_changes_and_a_restart_still_know
     assert attempts(third) == ALL
 
 
+@on_both_databases
 def test_restarts_that_were_missed_in_a_moment_are_filled_in_once_accounting_answers(lives):
     service = lives(0)
     service.parts.source.ended = DOWN
@@ -132,6 +130,7 @@ def test_what_lies_too_far_back_is_no_longer_asked_for(lives):
 
 
 @pytest.mark.parametrize("when", ["before the piece counts as told", "half way"])
+@on_both_databases
 def test_a_crash_between_the_answer_and_the_record_loses_nothing_and_records_nothing_twice(lives, monkeypatch, when):
     second = came_and_went(lives)
     store = type(second.parts.store.backfill)
@@ -180,6 +179,7 @@ def test_a_crash_before_the_directories_were_looked_for_does_not_leave_them_unkn
     assert third.parts.store.backfill.read_unscanned_jobs(CLUSTER) == {}
 
 
+@on_both_databases
 def test_a_file_system_that_hangs_at_first_is_asked_again(lives):
     second = came_and_went(lives)
     second.parts.agent.trouble = Unknown(what="agent", reason="it did not answer in time")

@@ -4,20 +4,15 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import PurePosixPath
 
-import pytest
-
 from ckptd.core.model import EndCause, RestartKind
 from ckptd.steps.polled_queue import PolledQueue
 from steps.daemon_lives import OTHERS
+from steps.databases import on_both_databases
 from steps.past_jobs import DOWN, FOURTH, THREE, attempts, came_and_went
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_past, make_row
 
 
-@pytest.fixture
-def url(database_url):
-    return database_url
-
-
+@on_both_databases
 def test_what_was_saved_counts_by_the_times_of_the_files_and_the_lines_are_settled(lives):
     second = came_and_went(lives)
     second.parts.agent.checkpoints = (make_checkpoint("a", 27), make_checkpoint("b", 36), make_checkpoint("c", 46))
@@ -151,6 +146,7 @@ def test_a_run_that_its_limit_ended_while_nobody_looked_may_still_go_on(lives):
     assert {run: (each.job.job_id, each.is_final) for run, each in second.finished().items()} == {RUN: (2, True)}
 
 
+@on_both_databases
 def test_a_run_that_may_have_gone_on_unseen_is_not_submitted_again(lives):
     first = lives(0)
     first.run(0, make_job(1))
@@ -168,6 +164,7 @@ def test_a_run_that_may_have_gone_on_unseen_is_not_submitted_again(lives):
     assert [each[0] for each in attempts(second)] == [1, 2]
 
 
+@on_both_databases
 def test_of_a_job_whose_number_is_anothers_now_no_script_is_read(lives):
     lives(0).run(0)
     second = lives(60)

@@ -13,14 +13,10 @@ from ckptd.steps import expire, poll, publish
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.run_facts import EndTallies
 from ckptd.steps.snapshots import RunHistories
+from steps.databases import on_both_databases
 from support.queue_facts import CLUSTER, RUN, STATES, at, make_checkpoint, make_job, make_row
 
 MEANT = UserSettings(goal_epoch=30, muted=frozenset({"too-sparse"}), is_resubmitted=True, max_resubmits=2)
-
-
-@pytest.fixture
-def url(database_url):
-    return database_url
 
 
 def waiting(count, minutes, **changes):
@@ -88,6 +84,7 @@ def test_what_owners_wish_is_known_before_any_directory_is_searched_again(lives)
     assert list(prunable.retention_settings.values()) == [{"keep": {"last": 3}}]
 
 
+@on_both_databases
 def test_a_file_that_cannot_be_read_takes_no_wish_back_and_an_empty_one_takes_all(lives):
     first = lives(0)
     first.run(0, make_job(1))
@@ -139,6 +136,7 @@ def test_a_run_whose_end_was_recorded_and_not_looked_at_before_a_restart_is_look
 
 
 @pytest.mark.parametrize(("away", "is_proven"), [(8, True), (30, False)])
+@on_both_databases
 def test_what_is_written_while_the_daemon_is_away_is_the_runs_own_unless_others_could_have_come(lives, away, is_proven):
     first = lives(0)
     first.run(0, make_job(1))
@@ -184,6 +182,7 @@ def test_the_room_that_was_sampled_is_the_same_after_a_restart(lives):
     assert second.parts.store.histories.read(CLUSTER, [RUN])[0].free_space_samples == before.free_space_samples
 
 
+@on_both_databases
 def test_a_suspension_is_remembered_over_a_restart(lives):
     first = lives(0)
     first.run(0, make_job(1))
@@ -206,6 +205,7 @@ def test_a_directory_that_is_readable_again_and_unchanged_is_no_longer_unknown_o
     assert history.scan.is_whole
 
 
+@on_both_databases
 def test_what_ended_long_ago_is_let_go_of_and_no_longer_counts(lives):
     service = lives(0)
     preempted(service, uid=3000)  # whose checkpoints nobody ever found
@@ -232,6 +232,7 @@ def test_what_a_job_did_before_its_user_let_it_go_on_is_known_after_a_restart_of
     assert list(lives(9).run(10, running(2, 9.5)).context.holds.values()) == [Hold(1)]
 
 
+@on_both_databases
 def test_of_a_hold_by_ckptd_and_a_persons_release_the_later_one_counts_after_a_restart(lives):
     first = lives(0)
     (attempt,) = first.run(0, make_job(1)).attempts

@@ -1,4 +1,4 @@
-"""Steps over the runs of several users at once: caps and brakes of each, of a disk, of all; on both databases."""
+"""Steps over the runs of several users at once: caps and brakes of each, of a disk, of all."""
 
 import json
 import os
@@ -17,6 +17,7 @@ from ckptd.core.model import RunKey, Unknown
 from ckptd.core.retention import Caps
 from ckptd.steps.prune import audit_entries, circuit_breaker, owner_turns, planning, step, trash_expiry
 from ckptd.steps.prune.recovery import PruneParts, recover_runs
+from steps.databases import on_both_databases
 from support.prune_facts import CLUSTER, UID, make_site, workshop
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
@@ -77,9 +78,8 @@ class User:
         return [entry.outcome for entry in self.shop.audit(action) if entry.run == self.run]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def shop(request):
-    url = request.getfixturevalue("postgresql_record") if request.param == "postgresql" else None
+@pytest.fixture
+def shop(url):
     with workshop(url) as shop:
         shop.users = {name: User(shop, number, name) for number, name in enumerate(USERS, 1)}
         for epoch in range(1, 7):
@@ -100,6 +100,7 @@ def enforce(shop, *, hold=timedelta(days=7), **caps):
     shop.site = make_site(shop.root, caps=Caps(**{"filesystem_share": 1.0, **caps}), hold=hold)
 
 
+@on_both_databases
 def test_caps_hold_for_each_user_and_for_the_disk_whoever_they_are(shop):
     hold = timedelta(hours=1)
     enforce(shop, hold=hold, user_count=1)
@@ -125,6 +126,7 @@ def test_caps_hold_for_each_user_and_for_the_disk_whoever_they_are(shop):
     assert [entry for entry in shop.audit() if entry.finished_at is None] == []
 
 
+@on_both_databases
 def test_failures_that_users_cause_stop_these_users_and_nobody_else(shop):
     ann, bob, cid, dan = shop.users.values()
     enforce(shop, error_count=2)
@@ -282,14 +284,14 @@ def test_users_of_many_trashes_who_stop_their_processes_are_waited_for_once(shop
     assert sum(asked.count(ann.uid) for asked in stopping.asked) == 1
 
 
-def test_thousands_of_entries_of_one_user_delay_nobody_elses(shop):
+def test_far_more_entries_of_one_user_than_a_step_deletes_delay_nobody_elses(shop):
     enforce(shop, hold=timedelta(hours=1))
     ann, _, cid, _ = shop.users.values()
     shop.act()
     entry = shop.audit(audit_entries.PRUNE)[0]
     due = entry.begun_at
     # the files are the same beside PostgreSQL, where the rows are what matters
-    count = 4000 if shop.store.database.sqlite_path else 5 * trash_expiry.USER_LIMIT
+    count = 5 * trash_expiry.USER_LIMIT
     for number in range(count):
         plant(ann, f"0000-{number:04d}", due, is_hollow=number % 2 == 0)
     for number in range(500):  # and as many as she likes under names that are on record
