@@ -12,6 +12,8 @@ from simulation.run_truth import HOUR
 from simulation.world import BROKEN_OFF, make_world
 from support.examples import FACTOR
 
+SHARE = (2, 4)  # of the runs: one with many flags
+
 
 @pytest.fixture(scope="module")
 def watch():
@@ -89,9 +91,19 @@ def test_a_flag_does_not_flap(watch):
     assert sum(count > 3 for count in opened.values()) <= 0.02 * len(opened)
 
 
-def test_judging_where_something_may_have_changed_finds_what_judging_at_every_look_does():
-    world = together.World(seed=2, run_count=40, days=2 if FACTOR == 1 else 4)
-    (_, thinned), (_, whole) = together.watch_all([world, replace(world, is_always=True)])
+def watch_thinned_and_whole(watch):
+    """Tell of some runs that were watched as the others, and at every look; of another world at night."""
+    if FACTOR > 1:
+        world = together.World(seed=2, run_count=40, days=4)
+        return [outcome for _, outcome in together.watch_all([world, replace(world, is_always=True)])]
+    first, count = SHARE
+    thinned, whole = [Watch(watch.runs, seed=watch.seed, share=SHARE, is_always=each) for each in (False, True)]
+    thinned.watched = watch.watched[first::count]
+    return [together.tell(each, 0.0) for each in (thinned, whole.watch())]
+
+
+def test_judging_where_something_may_have_changed_finds_what_judging_at_every_look_does(watch):
+    thinned, whole = watch_thinned_and_whole(watch)
     found = compare(thinned.flags, whole.flags)
     assert found.total > 80
     assert found.same + found.near >= 0.99 * found.total
@@ -100,7 +112,7 @@ def test_judging_where_something_may_have_changed_finds_what_judging_at_every_lo
 
 
 def test_shares_of_a_world_add_up_to_the_whole_of_it():
-    world = together.World(seed=3, run_count=20, days=3)
+    world = together.World(seed=3, run_count=16, days=2)
     whole = together.watch_share(world)
     first, second, third = [together.watch_share(replace(world, share=(number, 3))) for number in range(3)]
     found = compare(first.flags | second.flags | third.flags, whole.flags)

@@ -70,5 +70,10 @@ def watch_share(world: World) -> Outcome:
         is_always=world.is_always,
         reads_scripts=world.reads_scripts,
     ).watch()
-    flags = {(world.seed, each.run.number): list(each.flags.values()) for each in watch.watched}
-    return Outcome(score.measure(watch), flags, time.process_time() - before)
+    return tell(watch, time.process_time() - before)
+
+
+def tell(watch: Watch, spent: float) -> Outcome:
+    """Return how a watch did that has ended."""
+    flags = {(watch.seed, each.run.number): list(each.flags.values()) for each in watch.watched}
+    return Outcome(score.measure(watch), flags, spent)
