@@ -30,7 +30,7 @@ from support.whole_answers import WholeAnswers
 SMALL = WorldShape(jobs=24, running=12, users=2, files=8)  # each owner's directories are scanned alone
 SHAPES = {
     "small": SMALL,
-    "more running jobs": replace(SMALL, jobs=48, running=24),
+    "more running jobs": replace(SMALL, jobs=96, running=48),
     "more waiting jobs": replace(SMALL, jobs=96),
     "more files": replace(SMALL, files=32),
     "one user": replace(SMALL, users=1),
