@@ -3,7 +3,7 @@ import json
 import httpx
 import pydantic
 import pytest
-import requests
+import requests  # with it, schemathesis asks
 import schemathesis
 from hypothesis import HealthCheck, settings
 

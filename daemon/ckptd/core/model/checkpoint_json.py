@@ -12,7 +12,7 @@ from ckptd.core.model import Checkpoint, CheckpointState, FileIdentity, Grouping
 _STATES = {each.value: each for each in CheckpointState}
 _LEVELS = {each.value: each for each in Level}
 _ROLES = {each.value: each for each in Role}
-_share_uids = functools.lru_cache(maxsize=1024)(frozenset[int])  # of each checkpoint, it would take as much as its path
+_share_uids = functools.lru_cache(maxsize=1024)(frozenset[int])  # checkpoints of one owner share one set
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
