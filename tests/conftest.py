@@ -25,8 +25,6 @@ from support.migrated import get_template
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-gc.disable()  # until all tests are collected: what they consist of stays
-
 settings.register_profile(
     "noisy", max_examples=40 * FACTOR, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -40,8 +38,7 @@ def pytest_collection_modifyitems(items):
 
 def pytest_collection_finish():
     gc.collect()
-    gc.freeze()  # a collection during a test does not go through all tests
-    gc.enable()
+    gc.freeze()  # what tests consist of stays: no collection during a test goes through it
 
 
 POSTGRESQL_CONF = """
