@@ -98,7 +98,7 @@ def _add_links(world, choices):
     """Let links name saves, which must stay then."""
     kind = choices.pick("link", *[None] * 5, "best.pt", "latest", "for_paper", "links/best")
     trained = [save for save in world.saves if save.series.startswith("training")]
-    if kind is None or not trained or trained[0].is_fixed:
+    if kind is None or not trained or trained[0].is_fixed or any(kind in save.files for save in world.saves):
         return
     meant = trained[-1] if kind == "latest" else trained[choices.between("linked save", 0, len(trained) - 1)]
     file = min(meant.members)

@@ -84,6 +84,6 @@ def check_left(world, asked, left):
         assert save.members <= left or save.members.isdisjoint(left), f"torn: {min(save.files)}"
         if truth.protection_of(save, newest, asked):
             assert save.members <= left, f"gone: {min(save.files)}"
-    assert {*world.data, *world.markers} <= left
+    assert truth.list_kept_data(world.data, asked) | {*world.markers} <= left
     gone = [save for save in must if save.members.isdisjoint(left)]
     return len(gone), len(must)

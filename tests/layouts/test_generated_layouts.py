@@ -10,7 +10,7 @@ from support.examples import FACTOR
 
 CHUNKS = 8
 CHUNK = 40 * FACTOR  # layouts
-ON_DISK = 16 if FACTOR == 1 else 40
+ON_DISK = 16 * FACTOR
 
 
 @pytest.fixture(scope="module")

@@ -49,14 +49,18 @@ def judge(saves, data, kept_files, asked, decisions):
 
 
 def _forbidden(saves, data, kept_files, gone, asked):
-    for path in sorted(gone & set(data)):
-        if not any(fnmatchcase(path.rpartition("/")[2], pattern) for pattern in asked.prune_files):
-            yield Violation("data", path)
+    for path in sorted(gone & list_kept_data(data, asked)):
+        yield Violation("data", path)
     for path in sorted(gone & set(kept_files)):
         yield Violation("marker or log", path)
     known = frozenset().union(*(save.files for save in saves)) | set(data) | set(kept_files)
     for path in sorted(gone - known):
         yield Violation("nobody's file", path)
+
+
+def list_kept_data(data, asked):
+    """Return the data that must stay: all that no pattern of `prune_files` names."""
+    return {path for path in data if not any(fnmatchcase(path.rpartition("/")[2], each) for each in asked.prune_files)}
 
 
 def _violations(saves, gone, asked):
