@@ -29,9 +29,9 @@ def list_sizes(groups, found=()):
     [
         ([], []),
         ([1] * 25, [10, 10, 5]),
-        ([1000] * 5, [2, 2, 1]),
+        ([1000] * 9, [4, 4, 1]),
         ([5_000_000, 5_000_000, 1], [1, 1, 1]),
-        ([100, 1900, 1, 1999, 100], [2, 2, 1]),
+        ([100, 3900, 1, 3999, 100], [2, 2, 1]),
         ([0] * 11, [10, 1]),
     ],
 )
@@ -40,7 +40,7 @@ def test_the_entries_that_the_last_scans_counted_limit_a_group(entry_counts, siz
     assert list_sizes(ScanGroups(due)) == sizes
 
 
-@pytest.mark.parametrize(("found", "size"), [(3, MAX_DIRECTORIES), (1000, 2), (4000, 1)])
+@pytest.mark.parametrize(("found", "size"), [(3, MAX_DIRECTORIES), (2000, 2), (8000, 1)])
 def test_directories_never_scanned_are_expected_to_be_like_the_others(found, size):
     groups = ScanGroups(make_watched(number) for number in range(40))
     first, *others = list_sizes(

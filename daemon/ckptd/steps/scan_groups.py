@@ -12,8 +12,8 @@ from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import Scan, Unknown
 
 MAX_DIRECTORIES = 10  # of a group
-MAX_ENTRIES = 2000  # expected in a group of several directories
-EXPECTED_ENTRIES = 500  # in a directory, while none of the owner's was scanned
+MAX_ENTRIES = 4000  # expected in a group of several directories
+EXPECTED_ENTRIES = 1000  # in a directory, while none of the owner's was scanned
 
 
 class ScanGroups:
