@@ -22,7 +22,7 @@ def end(job, minutes, state=STATES.TIMEOUT):
 
 
 def fill_ledger(store):
-    """Two users' jobs end at 12:20: one saved at 12:04, one saved nothing, of one nobody knows where it saves."""
+    """Jobs of two users end at 12:20: one saved at 12:04, one saved nothing, and where one saves is not known."""
     saved = make_wide_job(1, account="lab")
     unsaved = make_wide_job(2, account="lab", user="bob", uid=1001)
     unlocated = make_wide_job(3, account="physics")

@@ -68,7 +68,7 @@ def fill(store):
 
 @pytest.fixture
 def watch(store):
-    """A daemon that takes up anew what is on record."""
+    """A daemon that starts with what is on record."""
     return Watch(store)
 
 

@@ -1,8 +1,8 @@
 """The agent and the watcher of a daemon in a test, forked from it instead of started as programs.
 
-Their imports, and those of the child that reads the configuration, cost two seconds of CPU time a daemon. The daemon
-has them already, so that a module that such a program lacks is not missed here: tests of the daemon beside a real
-Slurm and systemd, and of the agent itself, start the programs.
+Their imports, and those of the child that reads the configuration, cost a second and a half of CPU time each time.
+A fork of the daemon has these modules already, so such a test cannot find that a program fails to import one. Tests of
+the daemon beside a real Slurm and systemd, and of the agent itself, start the programs.
 """
 
 import importlib

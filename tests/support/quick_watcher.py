@@ -16,9 +16,9 @@ from support.forked_daemon import ForkedDaemon, run_ckptd
 
 
 class QuickWatcher(Watcher):
-    """Runs reading commands without starting a program for each, and the daemon as a fork, unless it is told not to.
+    """Runs reading commands in this process, and the daemon as a fork of a process that has its imports.
 
-    Starting the daemon's programs costs four seconds of CPU time.
+    With `is_forked` false, it starts the daemon's programs, which costs seconds of CPU time.
     """
 
     def __init__(self, *arguments, is_forked=True, **options):
