@@ -66,20 +66,19 @@ def test_a_standby_shows_the_page_and_its_own_metrics_and_takes_over_from_a_kill
 
 def test_only_the_daemon_that_acts_sends_heartbeats(tmp_path, database):
     with receive_heartbeats() as receiver, ExitStack() as held:
-        pair = [
+        first, second = (
             RealDaemon(tmp_path / name, database, f'heartbeat_url = "{receiver.url}/{name}"\n')
             for name in ("first", "second")
-        ]
-        for each in pair:
-            each.start()
-            held.callback(each.kill)
-            wait_until(lambda each=each: each.is_leader is not None, 60)
-        first, second = pair if pair[0].is_leader else pair[::-1]
+        )
+        for daemon, leads in ((first, True), (second, False)):
+            daemon.start()
+            held.callback(daemon.kill)
+            wait_until(lambda daemon=daemon, leads=leads: daemon.is_leader is leads, 60)
         wait_until(lambda: receiver.paths, 60)
-        assert set(receiver.paths) == {f"/secret-token/{first.folder.name}"}
+        assert set(receiver.paths) == {"/secret-token/first"}
         assert second.is_leader is False
         first.kill()
-        wait_until(lambda: f"/secret-token/{second.folder.name}" in receiver.paths, 2 * TAKEOVER_SECONDS)
+        wait_until(lambda: "/secret-token/second" in receiver.paths, 2 * TAKEOVER_SECONDS)
         assert "heartbeat" not in first.read_log() + second.read_log()
 
 
