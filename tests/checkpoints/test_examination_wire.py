@@ -67,7 +67,8 @@ def test_a_malformed_examination_is_refused(wrong):
 def test_a_malformed_answer_fails_only_its_claim(wrong):
     failures = []
     child = SimpleNamespace(step=0, failure="its answer is malformed", fail=failures.append)
-    begun = SimpleNamespace(child=child, answers=iter([encode(EVERYTHING), encode(EVERYTHING) | wrong]))
+    answers = iter([encode(EVERYTHING), encode(EVERYTHING) | wrong])
+    begun = SimpleNamespace(child=child, answers=answers, is_shared=False)
     claims = [None, None]
     first, second = examine_in_child(claims, None, Level.STRUCTURE, limits=ChildLimits(), begun=begun)
     assert first == EVERYTHING

@@ -1,3 +1,4 @@
+import mmap
 import os
 import shutil
 import signal
@@ -338,10 +339,10 @@ def test_a_file_cannot_make_what_is_said_of_it_long(hostile, tmp_path, monkeypat
 
 def test_no_child_outlives_its_parent(hostile, tmp_path, monkeypatch):
     """The agent kills what misses its deadline; a loop in a reader must end with it."""
-    reading, writing = os.pipe()
+    told = mmap.mmap(-1, 8)  # shared with it; what else is open here is closed there
 
     def tell_and_hang(self):
-        os.write(writing, str(os.getpid()).encode())
+        told[:] = os.getpid().to_bytes(8, "little")
         time.sleep(600)
 
     monkeypatch.setattr(Hostile, "hang", tell_and_hang)
@@ -350,14 +351,14 @@ def test_no_child_outlives_its_parent(hostile, tmp_path, monkeypatch):
     if parent == 0:
         inspect_tree(tmp_path, now=datetime.now(UTC) + LATER, limits=ChildLimits(seconds=600))
         os._exit(0)
-    os.close(writing)
+    until = Deadline(30)
     try:
-        child = int(os.read(reading, 100))
+        while not (child := int.from_bytes(told[:], "little")):
+            assert not until.has_passed()
+            time.sleep(0.01)
     finally:
         os.kill(parent, signal.SIGKILL)
         os.waitpid(parent, 0)
-        os.close(reading)
-    until = Deadline(30)
     while is_running(child):
         assert not until.has_passed()
         time.sleep(0.01)

@@ -164,7 +164,12 @@ def test_the_agents_child_can_start_the_sites_command_where_it_was_asked_for(tmp
 
 
 def ask_agent(operation, items, work, policy):
-    """Return the answer of an agent whose operation is `work`, with requests of any shape."""
+    """Return the first answer of an agent whose operation is `work`, with requests of any shape."""
+    return ask_agent_each(operation, items, work, policy)[0]
+
+
+def ask_agent_each(operation, items, work, policy):
+    """Return the answer to each item."""
     agent_operations.preload()  # as the agent does
     ours, theirs = socket.socketpair()
     child = os.fork()
@@ -180,7 +185,7 @@ def ask_agent(operation, items, work, policy):
     request = {"id": 1, "uid": uid, "operation": operation, "items": items, "deadline_seconds": 30}
     with ours, ours.makefile("rb") as lines:
         ours.sendall(json.dumps(request).encode() + b"\n")
-        messages = [json.loads(line) for _, line in zip(range(3), lines, strict=False)]
+        messages = [json.loads(line) for _, line in zip(range(2 + len(items)), lines, strict=False)]
         ours.shutdown(socket.SHUT_RDWR)
     os.waitpid(child, 0)
-    return next(each["result"] for each in messages if "result" in each)
+    return [each["result"] for each in messages if "result" in each]

@@ -95,9 +95,16 @@ class LimitedChild:
     """One running child. Afterwards, `failure` is the reason if it failed, and `step` the step where it failed."""
 
     def __init__(
-        self, work: Work, limits: ChildLimits, allowed: Callable[[int], float], directories: Sequence[int]
+        self,
+        work: Work,
+        limits: ChildLimits,
+        allowed: Callable[[int], float],
+        directories: Sequence[int],
+        pipe: int | None = None,
     ) -> None:
-        """Fork the child, which can read below these open directories only.
+        """Fork the child, which can read below these open directories only; all else that is open is closed in it.
+
+        `pipe` stays open in it, too.
 
         `allowed` returns how many seconds a step may take.
         """
@@ -111,6 +118,7 @@ class LimitedChild:
         parent = os.getpid()
         self.process_id = os.fork()
         if self.process_id == 0:
+            _close_others(writing, *directories, *([] if pipe is None else [pipe]))
             _run(work, limits, writing, self._shared, parent, directories)
         os.close(writing)
 
@@ -192,6 +200,8 @@ class LimitedChild:
 class RunningChild:
     """A child and its answers, so that several functions in turn can read them; as a context, it closes the child."""
 
+    is_shared = False  # whether it reads several directories: its failure may be the fault of another one
+
     def __init__(self, child: LimitedChild, watch: Callable[[], None] | None = None) -> None:
         self.child = child
         self.answers = child.answers(watch)
@@ -224,6 +234,15 @@ def _run(
         status = 12  # ENOMEM
     finally:
         os._exit(status)
+
+
+def _close_others(*kept: int) -> None:
+    """Close what the parent has open: its answers, for example, are none of the child's business."""
+    start = 3
+    for descriptor in sorted(kept):
+        os.closerange(start, descriptor)
+        start = descriptor + 1
+    os.closerange(start, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 def end_with(parent: int) -> None:

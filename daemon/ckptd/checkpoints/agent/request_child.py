@@ -15,9 +15,11 @@ from ckptd.checkpoints.agent.lease_memory import LeaseOverError
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.agent.user_switch import become
 from ckptd.checkpoints.scanning import user_paths
+from ckptd.checkpoints.scanning.shared_parser import SharedParser
 from ckptd.errors import CkptdError
 
-Operation = Callable[[dict[str, Any]], dict[str, Any]]  # takes and returns JSON types
+# takes JSON types, and a parser as "parser"; returns JSON types
+Operation = Callable[[dict[str, Any]], dict[str, Any]]
 
 MAX_OPEN_FILES = 256
 
@@ -42,12 +44,14 @@ def run(
         become(request["uid"])
         _confine(request, policy)
         _limit()
-        with os.fdopen(pipe, "wb") as out:
+        paths = requests.list_directories(request)
+        parser = SharedParser(request["uid"], paths, policy.allowed_roots)
+        with os.fdopen(pipe, "wb") as out, parser:
             until = time.monotonic() + request["deadline_seconds"]
             for index, item in enumerate(request["items"]):
                 require_lease()  # once more: the whole host may have been frozen meanwhile
                 seconds = max(0.0, until - time.monotonic()) / (len(request["items"]) - index)
-                result = answer(request["operation"], item, policy, operations, seconds)
+                result = answer(request["operation"], item, policy, operations, seconds, parser)
                 out.write(json.dumps({"index": index, "result": result}).encode() + b"\n")
                 out.flush()
         status = 0
@@ -67,14 +71,21 @@ def lead_group(process_id: int) -> None:
 
 
 def answer(
-    operation: str, item: Any, policy: RequestPolicy, operations: Mapping[str, Operation], seconds: float
+    operation: str,
+    item: Any,
+    policy: RequestPolicy,
+    operations: Mapping[str, Operation],
+    seconds: float,
+    parser: SharedParser | None = None,
 ) -> dict[str, Any]:
     """Run one operation; if an item fails, its answer is the error, and the next item continues.
 
-    An operation that can be done in parts should take no longer than these seconds.
+    An operation that can be done in parts should take no longer than these seconds. One that reads a directory of the
+    request may use the `parser`.
     """
     try:
-        return operations[operation]({**requests.complete(operation, item, policy), "seconds": seconds})
+        completed = requests.complete(operation, item, policy)
+        return operations[operation]({**completed, "seconds": seconds, "parser": parser})
     except OSError as error:
         return {"unknown": error.strerror or str(error)}
     except CkptdError as error:

@@ -48,6 +48,7 @@ READING_OPERATIONS = frozenset(
         "verify",
     }
 )
+_READ_DIRECTORIES = {"scan": "directory", "locate": "work_dir"}  # the field that names one
 _LARGEST_UID = 2**32 - 2  # the next one means "no user" to the kernel
 
 Check = Callable[[Any], bool]
@@ -77,6 +78,13 @@ def needs_programs(request: Mapping[str, Any], policy: RequestPolicy) -> bool:
         return True
     asks = (isinstance(item, dict) and bool(item.get("asks_quota")) for item in request["items"])
     return bool(policy.quota_command) and request["operation"] == "scan" and any(asks)
+
+
+def list_directories(request: Mapping[str, Any]) -> list[str]:
+    """Return the directories that a checked request reads, in the order of its items, which are not checked yet."""
+    field = _READ_DIRECTORIES.get(request["operation"])
+    named = (item.get(field) for item in request["items"] if field and isinstance(item, dict))
+    return [str(each) for each in named if _is_path(each)]
 
 
 def complete(operation: str, item: Any, policy: RequestPolicy) -> dict[str, Any]:

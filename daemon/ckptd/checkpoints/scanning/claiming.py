@@ -13,6 +13,7 @@ from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, Li
 from ckptd.checkpoints.formats import FORMATS
 from ckptd.checkpoints.formats.interface import Claim, Format, Shape
 from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.shared_parser import Memory, SharedTask
 from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import Unknown
 
@@ -39,24 +40,30 @@ def claim_tree(tree: Directory, reader: Reader) -> Claims:
     return claims, left
 
 
-def claim_in_child(tree: Directory, reader: Reader, *, limits: ChildLimits) -> Claims:
+def claim_in_child(tree: Directory, reader: Reader, *, limits: ChildLimits, shared: SharedTask | None = None) -> Claims:
     """Do the same as `claim_tree` in limited children.
 
     If one fails, the failure of its current format is recorded for its current directory, and a new child continues.
     """
-    claims, left, _ = claim_and_go_on(tree, reader, None, limits=limits)
+    claims, left, _ = claim_and_go_on(tree, reader, None, limits=limits, shared=shared)
     return claims, left
 
 
 def claim_and_go_on(
-    tree: Directory, reader: Reader, go_on: GoOn | None, *, limits: ChildLimits
+    tree: Directory, reader: Reader, go_on: GoOn | None, *, limits: ChildLimits, shared: SharedTask | None = None
 ) -> tuple[list[Claim], list[File], RunningChild | None]:
     """Do the same as `claim_in_child`, and let the last child go on; its further answers are the caller's to read.
 
-    The caller closes that child. It is None where no file was to be read, or without `go_on`.
+    The caller closes that child. It is None where no file was to be read, or without `go_on`. With a `shared` child,
+    that one claims, and is returned if it did not fail; the caller has begun it and closes it.
     """
     parent = _Parent(tree)
     seconds = limits.seconds + _SECONDS_PER_FILE * len(parent.files)
+    if shared is not None and parent.pending:
+        shared.ask(_claim_for_parent, tree, seconds, seconds=seconds)
+        _follow(parent, shared)
+        if not parent.pending:
+            return parent.claims, parent.left, shared
     failed: dict[int, str] = {}  # by the number of directory and format
     while parent.pending:
         if len(failed) > _MAX_FAILURES:
@@ -70,15 +77,10 @@ def claim_and_go_on(
                 [reader.descriptor],
             )
             running = stack.enter_context(RunningChild(child))
-            for answer in running.answers:
-                try:
-                    parent.take(answer)
-                except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-                    child.fail(error)
-                    break
-                if not parent.pending and go_on is not None:
-                    stack.pop_all()
-                    return parent.claims, parent.left, running
+            _follow(parent, running)
+            if not parent.pending and go_on is not None:
+                stack.pop_all()
+                return parent.claims, parent.left, running
             if not parent.pending:
                 break
             step = child.step
@@ -86,6 +88,19 @@ def claim_and_go_on(
             at = step if is_new else _first_not_in(failed, parent.done_count * len(FORMATS))
             failed[at] = child.failure or "its reader ended too early"
     return parent.claims, parent.left, None
+
+
+def _follow(parent: "_Parent", running: RunningChild) -> None:
+    """Take a child's answers until all of the tree is claimed or the child fails."""
+    parent.begin_directory()
+    for answer in running.answers:
+        try:
+            parent.take(answer)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            running.child.fail(error)
+            return
+        if not parent.pending:
+            return
 
 
 class _Parent:
@@ -99,6 +114,10 @@ class _Parent:
         self.done_count = 0
         self._taken: list[Claim] = []
         self._problems: list[Unknown] = []
+
+    def begin_directory(self) -> None:
+        """Forget what was answered of a directory whose last answer did not arrive."""
+        self._problems, self._taken = [], []
 
     def take(self, answer: Any) -> None:
         """Take one answer: a claim, a problem, or None after the last of a directory.
@@ -118,7 +137,7 @@ class _Parent:
             self.left.extend(rest.files.values())
             directory.problems.extend(self._problems)
             self.done_count += 1
-            self._problems, self._taken = [], []
+            self.begin_directory()
 
 
 def _first_not_in(failed: Mapping[int, str], step: int) -> int:
@@ -153,6 +172,11 @@ def _run(
     if go_on is not None:
         teller.send()  # before any other step, so that no failure there is taken for one of a claim
         go_on(claims, teller)
+
+
+def _claim_for_parent(memory: Memory, reader: Reader, teller: ChildReporter, tree: Directory, seconds: float) -> None:
+    """Do the same in a shared child, and remember the claims for what the parent asks next."""
+    _run(_Parent(tree), {}, reader, seconds, lambda claims, _: memory.update(claims=claims), teller)
 
 
 def _walk(

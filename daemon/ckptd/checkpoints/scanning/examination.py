@@ -10,6 +10,7 @@ from ckptd.checkpoints.formats.interface import Claim, Examination
 from ckptd.checkpoints.scanning.claiming import GoOn
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.recognition import examine_claim
+from ckptd.checkpoints.scanning.shared_parser import Memory
 from ckptd.core.model import CheckpointState, Level, Role
 from ckptd.core.model.checkpoints import UNREAD
 
@@ -57,6 +58,8 @@ def examine_in_child(
                 done += 1
                 if done == len(claims):
                     return
+            if running.is_shared:
+                continue
             step = child.step
             failed[step if done <= step < len(claims) and step not in failed else done] = (
                 child.failure or "its reader ended too early"
@@ -73,6 +76,20 @@ def examine_after_claiming(
         _examine(select(claims), 0, {}, reader, level, limits.begin_reading(), teller)
 
     return go_on
+
+
+def examine_for_parent(
+    memory: Memory,
+    reader: Reader,
+    teller: ChildReporter,
+    numbers: Sequence[int],
+    level: Level,
+    limits: ChildLimits,
+) -> None:
+    """Examine some of the claims that a shared child has made, by their places among them."""
+    teller.begin(0, limits.seconds)
+    claims = [memory["claims"][number] for number in numbers]
+    _examine(claims, 0, {}, reader, level, limits.begin_reading(), teller)
 
 
 def _start(  # noqa: PLR0913, PLR0917 - all that the child needs

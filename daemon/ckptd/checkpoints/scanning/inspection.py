@@ -13,11 +13,12 @@ from ckptd.checkpoints.formats.generic import is_ordinary
 from ckptd.checkpoints.formats.interface import Claim, Examination
 from ckptd.checkpoints.scanning.claiming import claim_and_go_on
 from ckptd.checkpoints.scanning.earlier_scans import EarlierCheckpoints
-from ckptd.checkpoints.scanning.examination import examine_after_claiming, examine_in_child
+from ckptd.checkpoints.scanning.examination import examine_after_claiming, examine_for_parent, examine_in_child
 from ckptd.checkpoints.scanning.links import Link, find_links
 from ckptd.checkpoints.scanning.pointers import LinkText, list_links
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.recognition import WRITE_GRACE, assemble, modified_ns
+from ckptd.checkpoints.scanning.shared_parser import SharedParser, SharedTask
 from ckptd.checkpoints.scanning.tree import Directory, File, list_tree
 from ckptd.checkpoints.scanning.tree_fingerprint import is_final, make_fingerprint, newest_change_ns
 from ckptd.core.checkpoint_sets import OtherFile, group
@@ -61,6 +62,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     write_grace: timedelta = WRITE_GRACE,
     limits: ChildLimits | None = None,
     progress: Progress | None = None,
+    parser: SharedParser | None = None,
 ) -> Inspection:
     """Inspect the tree below a directory; where there is a `descriptor` of it, its path is not opened again.
 
@@ -68,7 +70,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     the same level is not opened again. `entry` limits the scan to one file, directory or prefix in `root`; `only`
     limits it to what formats recognise at these paths relative to `root`, and then each part is returned separately.
     What was not read by `limits.until` is unknown, and the next call continues with it, given what this one found. It
-    forks: call it from a process with one thread.
+    forks: call it from a process with one thread. A `parser` that was given this root's path reads it with others.
 
     Raises:
         OSError: the root cannot be opened.
@@ -92,7 +94,9 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
                 wanted = [claim for claim in claims if _is_wanted(claim, tree, entry, only)]
                 return _Chosen(wanted, earlier.unchanged(wanted), earlier.list_tried(wanted))
 
-            claims, left, examinations = _claim_and_examine(tree, reader, choose, level, limits, progress)
+            shared = parser.begin(str(root), reader.descriptor, tree) if parser and level is not Level.FULL else None
+            way = _Way(level, limits, progress, shared)
+            claims, left, examinations = _claim_and_examine(tree, reader, choose, way)
         found = assemble(claims, examinations, root=root, level=level, now=now, write_grace=write_grace)
         pieces = (*settled, *found)
         others = [OtherFile(file.path, file.identity, file.uid) for file in left]
@@ -117,6 +121,15 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     )
 
 
+class _Way(NamedTuple):
+    """How a tree is read."""
+
+    level: Level
+    limits: ChildLimits
+    progress: Progress | None
+    shared: SharedTask | None
+
+
 class _Chosen(NamedTuple):
     """The claims that are asked for, and what is known by path of those that did not change."""
 
@@ -131,24 +144,26 @@ class _Chosen(NamedTuple):
 
 
 def _claim_and_examine(
-    tree: Directory,
-    reader: Reader,
-    choose: Callable[[Sequence[Claim]], _Chosen],
-    level: Level,
-    limits: ChildLimits,
-    progress: Progress | None,
+    tree: Directory, reader: Reader, choose: Callable[[Sequence[Claim]], _Chosen], way: _Way
 ) -> tuple[list[Claim], list[File], list[Checkpoint | Examination]]:
     """Return the chosen claims, the files that belong to none, and what is known or found of each chosen claim."""
-    go_on = examine_after_claiming(lambda claims: choose(claims).list_unknown(), reader, level, limits)
+    level, limits, shared = way.level, way.limits, way.shared
     # a full check has other limits and shows its progress: that needs a child of its own
-    claims, left, child = claim_and_go_on(tree, reader, None if level is Level.FULL else go_on, limits=limits)
-    with child or nullcontext():
-        chosen = choose(claims)
-        todo = chosen.list_unknown()
-        watch = _watch(todo, level, progress)
-        read = examine_in_child(todo, reader, level, limits=limits, progress=watch, begun=child)
-        fresh = {id(claim): found for claim, found in zip(todo, read, strict=True)}
-        return chosen.claims, left, [chosen.kept.get(claim.path) or fresh[id(claim)] for claim in chosen.claims]
+    goes_on = level is not Level.FULL
+    go_on = examine_after_claiming(lambda claims: choose(claims).list_unknown(), reader, level, limits)
+    with shared or nullcontext():
+        claims, left, child = claim_and_go_on(tree, reader, go_on if goes_on else None, limits=limits, shared=shared)
+        with nullcontext() if child is shared else child or nullcontext():
+            chosen = choose(claims)
+            todo = chosen.list_unknown()
+            if child is not None and child is shared:
+                places = {id(claim): place for place, claim in enumerate(claims)}
+                numbers = [places[id(claim)] for claim in todo]
+                shared.ask(examine_for_parent, numbers, level, limits, seconds=limits.seconds)
+            watch = _watch(todo, level, way.progress)
+            read = examine_in_child(todo, reader, level, limits=limits, progress=watch, begun=child)
+            fresh = {id(claim): found for claim, found in zip(todo, read, strict=True)}
+            return chosen.claims, left, [chosen.kept.get(claim.path) or fresh[id(claim)] for claim in chosen.claims]
 
 
 def _list_unrecognised(left: Iterable[File], checkpoints: Iterable[Checkpoint], root: PurePosixPath) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -24,6 +25,7 @@ from ckptd.checkpoints.scanning.allowed_roots import OutsideRootsError, is_allow
 from ckptd.checkpoints.scanning.claiming import claim_in_child
 from ckptd.checkpoints.scanning.examination import examine_in_child
 from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.shared_parser import SharedParser
 from ckptd.checkpoints.scanning.tree import list_places
 from ckptd.checkpoints.scanning.user_paths import expand_home, explain_absence, find_directory, may_write
 from ckptd.core.discovery import batch_script
@@ -318,7 +320,9 @@ def _search_below(
         tree = list_places(descriptor, max_depth=item["discovery_depth"], max_entries=item["discovery_entries"])
         entry_count = tree.count_entries()
         problems.extend(f"{root}/{problem.what}: {problem.reason}" for problem in tree.walk_problems())
-        claims, _ = claim_in_child(tree, reader, limits=ChildLimits())
+        parser: SharedParser | None = item.get("parser")
+        with (parser and parser.begin(item["work_dir"], descriptor, tree)) or nullcontext() as shared:
+            claims, _ = claim_in_child(tree, reader, limits=ChildLimits(), shared=shared)
         for claim in claims:
             facts = parse_name(PurePosixPath(claim.path).name)
             is_numbered = facts.epoch is not None or facts.step is not None

@@ -16,10 +16,14 @@ class NotRegularError(CkptdError):
 
 
 class Reader:
-    """Reads files below one directory, given by its path or descriptor. Close it, or use it as a context."""
+    """Reads files below one directory, given by its path or descriptor. Close it, or use it as a context.
 
-    def __init__(self, root: PurePosixPath | str | int) -> None:
+    With `only_uid`, it opens the files of one user only.
+    """
+
+    def __init__(self, root: PurePosixPath | str | int, *, only_uid: int | None = None) -> None:
         self._root = open_root(root)
+        self._only_uid = only_uid
 
     @property
     def descriptor(self) -> int:
@@ -38,7 +42,7 @@ class Reader:
         """Open a file by its path relative to the root.
 
         Raises:
-            NotRegularError: it is a link, FIFO, device or socket now.
+            NotRegularError: it is a link, FIFO, device or socket now, or belongs to another user.
             OSError: it cannot be opened.
 
         """
@@ -55,9 +59,11 @@ class Reader:
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        if not stat.S_ISREG(os.fstat(found).st_mode):
+        status = os.fstat(found)
+        is_regular, is_strange = stat.S_ISREG(status.st_mode), self._only_uid not in {None, status.st_uid}
+        if is_strange or not is_regular:
             os.close(found)
-            raise NotRegularError(f"{path!r} is not a regular file")
+            raise NotRegularError(f"{path!r} {'belongs to another user' if is_regular else 'is not a regular file'}")
         return os.fdopen(found, "rb")
 
     def is_there(self, path: str) -> bool:
