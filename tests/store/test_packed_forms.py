@@ -24,7 +24,7 @@ def test_members():
 
 def test_groupings():
     grouping = Grouping(series="step-#.pt", progress=(6,), evidence="the word `step` is beside the number")
-    assert pack_grouping(grouping, "step-6.pt") == [1, ["step"]]
+    assert pack_grouping(grouping, "step-6.pt") == (1, ("step",))
 
 
 def test_details():

@@ -27,17 +27,17 @@ def insert_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mappi
     if not rows:
         return
     insert = _prepare(table, tuple(rows[0]), connection.dialect)
-    columns = insert.columns
+    values = zip(*[_convert([row[name] for row in rows], convert) for name, convert in insert.columns], strict=True)
     if insert.is_positional:
-        values = [tuple([_convert(row[name], convert) for name, convert in columns]) for row in rows]
-        connection.exec_driver_sql(insert.statement, values)
+        connection.exec_driver_sql(insert.statement, list(values))
     else:
-        named = [{name: _convert(row[name], convert) for name, convert in columns} for row in rows]
-        connection.exec_driver_sql(insert.statement, named)
+        names = [name for name, _ in insert.columns]
+        connection.exec_driver_sql(insert.statement, [dict(zip(names, row, strict=True)) for row in values])
 
 
-def _convert(value: Any, convert: _Convert | None) -> Any:
-    return value if value is None or convert is None else convert(value)
+def _convert(values: list[Any], convert: _Convert | None) -> list[Any]:
+    """Convert the values of one column."""
+    return values if convert is None else [value if value is None else convert(value) for value in values]
 
 
 @functools.lru_cache(maxsize=64)

@@ -1,5 +1,6 @@
-"""The grouping of a checkpoint as a short list: what follows from its path is left out."""
+"""The grouping of a checkpoint as a short sequence: what follows from its path is left out."""
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -11,27 +12,33 @@ _USUAL = re.compile(_EVIDENCE.format("(.*)"), re.DOTALL)
 _HAS_WORD, _IS_DIRECTORY = 1, 2
 _NUMBER = re.compile(r"([0-9]+)")
 _MOST_DIGITS = 18
+_NO_GROUPING = Grouping()
 
 
-def pack_grouping(grouping: Grouping, path: str) -> list[Any] | None:
+def pack_grouping(grouping: Grouping, path: str) -> tuple[Any, ...] | None:
     """Return the grouping of a checkpoint at this path in its run; None: it has the defaults.
 
     The first element says which numbers of the path `#` stands for in its series, as a sum of powers of two; or is the
     series itself, with its progress numbers behind it.
     """
-    if grouping == Grouping():
+    if grouping == _NO_GROUPING:
         return None
-    flags = _HAS_WORD * grouping.has_progress_word + _IS_DIRECTORY * grouping.is_directory
-    evidence: str | list[str] = grouping.evidence
-    if found := _USUAL.fullmatch(grouping.evidence):
-        evidence = [found[1]]
-    values: list[Any] = [evidence, flags, grouping.doubt]
-    while values and not values[-1]:
-        values.pop()
+    values = _pack_rest(grouping.evidence, grouping.has_progress_word, grouping.is_directory, grouping.doubt)
     marked = _find_marked(grouping.series, path)
     if (grouping.series, grouping.progress) == _follow(marked, path):
-        return [marked, *values]
-    return [grouping.series, list(grouping.progress), *values]
+        return (marked, *values)
+    return (grouping.series, grouping.progress, *values)
+
+
+@functools.lru_cache(maxsize=256)
+def _pack_rest(evidence: str, has_progress_word: bool, is_directory: bool, doubt: str | None) -> tuple[Any, ...]:
+    """Return what does not depend on the path; equal fields at the end with nothing in them are left out."""
+    usual = _USUAL.fullmatch(evidence)
+    flags = _HAS_WORD * has_progress_word + _IS_DIRECTORY * is_directory
+    values: list[Any] = [(usual[1],) if usual else evidence, flags, doubt]
+    while values and not values[-1]:
+        values.pop()
+    return tuple(values)
 
 
 def unpack_grouping(values: Sequence[Any], path: str) -> Grouping:

@@ -11,7 +11,7 @@ Differences are signed: 2n for n >= 0, else -2n - 1. The first identity is compa
 the first file with the name of the checkpoint. If its only file has this name, no files are written.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 
@@ -19,6 +19,7 @@ from ckptd.core.model import FileIdentity
 from ckptd.store.usual_texts import compress, decompress
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _CONTINUES = 0x80
 _ABSENT, _PLAIN, _COMPRESSED = range(3)
 _NUMBERS_OF_IDENTITY = 5
@@ -28,17 +29,18 @@ def pack_members(
     name: str, files: Sequence[str], identities: Sequence[FileIdentity], modified_at: datetime, size_bytes: int
 ) -> bytes:
     """Return the files and identities of a checkpoint of this name."""
-    packed = bytearray()
-    written = b"" if tuple(files) == (name,) else _write_files(files, name)
+    is_alone = len(files) == 1 and files[0] == name
+    written = b"" if is_alone else _write_files(files, name)
     short = compress(written) if written else b""
-    form = _ABSENT if tuple(files) == (name,) else _COMPRESSED if len(short) < len(written) else _PLAIN
-    _write(packed, 4 * len(identities) + form)
+    form = _ABSENT if is_alone else _COMPRESSED if len(short) < len(written) else _PLAIN
+    numbers = [4 * len(identities) + form]
     before = _first(len(identities), modified_at, size_bytes)
     for each in identities:
-        for mine, other in zip(each[:4], before[:4], strict=True):
-            _write(packed, _zigzag(mine - other))
-        _write(packed, _zigzag(each.changed_ns - each.modified_ns) + 1 if each.changed_ns else 0)
+        numbers += [_zigzag(mine - other) for mine, other in zip(each[:4], before[:4], strict=True)]
+        numbers.append(_zigzag(each.changed_ns - each.modified_ns) + 1 if each.changed_ns else 0)
         before = each
+    packed = bytearray()
+    _write(packed, numbers)
     return bytes(packed) + (short if form == _COMPRESSED else written)
 
 
@@ -75,8 +77,7 @@ def _write_files(files: Sequence[str], before: str) -> bytes:
         start = _count_common(file, before)
         end = _count_common(file[start:][::-1], before[start:][::-1])
         middle = file[start : len(file) - end].encode("utf-8", "surrogatepass")
-        for number in (start, end, len(middle)):
-            _write(packed, number)
+        _write(packed, (start, end, len(middle)))
         packed += middle
         before = file
     return bytes(packed)
@@ -97,7 +98,7 @@ def _count_common(one: str, other: str) -> int:
 
 
 def _first(file_count: int, modified_at: datetime, size_bytes: int) -> FileIdentity:
-    modified_ns = (modified_at - _EPOCH) // timedelta(microseconds=1) * 1000
+    modified_ns = (modified_at - _EPOCH) // _MICROSECOND * 1000
     return FileIdentity(0, 0, size_bytes // max(file_count, 1), modified_ns)
 
 
@@ -109,11 +110,13 @@ def _unzigzag(number: int) -> int:
     return number >> 1 ^ -(number & 1)
 
 
-def _write(packed: bytearray, number: int) -> None:
-    while number >= _CONTINUES:
-        packed.append(number & 0x7F | _CONTINUES)
-        number >>= 7
-    packed.append(number)
+def _write(packed: bytearray, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        left = number
+        while left >= _CONTINUES:
+            packed.append(left & 0x7F | _CONTINUES)
+            left >>= 7
+        packed.append(left)
 
 
 def _read_numbers(packed: bytes, place: int, count: int) -> tuple[list[int], int]:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
+from operator import attrgetter
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -29,11 +30,13 @@ CONTENT_FIELDS = (
 _LEVELS = {code: level for level, code in LEVEL_CODES.items()}
 _CONTINUATION = ("continued_count", "continued_from_step", "computation")
 _PLAIN_DETAILS = (
-    "is_best", "is_newest", "is_listed", "metrics", "goal_epoch", "goal_step", "role_evidence", "is_result",
-    *_CONTINUATION,
+    "is_best", "is_newest", "is_listed", "goal_epoch", "goal_step", "role_evidence", "is_result", *_CONTINUATION,
 )  # fmt: skip
 _SAME = "="  # as the row's own epoch or step
 _PROGRESS_DETAILS = {"name_epoch": "epoch", "content_epoch": "epoch", "name_step": "step", "content_step": "step"}
+_get_record = attrgetter(*RECORD_FIELDS)
+_get_plain = attrgetter(*_PLAIN_DETAILS)
+_get_progress = attrgetter(*_PROGRESS_DETAILS)
 _KEY_BYTES = 4
 _SHORT_BYTES = 100  # of details; longer ones differ from row to row
 _NO_METRICS: Mapping[str, float] = {}
@@ -73,7 +76,7 @@ def checkpoint_to_row(recorded: RecordedCheckpoint, context: RowContext) -> dict
     checkpoint = recorded.checkpoint
     path = shorten_path(str(checkpoint.path), context.directory)
     owner_uids = sorted(checkpoint.owner_uids)
-    return {name: getattr(recorded, name) for name in RECORD_FIELDS} | {
+    return dict(zip(RECORD_FIELDS, _get_record(recorded), strict=True)) | {
         "path": path,
         "path_key": key_of_path(path),
         "format": checkpoint.format,
@@ -84,7 +87,7 @@ def checkpoint_to_row(recorded: RecordedCheckpoint, context: RowContext) -> dict
             checkpoint.modified_at,
             checkpoint.size_bytes,
         ),
-        "details": pack_details(_list_details(checkpoint, path)),
+        "details": _pack_details(checkpoint, path),
         "owner_uids": None if owner_uids == [context.uid] else owner_uids,
         "size_bytes": checkpoint.size_bytes,
         "modified_at": checkpoint.modified_at,
@@ -97,18 +100,31 @@ def checkpoint_to_row(recorded: RecordedCheckpoint, context: RowContext) -> dict
     }
 
 
-def _list_details(checkpoint: Checkpoint, path: str) -> dict[str, Any]:
+def _pack_details(checkpoint: Checkpoint, path: str) -> bytes | None:
     """Return the fields that have no column, without defaults."""
-    found = {name: getattr(checkpoint, name) for name in _PLAIN_DETAILS}
-    for name, other in _PROGRESS_DETAILS.items():
-        number = getattr(checkpoint, name)
-        found[name] = _SAME if number is not None and number == getattr(checkpoint, other) else _shorten(number)
-    found["goal_epoch"] = _shorten(checkpoint.goal_epoch)
-    found["level"] = LEVEL_CODES[checkpoint.level]
-    found["metrics"] = dict(checkpoint.metrics)
-    found["grouping"] = pack_grouping(checkpoint.grouping, path)
-    found["parts"] = [encode_checkpoint(part) for part in checkpoint.parts]
-    return {name: value for name, value in found.items() if value != _DETAIL_DEFAULTS.get(name)}
+    epoch, step = checkpoint.epoch, checkpoint.step
+    numbers = _get_progress(checkpoint)
+    progress = tuple(
+        [
+            number if number is None else _SAME if number == own else _shorten(number)
+            for number, own in zip(numbers, (epoch, epoch, step, step), strict=True)
+        ]
+    )
+    plain, level = _get_plain(checkpoint), LEVEL_CODES[checkpoint.level]
+    grouping = pack_grouping(checkpoint.grouping, path)
+    if not checkpoint.metrics and not checkpoint.parts:
+        return _pack_usual(plain, progress, level, grouping)
+    parts = [encode_checkpoint(part) for part in checkpoint.parts]
+    return _pack(plain, progress, level, grouping, metrics=dict(checkpoint.metrics), parts=parts)
+
+
+def _pack(plain: Sequence[Any], progress: Sequence[Any], level: int, grouping: Any, **others: Any) -> bytes | None:
+    found = dict(zip((*_PLAIN_DETAILS, *_PROGRESS_DETAILS), (*plain, *progress), strict=True))
+    found |= {"goal_epoch": _shorten(found["goal_epoch"]), "level": level, "grouping": grouping, **others}
+    return pack_details({name: value for name, value in found.items() if value != _DETAIL_DEFAULTS.get(name)})
+
+
+_pack_usual = functools.lru_cache(maxsize=1024, typed=True)(_pack)  # the checkpoints of a run have most of it alike
 
 
 def _shorten(number: float | None) -> float | None:
