@@ -17,6 +17,7 @@ from ckptd.core.model import (
 )
 from ckptd.core.node_scans.node_directories import is_on_nodes
 from ckptd.steps import job_action_history, plan_notices, read_scripts
+from ckptd.steps.awaited_scans import AwaitedScans
 from ckptd.steps.clock_pause import ClockPause
 from ckptd.steps.evaluated_runs import EvaluatedRun, EvaluatedRuns, has_damaged
 from ckptd.steps.flag_lines import list_changed
@@ -53,6 +54,7 @@ class DecisionSlice:
     decided_at: datetime | None = None
     read_once: set[RunKey] = field(default_factory=set)  # from the database, whether or not they are recorded
     postponed: frozenset[RunKey] = frozenset()  # left to the next decision
+    awaited: AwaitedScans = field(default_factory=AwaitedScans)
     queued_jobs: QueuedJobs = field(default_factory=lambda: QueuedJobs.sort(PolledQueue()))
     clock_pause: ClockPause = field(default_factory=ClockPause)
     must_evaluate_all: bool = False  # what was evaluated may be wrong by the new time
@@ -247,9 +249,12 @@ def _evaluate(
     if is_anew:
         due = set(scans)
     memory.read_once &= scans.keys()
-    memory.postponed = frozenset([key for key in scans if key not in memory.read_once][FIRST_AT_ONCE:])
+    awaited = memory.awaited.find(parts, state, memory.read_once, now)
+    unread = [key for key in scans if key not in memory.read_once and key not in awaited]
+    memory.postponed = frozenset(unread[FIRST_AT_ONCE:])
+    left = memory.postponed | awaited
     told = memory.evaluated.noted_flags
-    asked = [key for key in scans if (key in due or key in compared or key in told) and key not in memory.postponed]
+    asked = [key for key in scans if (key in due or key in compared or key in told) and key not in left]
     memory.read_once.update(asked)
     start, count = 0, RUNS_AT_ONCE
     while portion := asked[start : start + count]:

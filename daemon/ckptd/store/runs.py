@@ -269,6 +269,16 @@ class RunStore(StorePart, RunReader):
         return {numbers[row_id]: revision for row_id, revision in read_revisions(connection, numbers).items()}
 
     @reading
+    def list_never_scanned(self, connection: sa.Connection, keys: Collection[RunKey]) -> set[RunKey]:
+        """Return those of these runs of which no scan is recorded."""
+        numbers = {row_id: key for key, row_id in find_runs(connection, keys).items()}
+        scanned: set[RunKey] = set()
+        for chunk in split(numbers):
+            is_scanned = RunTable.id.in_(chunk) & RunTable.scanned_at.is_not(None)
+            scanned.update(numbers[row_id] for row_id in connection.scalars(sa.select(RunTable.id).where(is_scanned)))
+        return {*keys} - scanned
+
+    @reading
     def read_work_dirs(self, connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, tuple[str, ...]]:
         """Return the working directories of each run's jobs, the newest job's first."""
         found: dict[RunKey, dict[str, None]] = {}

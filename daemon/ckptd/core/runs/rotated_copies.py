@@ -5,7 +5,8 @@ older state. Such a copy is no save of its own. It was saved when the original w
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -46,9 +47,10 @@ def date_by_original(states: Iterable[SavedState]) -> list[SavedState]:
     ordered = sorted(states, key=lambda each: (each.completed_at, each.path))
     by_path: dict[str, list[SavedState]] = {}
     result: list[SavedState] = []
-    recent: list[SavedState] = []
+    recent: deque[SavedState] = deque()
     for each in ordered:
-        recent = [other for other in recent if each.completed_at - other.completed_at <= AT_ONCE]
+        while recent and each.completed_at - recent[0].completed_at > AT_ONCE:
+            recent.popleft()
         result.append(_date(each, recent, by_path))
         recent.append(each)
         by_path.setdefault(each.path, []).append(each)
@@ -72,10 +74,9 @@ def date_put_back(states: Iterable[SavedState]) -> list[SavedState]:
     return result
 
 
-def _date(state: SavedState, recent: Sequence[SavedState], by_path: dict[str, list[SavedState]]) -> SavedState:
+def _date(state: SavedState, recent: deque[SavedState], by_path: dict[str, list[SavedState]]) -> SavedState:
     if state.appeared_at is not None:
         return state
-    is_named_so = bool(_BACKUP_NAME.search(state.path.rpartition("/")[2]))
     for newer in reversed(recent):
         if newer.path == state.path or not _is_behind(state, newer):
             continue
@@ -88,16 +89,15 @@ def _date(state: SavedState, recent: Sequence[SavedState], by_path: dict[str, li
                 attempt=original.attempt,
                 appeared_at=state.completed_at,
             )
-        if is_named_so:
+        if _BACKUP_NAME.search(state.path.rpartition("/")[2]):
             return replace(state, appeared_at=state.completed_at)
     return state
 
 
 def _is_behind(state: SavedState, newer: SavedState) -> bool:
-    return any(
-        one is not None and other is not None and one < other
-        for one, other in ((state.step, newer.step), (state.epoch, newer.epoch))
-    )
+    if state.step is not None and newer.step is not None and state.step < newer.step:
+        return True
+    return state.epoch is not None and newer.epoch is not None and state.epoch < newer.epoch
 
 
 def _progress(state: SavedState) -> tuple[float | None, float | None]:
