@@ -7,6 +7,7 @@ the number of columns is wrong and the whole answer is rejected. Forging a recor
 
 import secrets
 import string
+import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -222,11 +223,16 @@ class _Shared:
     """Makes equal values of one poll one object, because thousands of jobs share user, directory and limit."""
 
     def __init__(self) -> None:
-        self.texts: dict[str, str] = dict.fromkeys(ABSENT, "")
+        self.texts = _Memory(_text)
         self.paths = _Memory(_path)
         self.limits = _Memory(times.parse_duration)
         self.numbers = _Memory(int)
         self.gpus = _Memory(tres.count_gpus)
+        self.instants = _Memory(times.parse_instant)
+
+
+def _text(text: str) -> str:
+    return "" if text in ABSENT else sys.intern(text)
 
 
 def _path(text: str) -> PurePosixPath | None:
@@ -260,7 +266,7 @@ def _build(fields: list[str], cluster: str, now: datetime, share: _Shared) -> Jo
         batch, tres_alloc, tres_node, tres_job, tres_task, task_count, name, work_dir, comment, command,
         admin_comment,
     ) = fields  # fmt: skip
-    text = share.texts.setdefault
+    texts = share.texts
     state = STATES.get(state_text, JobState.UNKNOWN)
     started_at, ends_at = times.parse_instant(started), times.parse_instant(ends)
     node_number = int(node_count)
@@ -277,28 +283,28 @@ def _build(fields: list[str], cluster: str, now: datetime, share: _Shared) -> Jo
         array_task_limit=tasks.limit,
         task_count=tasks.task_count,
         het_job_id=_integer(het_job_id),
-        user=text(user, user),
+        user=texts[user],
         uid=share.numbers[uid],
-        account=text(account, account),
-        partition=text(partition, partition),
-        qos=text(qos, qos),
-        name=text(name, name),
+        account=texts[account],
+        partition=texts[partition],
+        qos=texts[qos],
+        name=texts[name],
         state=state,
-        reason="" if reason == "None" else text(reason, reason),
+        reason="" if reason == "None" else texts[reason],
         restart_count=int(restarts),
         is_requeueable=requeue != "0",
         time_limit=ends_at - started_at if limit == times.INVALID and ends_at and started_at else share.limits[limit],
         time_left=_time_left(left, limit, state, ends_at, now, share),
-        submitted_at=times.parse_instant(submitted),
+        submitted_at=share.instants[submitted],
         started_at=started_at,
         ends_at=ends_at,
         work_dir=share.paths[work_dir],
-        comment=text(comment, comment),
-        admin_comment=text(admin_comment, admin_comment),
-        command=text(command, command),
-        dependency=text(dependency, dependency),
-        node_list=text(nodes, nodes),
-        batch_host=text(batch_host, batch_host),
+        comment=texts[comment],
+        admin_comment=texts[admin_comment],
+        command=texts[command],
+        dependency=texts[dependency],
+        node_list=texts[nodes],
+        batch_host=texts[batch_host],
         node_count=node_number,
         cpu_count=int(cpu_count),
         gpu_count=gpu_count,

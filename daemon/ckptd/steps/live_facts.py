@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from ckptd.core.model import (
+    NOTHING,
     SUSPENDED_STATES,
     Flag,
     Job,
@@ -91,13 +92,13 @@ def make_context(
         is_preempted_there=any(tallies.is_preempted(job.partition) for job in record.jobs),
         interruptions=tallies.find_interruptions(record),
         maintenance=state.latest(PolledQueue).maintenance,
-        holds=state.latest(JobHolds).find(record.attempts),
-        signals={job_id: signal for job_id, signal in asked.items() if signal},
-        signalled=actions.signalled,
+        holds=state.latest(JobHolds).find(record.attempts) or NOTHING,
+        signals={job_id: signal for job_id, signal in asked.items() if signal} or NOTHING,
+        signalled=actions.signalled or NOTHING,
         standing=actions.standing,
-        resubmitted=actions.resubmitted,
+        resubmitted=actions.resubmitted or NOTHING,
         flagged=frozenset((flag.finding.rule, flag.finding.job_id) for flag in flags),
-        open_evidence={(flag.finding.rule, flag.finding.job_id): flag.finding.evidence for flag in flags},
+        open_evidence={(flag.finding.rule, flag.finding.job_id): flag.finding.evidence for flag in flags} or NOTHING,
         purge=_purge_of(parts, state, record.key),
     )
 

@@ -18,6 +18,7 @@ from ckptd.store.stored_instants import encode_sqlite
 from ckptd.store.transaction_limits import CONNECT_ARGUMENTS, SET_LIMITS
 
 BUSY_TIMEOUT_MS = 10_000
+KEPT_STATEMENTS = 32  # the latest of each connection
 
 
 def create_engine(address: str | URL) -> sa.Engine:
@@ -59,7 +60,9 @@ def _set_limits(connection: sa.Connection) -> None:
 
 
 def _create_sqlite(url: URL) -> sa.Engine:
-    engine = sa.create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
+    # many statements have their row ids in the text: to keep them all ready would take megabytes in each connection
+    arguments = {"timeout": BUSY_TIMEOUT_MS / 1000, "cached_statements": KEPT_STATEMENTS}
+    engine = sa.create_engine(url, connect_args=arguments)
     sa.event.listen(engine, "connect", _prepare_sqlite)
     if url.database and url.database != ":memory:" and "uri" not in url.query:
         file = _ExistingFile()

@@ -9,6 +9,7 @@ from typing import Any
 
 from ckptd.core.discovery.generic_job_names import is_generic
 from ckptd.core.model import (
+    NOTHING,
     Attempt,
     AttemptProgress,
     Job,
@@ -46,6 +47,7 @@ _RUN = Columns(
         "quota_error", "filesystem_type", "unknown_what", "unknown_reason", "summed_checkpoints",
     )
 )  # fmt: skip
+_NO_SETTINGS = UserSettings()
 Others = dict[tuple[str, str], list[tuple[RunKey, Job, str]]]
 
 
@@ -86,15 +88,15 @@ def load_records(
                 user=user,
                 located_by=located_by,
                 jobs=tuple(open_jobs[row_id]),
-                suspended_until=suspended[row_id],
+                suspended_until=suspended.get(row_id, NOTHING),
                 attempts=tuple(attempts[row_id]),
                 checkpoints=tuple(found[row_id]),
                 polled_at=None,
                 scan=_scan(key, scanned_at, scanned, found[row_id]),
                 recorded_since=since,
-                user_settings=parse_user_settings(user_settings) if user_settings else UserSettings(),
+                user_settings=parse_user_settings(user_settings) if user_settings else _NO_SETTINGS,
                 free_space_samples=decode_free_space(free_space),
-                job_names=names.get(row_id, {}),
+                job_names=names.get(row_id, NOTHING),
                 has_saved_before=row_id in savers,
                 is_truncated=row_id in reaches,
                 totals=totals.get(row_id),

@@ -3,6 +3,7 @@
 A column's name says what it holds; a test compares this with the types of the tables.
 """
 
+import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, timedelta
@@ -59,6 +60,8 @@ def choose_decoder(name: str, words: Mapping[str, Decoder]) -> Decoder:
         return instant
     if name.endswith("_seconds"):
         return decode_seconds
+    if name == "uid":
+        return _share_number
     if name.startswith("is_"):
         return bool
     if name.endswith("epoch"):
@@ -71,8 +74,13 @@ def decode_code(codes: Mapping[Any, int]) -> Decoder:
     return {code: word for word, code in codes.items()}.__getitem__
 
 
+@functools.lru_cache(maxsize=4096)
 def decode_seconds(value: float) -> timedelta:
+    """Return a duration, the same object for equal ones: few limits cover thousands of jobs."""
     return timedelta(seconds=value)
+
+
+_share_number = functools.lru_cache(maxsize=4096)(int)
 
 
 def decode_day(value: str | date) -> date:

@@ -1,5 +1,6 @@
 """Makes core values of rows and names their fields once, without SQLAlchemy, so that commands read rows fast."""
 
+import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
@@ -64,7 +65,12 @@ def _suspension(pair: Sequence[str | None]) -> Suspension:
 
 def decode_free_space(samples: Sequence[Sequence[float]] | None) -> tuple[FreeSpaceSample, ...]:
     """Return the samples of free space in a run's row."""
-    return tuple(FreeSpaceSample(datetime.fromtimestamp(at, UTC), int(free)) for at, free in samples or ())
+    return tuple(FreeSpaceSample(_instant_of(at), int(free)) for at, free in samples or ())
+
+
+@functools.lru_cache(maxsize=4096)  # the directories of one request were scanned at the same time
+def _instant_of(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def encode_summed(summed: SummedCheckpoints) -> list[float]:

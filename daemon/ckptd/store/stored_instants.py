@@ -1,11 +1,13 @@
 """Instants as the drivers of both databases store them."""
 
+import functools
 from datetime import UTC, date, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
+@functools.lru_cache(maxsize=4096)  # rows that were written together have the same ones
 def instant(value: int | datetime | None) -> datetime | None:
     """Return an instant from a driver's value: SQLite has microseconds since 1970."""
     if value is None:

@@ -6,6 +6,7 @@ readable in SQL, and equal texts stay equal. Ordinary text is stored as it is.
 """
 
 import re
+import sys
 
 _AWKWARD = re.compile("[\\\\\x00\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\(?:\\|u([0-9a-f]{4}))")
@@ -19,7 +20,7 @@ def encode_text(value: str) -> str:
 
 
 def decode_text(value: str) -> str:
-    """Undo `encode_text`."""
+    """Undo `encode_text`; return the same object for equal texts, of which rows have many."""
     if "\\" not in value:
-        return value
+        return sys.intern(value)
     return _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else "\\", value)

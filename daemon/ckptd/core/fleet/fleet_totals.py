@@ -1,5 +1,6 @@
 """Totals over all runs at one time, without any user's or job's name."""
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,9 @@ class FileSystem:
     mount_point: str = ""
 
 
+_name_file_system = functools.lru_cache(maxsize=256)(FileSystem)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FreeSpace:
     """The smallest free space that a scan found on a file system: users' quotas can differ."""
@@ -76,6 +80,11 @@ class RunShare:
     newest: str | None  # None: no job of it runs
     saved_at: datetime | None
     jobs: tuple[tuple[Job, datetime | None], ...]  # those that run, and since when their work is unsaved
+
+
+@functools.lru_cache(maxsize=4096)  # many runs have as many checkpoints of one format
+def _share_counts(counts: tuple[tuple[tuple[str, str], int], ...]) -> Mapping[tuple[str, str], int]:
+    return dict(counts)
 
 
 def _name_no_mount(_directory: PurePosixPath) -> str:
@@ -158,8 +167,8 @@ def measure(history: RunRecord, find_mount: FindMount = _name_no_mount) -> RunSh
     saved_at = max((_saved_at(record) for record in complete_now(history)), default=None) if jobs else None
     return RunShare(
         uid=history.key.uid,
-        checkpoints=checkpoints,
-        sizes=sizes,
+        checkpoints=_share_counts(tuple(checkpoints.items())),
+        sizes=dict(sizes),
         space=_space_of(history, find_mount),
         newest=_judge_newest(history, there) if jobs else None,
         saved_at=saved_at,
@@ -254,7 +263,7 @@ def _space_of(history: RunRecord, find_mount: FindMount) -> tuple[FileSystem, Fr
     if not isinstance(scan, Scan) or scan.free_bytes is None or not scan.total_bytes or not scan.filesystem_type:
         return None
     space = FreeSpace(free_bytes=scan.free_bytes, free_ratio=scan.free_bytes / scan.total_bytes)
-    return FileSystem(scan.filesystem_type, find_mount(scan.directory)), space
+    return _name_file_system(scan.filesystem_type, find_mount(scan.directory)), space
 
 
 def _add_free_space(space: dict[FileSystem, FreeSpace], found: tuple[FileSystem, FreeSpace] | None) -> None:

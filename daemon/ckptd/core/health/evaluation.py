@@ -11,7 +11,7 @@ from ckptd.core.health.interface import Rule
 from ckptd.core.health.not_resubmitted import NotResubmitted
 from ckptd.core.health.precedence import drop_superseded
 from ckptd.core.health.will_be_purged import WillBePurged
-from ckptd.core.model import EVERY_RULE, Finding, Job, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.model import EVERY_RULE, NOTHING, Finding, Job, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.queue import maintenance
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import with_rhythm
@@ -220,7 +220,7 @@ def _ask(history: RunHistory, rules: Iterable[Rule], now: datetime) -> Evaluatio
         run=history.key,
         findings=drop_superseded(findings),
         undecided=_share_names(undecided | failed.keys()),
-        failed=failed,
+        failed=failed or NOTHING,
     )
 
 

@@ -40,6 +40,7 @@ from ckptd.core.model.resumes import Certainty, CheckpointRead, DeclaredResume, 
 from ckptd.core.model.run_locations import COPY, CopyLocation, NamedLocation
 from ckptd.core.model.runs import (
     EVERY_RULE,
+    NOTHING,
     Attempt,
     AttemptProgress,
     FreeSpaceSample,
@@ -60,6 +61,7 @@ __all__ = [
     "COPY",
     "ENDED_STATES",
     "EVERY_RULE",
+    "NOTHING",
     "RUNNING_STATES",
     "SUSPENDED_STATES",
     "Attempt",
