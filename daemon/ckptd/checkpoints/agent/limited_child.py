@@ -5,6 +5,7 @@ parent. If it crashes, loops, hangs or exceeds its memory, the parent knows the 
 child.
 """
 
+import contextlib
 import ctypes
 import gc
 import json
@@ -15,7 +16,7 @@ import select
 import signal
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -118,8 +119,8 @@ class LimitedChild:
         parent = os.getpid()
         self.process_id = os.fork()
         if self.process_id == 0:
-            _close_others(writing, *directories, *([] if pipe is None else [pipe]))
-            _run(work, limits, writing, self._shared, parent, directories)
+            kept = [writing, *directories, *([] if pipe is None else [pipe])]
+            _run(work, limits, kept, self._shared, parent, directories)
         os.close(writing)
 
     @property
@@ -214,16 +215,17 @@ class RunningChild:
 
 
 def _run(
-    work: Work, limits: ChildLimits, pipe: int, shared: mmap.mmap, parent: int, directories: Sequence[int]
+    work: Work, limits: ChildLimits, kept: Sequence[int], shared: mmap.mmap, parent: int, directories: Sequence[int]
 ) -> None:
-    """Run as the child; never return."""
+    """Run as the child, with these descriptors, of which the first is the pipe for answers; never return."""
     status = 1
     try:
+        _close_others(kept)
         _limit(limits)
         end_with(parent)
         gc.freeze()  # what the parent made is not gone through, again and again
         gc.enable()
-        teller = ChildReporter(pipe, shared)
+        teller = ChildReporter(kept[0], shared)
         status = _NOT_CONFINED
         confine_parser(directories)
         status = 1
@@ -236,13 +238,12 @@ def _run(
         os._exit(status)
 
 
-def _close_others(*kept: int) -> None:
+def _close_others(kept: Collection[int]) -> None:
     """Close what the parent has open: its answers, for example, are none of the child's business."""
-    start = 3
-    for descriptor in sorted(kept):
-        os.closerange(start, descriptor)
-        start = descriptor + 1
-    os.closerange(start, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor > 2 and descriptor not in kept:
+            with contextlib.suppress(OSError):  # that of this listing
+                os.close(descriptor)
 
 
 def end_with(parent: int) -> None:
