@@ -52,7 +52,7 @@ def unpack_grouping(values: Sequence[Any], path: str) -> Grouping:
     return Grouping(
         series=series,
         progress=progress,
-        evidence=_EVIDENCE.format(evidence[0]) if isinstance(evidence, list) else evidence,
+        evidence=evidence if isinstance(evidence, str) else _EVIDENCE.format(evidence[0]),
         has_progress_word=bool(flags & _HAS_WORD),
         is_directory=bool(flags & _IS_DIRECTORY),
         doubt=doubt,

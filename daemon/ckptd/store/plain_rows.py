@@ -60,8 +60,6 @@ def choose_decoder(name: str, words: Mapping[str, Decoder]) -> Decoder:
         return instant
     if name.endswith("_seconds"):
         return decode_seconds
-    if name == "uid":
-        return _share_number
     if name.startswith("is_"):
         return bool
     if name.endswith("epoch"):
@@ -78,9 +76,6 @@ def decode_code(codes: Mapping[Any, int]) -> Decoder:
 def decode_seconds(value: float) -> timedelta:
     """Return a duration, the same object for equal ones: few limits cover thousands of jobs."""
     return timedelta(seconds=value)
-
-
-_share_number = functools.lru_cache(maxsize=4096)(int)
 
 
 def decode_day(value: str | date) -> date:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
-from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from ckptd.core.model.checkpoints import RecordedCheckpoint, Scan
@@ -60,7 +59,7 @@ class Attempt:
     suspensions: tuple[Suspension, ...] = ()  # oldest first; one that is not over is the last
 
 
-NOTHING: Mapping[Any, Any] = MappingProxyType({})  # for the many runs of which nothing is known, instead of a {} each
+NOTHING: Mapping[Any, Any] = {}  # for the many runs of which nothing is known, instead of a mapping each
 EVERY_RULE = "*"  # among the rules that a user mutes: all of them
 
 
