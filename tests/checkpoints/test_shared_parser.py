@@ -215,6 +215,20 @@ def test_a_child_that_takes_no_task_is_given_up_in_time(directories, monkeypatch
     assert all(reader_of(each) for each in found.values())
 
 
+def test_directories_that_cannot_be_sent_are_read_by_children_of_their_own(directories):
+    """The first are too many, the second nested too deeply."""
+    for number in range(shared_parser.MAX_ENTRIES):
+        (directories[0] / f"{number}").mkdir()
+    place = directories[1]
+    for _ in range(250):
+        place = place / "d"
+    place.mkdir(parents=True)
+    found = look(directories, max_depth=300)
+    readers = [reader_of(each) for each in found.values()]
+    assert len(set(readers)) == 4
+    assert None not in readers
+
+
 def test_a_child_has_nothing_open_but_its_pipes_and_its_directories(directories):
     (directories[0] / "2.told").write_text("descriptors")
     readable, writable = os.pipe()

@@ -24,7 +24,7 @@ from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
 
 MAX_DIRECTORIES = 16  # that one child may read; each of them is an open file
-MAX_FILES = 5000  # of a directory: its listing is sent to the child
+MAX_ENTRIES = 5000  # of a directory and those below it: their listing is sent to the child
 _END = True  # the last answer to each task; all others are objects, texts or null
 _LENGTH = struct.Struct("=Q")
 
@@ -76,8 +76,9 @@ class SharedParser:
         return [each for each in left if find_mount(mounts, PurePosixPath(each)) == mount][:MAX_DIRECTORIES]
 
     def _is_own(self, tree: Directory) -> bool:
-        files = [file.uid for directory in tree.walk() for file in directory.files.values()]
-        return len(files) <= MAX_FILES and files.count(self._uid) == len(files)
+        if tree.count_entries() > MAX_ENTRIES:
+            return False
+        return all(file.uid == self._uid for directory in tree.walk() for file in directory.files.values())
 
     def _close(self) -> None:
         if self._child is not None:
@@ -154,7 +155,10 @@ class _ServingChild:
         if self.child.failure is not None:
             return iter(())
         self.is_idle, self._seconds = False, seconds
-        self._send(pickle.dumps((self.paths[path], work, values)))
+        try:
+            self._send(pickle.dumps((self.paths[path], work, values)))
+        except RecursionError:
+            self.child.failure = "its directories are nested too deeply to be sent"
         return self._list_answers()
 
     def _list_answers(self) -> Iterator[Any]:
