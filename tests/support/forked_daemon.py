@@ -9,8 +9,9 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
-from multiprocessing import connection, reduction
+from multiprocessing import connection, forkserver, reduction
 
+from ckptd.checkpoints.agent.limited_child import end_with
 from ckptd.cli import main
 from support.forked_processes import FORKS
 from support.forked_programs import fork_programs
@@ -68,6 +69,9 @@ def _get_descriptor(duplicate):
 
 def _be_daemon(files, folder, environment, function, arguments):
     os.setsid()
+    # the server ends with the test run unless a process keeps this open, and this process ends with the server
+    os.close(forkserver._forkserver._forkserver_alive_fd)
+    end_with(os.getppid())
     for number, file in enumerate(files, 1):
         os.dup2(file, number)
         os.close(file)
