@@ -57,6 +57,7 @@ def scan_item(directory):
         "read_since": None,
         "known": [],
         "fingerprint": None,
+        "shares_parser": False,
     }
 
 

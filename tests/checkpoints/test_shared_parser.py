@@ -1,5 +1,6 @@
 """Several directories of one owner are read by one child, with the same results as by a child each."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -78,6 +79,7 @@ def directories(tmp_path):
     for each in made:
         each.mkdir()
         (each / "1.told").write_text("fine")
+        (each / "1.told").chmod(0o644)
     return made
 
 
@@ -120,6 +122,39 @@ def test_a_directory_with_another_users_file_gets_a_child_of_its_own(directories
     readers = [reader_of(each) for each in found.values()]
     assert readers[0] == readers[2] == readers[3]
     assert {reader_of(found["b"]), reader_of(found["b"], "2.told")}.isdisjoint({readers[0]})
+
+
+def test_a_directory_with_a_file_that_others_may_write_gets_a_child_of_its_own(directories):
+    (directories[1] / "1.told").chmod(0o664)
+    readers = [reader_of(each) for each in look(directories).values()]
+    assert readers[0] == readers[2] == readers[3] != readers[1]
+
+
+def test_a_directory_behind_a_link_is_not_opened_before_its_turn(directories):
+    """It may be on another server, which hangs."""
+    directories[1].rename(directories[1].with_name("elsewhere"))
+    directories[1].symlink_to("elsewhere")
+    with SharedParser(os.geteuid(), [str(each) for each in directories], ["/"]) as parser:
+        inspect_tree(directories[0], now=NOW, limits=LIMITS, parser=parser)
+        assert [Path(each).name for each in parser._child.paths] == ["a", "c", "d"]
+
+
+def test_a_child_that_has_used_much_memory_reads_no_other_directory(directories, monkeypatch):
+    monkeypatch.setattr(shared_parser, "GROWTH_KIB", -(1 << 30))
+    readers = [reader_of(each) for each in look(directories).values()]
+    assert len(set(readers)) == 4
+    assert None not in readers
+
+
+def test_where_no_process_can_be_started_descriptors_are_closed(directories, monkeypatch):
+    def refuse():
+        raise BlockingIOError(errno.EAGAIN, "no more processes")
+
+    descriptors = set(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(os, "fork", refuse)
+    with pytest.raises(BlockingIOError):
+        look(directories)
+    assert set(os.listdir("/proc/self/fd")) == descriptors
 
 
 def test_a_shared_child_opens_no_file_that_became_another_users_meanwhile(tmp_path):
@@ -202,6 +237,16 @@ def test_a_child_that_answers_more_than_it_was_asked_is_given_up(directories, mo
     monkeypatch.setattr(shared_parser, "_serve", say_too_much)
     found = look(directories)
     assert len({reader_of(each) for each in found.values()}) == 4
+
+
+def test_a_child_that_says_too_early_that_it_is_done_is_given_up(directories, monkeypatch):
+    def say_nothing(tasks, descriptors, uid, teller):
+        while os.read(tasks, 1 << 16):
+            teller.answer(True)
+            teller.send()
+
+    monkeypatch.setattr(shared_parser, "_serve", say_nothing)
+    assert len({reader_of(each) for each in look(directories).values()}) == 4
 
 
 def test_a_child_that_takes_no_task_is_given_up_in_time(directories, monkeypatch):

@@ -125,6 +125,7 @@ def scan_through_the_agent(root, known, seconds=0.0):
         "read_since": None,
         "known": [checkpoint_json.encode_checkpoint(each) for each in known],
         "fingerprint": None,
+        "shares_parser": False,
     }
     answer = request_child.answer("scan", item, RequestPolicy(), OPERATIONS, seconds)
     return scan_json.decode_scan(json.loads(json.dumps(answer)), known)

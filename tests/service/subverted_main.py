@@ -199,7 +199,7 @@ class Place:
     def scan_item(self, directory=None, **changes):
         item = {"directory": str(directory or self.run), "now": time.time(), "asks_quota": True}
         places = {"work_dirs": [], "resuming_jobs": [], "candidates": [], "read_since": None}
-        return {**item, **places, "known": [], "fingerprint": None, **changes}
+        return {**item, **places, "known": [], "fingerprint": None, "shares_parser": False, **changes}
 
 
 @contextmanager

@@ -64,7 +64,9 @@ def test_runs_are_evaluated_once_they_were_scanned(daemon):
 
 def test_a_scan_that_does_not_come_is_awaited_for_ten_minutes(daemon):
     parts, state = daemon
-    assert list_evaluated(parts, state, 9) == set()
+    for minutes in range(10):
+        assert list_evaluated(parts, state, minutes) == set()
+        state.watchlist.postpone([each.key for each in state.watchlist.all], at(minutes))
     assert len(list_evaluated(parts, state, 10)) == COUNT
     assert len(list_evaluated(parts, state, 11)) == COUNT, "what was evaluated once is not left again"
 
@@ -72,6 +74,12 @@ def test_a_scan_that_does_not_come_is_awaited_for_ten_minutes(daemon):
 def test_few_runs_are_evaluated_at_once(daemon, monkeypatch):
     parts, state = daemon
     monkeypatch.setattr(awaited_scans, "MANY", COUNT)
+    assert len(list_evaluated(parts, state, 0)) == COUNT
+
+
+def test_a_command_that_decides_once_evaluates_all(daemon):
+    parts, state = daemon
+    decide.await_no_scan(state)
     assert len(list_evaluated(parts, state, 0)) == COUNT
 
 

@@ -126,3 +126,28 @@ def test_what_a_scan_changed_is_kept_unless_something_else_changed_since_the_rec
     record_scans._keep_fresh(fleet.parts, look, (known,) if has_known else (), read_at, RecordedScan(4, 5))
     assert (fleet.parts.store.histories.fresh.take(RUN, 5) is not None) is is_kept
     fleet.parts.store.close()
+
+
+def test_only_what_is_read_before_a_removal_has_parsers_of_its_own(tmp_path, work_dir):
+    class Asked:
+        def __init__(self):
+            self.shares = set()
+
+        def run(self, batches):
+            self.shares |= {
+                item["shares_parser"] for each in batches for item in each.items if each.operation == "scan"
+            }
+            return get_agent().run(batches)
+
+    agent = Asked()
+    fleet = Fleet(agent, f"sqlite:///{tmp_path}/record.db", work_dir)
+    for number in (1, 2):
+        fleet.save(f"ck{number}/epoch_1.pt", 10, torch_state(1))
+    fleet.run(20, *(fleet.job(number, comment=f"ckpt=ck{number}") for number in (1, 2)))
+    assert True in agent.shares
+    agent.shares.clear()
+    runs = [each.key for each in fleet.state.watchlist.all]
+    found = scan.scan_again(fleet.parts, fleet.state, runs, [], fleet.parts.runner.read_time())
+    assert len(found) == len(runs) == 2
+    assert agent.shares == {False}
+    fleet.parts.store.close()

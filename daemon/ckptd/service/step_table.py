@@ -113,6 +113,7 @@ def run_once(
 
     At the end, old records are deleted if `expires` returns true.
     """
+    decide.await_no_scan(state)
     for step in TABLE:
         for _ in range(step.once):
             if step.name != EXPIRE or expires():

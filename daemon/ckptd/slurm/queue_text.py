@@ -7,7 +7,6 @@ the number of columns is wrong and the whole answer is rejected. Forging a recor
 
 import secrets
 import string
-import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -232,7 +231,7 @@ class _Shared:
 
 
 def _text(text: str) -> str:
-    return "" if text in ABSENT else sys.intern(text)
+    return "" if text in ABSENT else text
 
 
 def _path(text: str) -> PurePosixPath | None:

@@ -90,6 +90,11 @@ class DecisionSlice:
         return self.queued_jobs
 
 
+def await_no_scan(state: State) -> None:
+    """Evaluate runs also before their first scan, however many they are: no later decision follows."""
+    state.own(DecisionSlice, DecisionSlice).awaited.is_awaiting = False
+
+
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
     """Decide once after each poll and after scans that found changes; at a start, about some runs after others."""
     memory = state.own(DecisionSlice, DecisionSlice)

@@ -114,9 +114,12 @@ def _scan_in_turn(
 
 
 def scan_directories(
-    parts: Parts, state: State, due: list[WatchedRun], now: datetime, reread: Collection[str] = ()
+    parts: Parts, state: State, due: list[WatchedRun], now: datetime, reread: Collection[str] | None = None
 ) -> list[Scan | Unknown]:
-    """Scan and record; read the checkpoints at the paths to reread again even if they did not change."""
+    """Scan and record; read the checkpoints at the paths to reread again even if they did not change.
+
+    With such paths, none or some, something may be removed after it: each directory then has a parser of its own.
+    """
     if not due:
         return []
     before = _read_record(parts, state, due, reread)
@@ -151,6 +154,7 @@ class _OnRecord(NamedTuple):
     present: Mapping[RunKey, tuple[RecordedCheckpoint, ...]]
     known: list[list[Checkpoint]]  # of each directory: the checkpoints that need not be read again
     places: JobPlaces
+    shares_parser: bool
 
 
 class _BegunGroup(NamedTuple):
@@ -161,19 +165,22 @@ class _BegunGroup(NamedTuple):
     answers: Future[list[Scan | Unknown]]
 
 
-def _read_record(parts: Parts, state: State, due: Sequence[WatchedRun], reread: Collection[str] = ()) -> _OnRecord:
+def _read_record(
+    parts: Parts, state: State, due: Sequence[WatchedRun], reread: Collection[str] | None = None
+) -> _OnRecord:
     keys = [each.key for each in due]
     with state.record_lock:
         revisions = parts.store.runs.read_revisions_of(keys)  # first: a later change makes them outdated
         present = parts.store.checkpoints.read_present(keys)
-    known = [_list_known(present.get(key, ()), reread) for key in keys]
-    return _OnRecord(revisions, present, known, _read_places(parts, state, keys))
+    known = [_list_known(present.get(key, ()), reread or ()) for key in keys]
+    return _OnRecord(revisions, present, known, _read_places(parts, state, keys), shares_parser=reread is None)
 
 
 def _scan(parts: Parts, due: Sequence[WatchedRun], before: _OnRecord, now: datetime) -> list[Scan | Unknown]:
     asked = [(each.key, known, each.last) for each, known in zip(due, before.known, strict=True)]
     here = [each for each in asked if not is_on_nodes(each[0].directory, parts.node_scans.directories)]
-    answers = iter(scan_runs(parts.agent, here, parts.limits, now, before.places))
+    shares = before.shares_parser
+    answers = iter(scan_runs(parts.agent, here, parts.limits, now, before.places, shares_parser=shares))
     if len(here) == len(asked):
         return list(answers)
     # what is here by that name is another directory

@@ -6,7 +6,6 @@ columns. `packed_members`, `packed_details` and `packed_groupings` say how the r
 
 import functools
 import hashlib
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
@@ -19,7 +18,7 @@ from ckptd.core.model.checkpoint_json import decode_checkpoint, encode_checkpoin
 from ckptd.store.packed_details import pack_details, unpack_details
 from ckptd.store.packed_groupings import pack_grouping, unpack_grouping
 from ckptd.store.packed_members import pack_members, unpack_members
-from ckptd.store.text_escapes import encode_text
+from ckptd.store.text_escapes import encode_text, share_text
 from ckptd.store.word_codes import LEVEL_CODES
 
 RECORD_FIELDS = tuple(field.name for field in fields(RecordedCheckpoint) if field.name not in {"checkpoint", "attempt"})
@@ -163,8 +162,8 @@ def checkpoint_from_row(
     shown, same = _read_details(details), {"epoch": epoch, "step": step}
     checkpoint = Checkpoint(
         path=whole_path,
-        format=sys.intern(kind),
-        files=tuple(map(sys.intern, files)),
+        format=share_text(kind),
+        files=tuple(map(share_text, files)),
         identities=identities,
         owner_uids=_share_uids((context.uid,) if owners is None else tuple(owners)),
         size_bytes=size_bytes,
@@ -208,7 +207,7 @@ def _parse_details(details: bytes | None) -> _Details:
     fields: dict[str, Any] = {name: found[name] for name in _PLAIN_DETAILS if name in found}
     fields["level"] = _LEVELS[found.get("level", 0)]
     fields["metrics"] = found.get("metrics", _NO_METRICS)
-    fields["role_evidence"] = sys.intern(found.get("role_evidence", ""))
+    fields["role_evidence"] = share_text(found.get("role_evidence", ""))
     fields["parts"] = tuple(decode_checkpoint(part) for part in found.get("parts", ()))
     progress = [(name, other, found[name]) for name, other in _PROGRESS_DETAILS.items() if found.get(name) is not None]
     return _Details(fields, tuple(progress), found.get("grouping"))

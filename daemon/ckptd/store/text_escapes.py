@@ -5,11 +5,17 @@ neither database can encode. Such characters, and the backslash itself, are writ
 readable in SQL, and equal texts stay equal. Ordinary text is stored as it is.
 """
 
+import functools
 import re
-import sys
 
 _AWKWARD = re.compile("[\\\\\x00\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\(?:\\|u([0-9a-f]{4}))")
+
+
+@functools.lru_cache(maxsize=4096)
+def share_text(value: str) -> str:
+    """Return the same object for equal texts. Python 3.12 would keep interned ones for ever."""
+    return value
 
 
 def encode_text(value: str) -> str:
@@ -22,5 +28,5 @@ def encode_text(value: str) -> str:
 def decode_text(value: str) -> str:
     """Undo `encode_text`; return the same object for equal texts, of which rows have many."""
     if "\\" not in value:
-        return sys.intern(value)
+        return share_text(value)
     return _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else "\\", value)

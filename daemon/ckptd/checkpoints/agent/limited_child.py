@@ -117,7 +117,12 @@ class LimitedChild:
         _STEP.pack_into(self._shared, 0, -1)
         self._pipe, writing = os.pipe2(os.O_CLOEXEC)
         parent = os.getpid()
-        self.process_id = os.fork()
+        try:
+            self.process_id = os.fork()
+        except OSError:
+            os.close(self._pipe)
+            os.close(writing)
+            raise
         if self.process_id == 0:
             kept = [writing, *directories, *([] if pipe is None else [pipe])]
             _run(work, limits, kept, self._shared, parent, directories)
@@ -134,7 +139,7 @@ class LimitedChild:
             for line in lines:
                 try:
                     yield json.loads(line.decode())  # with bytes, the module would look for their encoding first
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     self.fail(error)
                     return
 

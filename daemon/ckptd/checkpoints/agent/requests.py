@@ -342,6 +342,7 @@ SHAPES: dict[str, dict[str, Check]] = {
         "read_since": _or_none(_is_number),
         "known": _list_of(_is_object, MAX_NAMES),
         "fingerprint": _or_none(_is_name),
+        "shares_parser": _is_flag,
     },
     SCAN_ON_NODE: {**_job, "directory": _is_path},
     "find_workspaces": {"directory": _is_path},

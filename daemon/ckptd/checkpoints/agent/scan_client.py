@@ -112,14 +112,20 @@ def scan_runs(
     limits: ScanLimits,
     now: datetime,
     places: JobPlaces = JobPlaces(),
+    *,
+    shares_parser: bool = False,
 ) -> list[Scan | Unknown]:
     """Scan the directory of each run, given its known checkpoints and last scan; results are in the given order.
 
+    With `shares_parser`, one parser may read several of an owner's directories; never before something is removed.
     Known checkpoints that did not change are not read again, and the quota is read at most once per QUOTA_GAP.
     """
     fresh = [_fresh_quota(last, now) for _, _, last in runs]
     items = [
-        (key.uid, _scan_item(key, now, places, known=known, asks_quota=quota is None))
+        (
+            key.uid,
+            _scan_item(key, now, places, known=known, asks_quota=quota is None) | {"shares_parser": shares_parser},
+        )
         for (key, known, _), quota in zip(runs, fresh, strict=True)
     ]
     answers = run_items(agent, "scan", items, limits.deadline)
@@ -326,4 +332,5 @@ def _scan_item(
         "resuming_jobs": list(places.resuming_jobs.get(key, ())),
         "known": [checkpoint_json.encode_checkpoint(checkpoint) for checkpoint in known],
         "fingerprint": fingerprint,
+        "shares_parser": False,
     }

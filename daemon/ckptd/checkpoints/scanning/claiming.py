@@ -64,6 +64,8 @@ def claim_and_go_on(
         _follow(parent, shared)
         if not parent.pending:
             return parent.claims, parent.left, shared
+        if shared.child.failure is None:
+            shared.child.fail(ValueError("fewer answers than questions"))
     failed: dict[int, str] = {}  # by the number of directory and format
     while parent.pending:
         if len(failed) > _MAX_FAILURES:

@@ -172,7 +172,7 @@ def decode(data: dict[str, Any]) -> Examination:
 
 def _number(value: Any) -> float:
     """Keep whole numbers ints, as JSON does."""
-    return value if isinstance(value, int) else float(value)
+    return int(value) if isinstance(value, int) else float(value)  # a truth value is an int, too
 
 
 _DECODERS: dict[str, Callable[[Any], Any]] = {

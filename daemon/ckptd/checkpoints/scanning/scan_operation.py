@@ -75,7 +75,7 @@ def _scan(item: dict[str, Any], descriptor: int) -> dict[str, Any]:
         max_entries=item["max_entries"],
         write_grace=timedelta(seconds=item["write_grace_seconds"]),
         limits=limits,
-        parser=item.get("parser"),
+        parser=item.get("parser") if item.get("shares_parser") else None,
     )
     return _look_around(item, descriptor, found, known)
 

@@ -8,6 +8,7 @@ is never blamed on a file.
 
 import os
 import pickle
+import resource
 import select
 import struct
 import time
@@ -18,12 +19,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild, RunningChild
-from ckptd.checkpoints.scanning.allowed_roots import OutsideRootsError, open_allowed
+from ckptd.checkpoints.scanning.allowed_roots import OutsideRootsError, open_allowed, open_without_links
 from ckptd.checkpoints.scanning.mounts import find_mount, read_recent_mounts
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
 
 MAX_DIRECTORIES = 16  # that one child may read; each of them is an open file
+STEP_SECONDS = 5.0  # at most for a step: what takes longer is read again, and waited for, by another child
+GROWTH_KIB = 512 << 10  # of memory, after which a child reads no other directory
 MAX_ENTRIES = 5000  # of a directory and those below it: their listing is sent to the child
 _END = True  # the last answer to each task; all others are objects, texts or null
 _LENGTH = struct.Struct("=Q")
@@ -60,7 +63,11 @@ class SharedParser:
             if len(together) == 1:
                 return None
             self._close()
-            self._child = _ServingChild(self._uid, together, self._roots)
+            try:
+                self._child = _ServingChild(self._uid, together, self._roots)
+            except OSError:  # no process can be started: whoever starts another one gets the error
+                self._has_failed = True
+                return None
         return SharedTask(self, self._child, path) if self._child.has_opened(path, descriptor) else None
 
     def give_up(self) -> None:
@@ -73,12 +80,17 @@ class SharedParser:
         mounts = read_recent_mounts()
         left = self._paths[self._paths.index(path) :]
         mount = find_mount(mounts, PurePosixPath(path))
+        if mount is not None and mount.filesystem_type == "autofs":
+            return [path]  # each directory below may be a file system of its own
         return [each for each in left if find_mount(mounts, PurePosixPath(each)) == mount][:MAX_DIRECTORIES]
 
     def _is_own(self, tree: Directory) -> bool:
         if tree.count_entries() > MAX_ENTRIES:
             return False
-        return all(file.uid == self._uid for directory in tree.walk() for file in directory.files.values())
+        return all(
+            not directory.is_open_to_others and all(file.uid == self._uid for file in directory.files.values())
+            for directory in tree.walk()
+        )
 
     def _close(self) -> None:
         if self._child is not None:
@@ -99,9 +111,9 @@ class SharedTask(RunningChild):
         self.answers: Iterator[Any] = iter(())
 
     def ask(self, work: Work, *values: Any, seconds: float) -> None:
-        """Let the child call a function; its answers are in `answers`. A step of it may take so many seconds."""
+        """Let the child call a function; its answers are in `answers`. A step may take so many seconds, if few."""
         self._finish()
-        self.answers = self._serving.ask(self._path, work, values, seconds)
+        self.answers = self._serving.ask(self._path, work, values, min(seconds, STEP_SECONDS))
 
     def _finish(self) -> None:
         """Note a failure if the child answers more than was asked."""
@@ -127,7 +139,8 @@ class _ServingChild:
             descriptors: list[int] = []
             for path in paths:
                 try:
-                    descriptor = stack.enter_context(open_allowed(os.path.realpath(path), allowed_roots))
+                    stack.enter_context(open_without_links(path))  # a link may lead to a server that hangs
+                    descriptor = stack.enter_context(open_allowed(path, allowed_roots))
                 except (OSError, OutsideRootsError):
                     continue  # whoever asks for this directory gets the error
                 self.paths[path] = len(descriptors)
@@ -135,6 +148,8 @@ class _ServingChild:
                 self._opened.append(_identify(descriptor))
             tasks, self._tasks = os.pipe2(os.O_CLOEXEC)
             stack.callback(os.close, tasks)
+            unless_begun = stack.enter_context(ExitStack())
+            unless_begun.callback(os.close, self._tasks)
             self.child = LimitedChild(
                 lambda teller: _serve(tasks, descriptors, uid, teller),
                 ChildLimits(),
@@ -142,6 +157,7 @@ class _ServingChild:
                 descriptors,
                 tasks,
             )
+            unless_begun.pop_all()
         os.set_blocking(self._tasks, False)
         self._answers = self.child.answers()
 
@@ -193,6 +209,7 @@ def _identify(descriptor: int) -> tuple[int, int]:
 def _serve(tasks: int, descriptors: Sequence[int], uid: int, teller: ChildReporter) -> None:
     """Carry out one task after the other, as the child, until the parent closes the pipe."""
     memory: Memory = {}
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + GROWTH_KIB
     with os.fdopen(tasks, "rb") as pipe:
         while head := pipe.read(_LENGTH.size):
             number, work, values = pickle.loads(pipe.read(_LENGTH.unpack(head)[0]))  # noqa: S301 - of the parent
@@ -200,3 +217,5 @@ def _serve(tasks: int, descriptors: Sequence[int], uid: int, teller: ChildReport
                 work(memory, reader, teller, *values)
             teller.answer(_END)
             teller.send()
+            if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > most:
+                return  # the next one gets all the memory that it may have

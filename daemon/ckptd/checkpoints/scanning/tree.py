@@ -25,6 +25,7 @@ _NO_PLACES = frozenset(
     }
 )  # fmt: skip
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 NAME_MAX = 255  # no file system has names of more bytes
 _new_tuple = tuple.__new__  # at once, where a directory has a hundred thousand files
 
@@ -66,6 +67,7 @@ class Directory:
     links: dict[str, str] = field(default_factory=dict)
     link_facts: dict[str, tuple[int, int]] = field(default_factory=dict)
     others: tuple[str, ...] = ()
+    is_open_to_others: bool = False  # somebody else may write one of its files
     problems: list[Unknown] = field(default_factory=list)
 
     @property
@@ -176,6 +178,7 @@ def _list_entry(descriptor: int, entry: str, max_depth: int, budget: list[int]) 
         return directory
     listed = _list(descriptor, "", 0, budget)
     directory.files.update(listed.files)
+    object.__setattr__(directory, "is_open_to_others", listed.is_open_to_others)
     directory.links.update({name: target for name, target in listed.links.items() if name == entry})
     object.__setattr__(directory, "others", tuple(name for name in listed.others if name == entry))
     return directory
@@ -186,6 +189,7 @@ def _list(descriptor: int, path: str, depth: int, budget: list[int], *, is_searc
     directory = Directory(path=path, uid=status.st_uid, modified_ns=status.st_mtime_ns)
     start = f"{path}/" if path else ""
     others: list[str] = []
+    modes = 0
     subdirectories: dict[str, int] = {}  # names, and when each was changed
     try:
         with os.scandir(descriptor) as entries:
@@ -204,6 +208,7 @@ def _list(descriptor: int, path: str, depth: int, budget: list[int], *, is_searc
                     continue
                 if stat.S_ISREG(status.st_mode):
                     directory.files[name] = _file(start + name, status)
+                    modes |= status.st_mode
                 elif not stat.S_ISDIR(status.st_mode):
                     _add_special(directory, descriptor, name, status, others)
                 elif name not in OWN_NAMES:
@@ -213,6 +218,7 @@ def _list(descriptor: int, path: str, depth: int, budget: list[int], *, is_searc
     for name in _choose_places(directory, subdirectories) if is_search else sorted(subdirectories):
         _descend(directory, descriptor, name, depth, budget, is_search=is_search)
     object.__setattr__(directory, "others", tuple(others))
+    object.__setattr__(directory, "is_open_to_others", bool(modes & _OF_OTHERS))
     return directory
 
 

@@ -104,7 +104,7 @@ def decode_grouping(data: dict[str, Any]) -> Grouping:
 
 def _number(value: Any) -> float:
     """Keep whole numbers ints, as JSON does."""
-    return value if isinstance(value, int) else float(value)
+    return int(value) if isinstance(value, int) else float(value)  # a truth value is an int, too
 
 
 _PLAIN: dict[str, Callable[[Any], Any]] = {
