@@ -321,7 +321,7 @@ def _search_below(
         entry_count = tree.count_entries()
         problems.extend(f"{root}/{problem.what}: {problem.reason}" for problem in tree.walk_problems())
         parser: SharedParser | None = item.get("parser")
-        with (parser and parser.begin(item["work_dir"], descriptor, tree)) or nullcontext() as shared:
+        with (parser and parser.begin(root, descriptor, tree)) or nullcontext() as shared:
             claims, _ = claim_in_child(tree, reader, limits=ChildLimits(), shared=shared)
         for claim in claims:
             facts = parse_name(PurePosixPath(claim.path).name)
