@@ -47,11 +47,11 @@ $(VENV)/.compiled: $(VENV)/.ready
 	$(BIN)/pytest --collect-only --quiet tests > /dev/null 2>&1 || true
 	touch $@
 
-# Eight files at once, in the order of tests/support/file_order.py: while some wait for Slurm, others compute.
+# Six files at once, in the order of tests/support/file_order.py: while some wait for Slurm, others compute.
 test: venv
 	$(MAKE) --no-print-directory --jobs 2 --output-sync=target check-types check-rest $(VENV)/.compiled
 	deploy/demo/install demo test
-	$(BIN)/pytest --numprocesses 8 --dist loadfile --no-loadscope-reorder tests
+	$(BIN)/pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder tests
 
 # Random kills, attacks and made-up examples at length, to run each night.
 test-long: venv
