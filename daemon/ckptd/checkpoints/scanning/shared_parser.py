@@ -1,9 +1,9 @@
 """One confined child that reads several directories of one owner in turn.
 
 To start a child costs as much processor time as to read a hundred small files. A file that takes over such a child can
-make it answer wrongly for the directories after it, so it opens only files of the one owner, who may write all of them
-himself. A directory with anybody else's files gets a child of its own, and so does whatever a shared one failed on: it
-is never blamed on a file.
+make it answer wrongly for the directories after it, so it opens only files of the one owner that nobody else may write.
+A directory with any other file is read by a child of its own, and so is one on which a shared child failed: that
+failure is never blamed on a file.
 """
 
 import os
