@@ -100,19 +100,21 @@ from ckptd.checkpoints.executor import LocalExecutor
 read = LocalExecutor.collect
 def read_slowly(self, ticket):
     if any(each.path.name == {EPOCHS[3]!r} for each in self._requests[ticket].checkpoints):
-        time.sleep(1000)
+        while True:  # one long sleep would not end if the signal arrived just before it
+            time.sleep(0.1)
     return read(self, ticket)
 LocalExecutor.collect = read_slowly
 from ckptd.cli import main
 main(sys.argv[1:], prog_name="ckptd")
 """
-    words = ["--config", f"{shop.root}/config.toml", "verify", str(shop.directory)]
-    process = subprocess.Popen(
-        [sys.executable, "-c", slow, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
-    )
-    lines = [process.stdout.readline() for _ in range(3)]  # the headings, and two results
-    process.send_signal(signal.SIGINT)
-    rest, errors = process.communicate(timeout=allow(60))
+    words = [sys.executable, "-c", slow, "--config", f"{shop.root}/config.toml", "verify", str(shop.directory)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1) as process:
+        try:
+            lines = [process.stdout.readline() for _ in range(3)]  # the headings, and two results
+            process.send_signal(signal.SIGINT)
+            rest, errors = process.communicate(timeout=allow(60))
+        finally:
+            process.kill()
     assert (process.returncode, errors) == (1, "")
     assert "complete" in lines[2], lines
     assert rest.splitlines() == STOPPED
