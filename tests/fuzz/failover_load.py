@@ -235,8 +235,16 @@ class _Judgement:
             "SELECT a.state, a.restart_count, a.ended_at FROM attempts a JOIN jobs j ON j.id = a.job_row"
             f" WHERE j.job_id = {number}"
         )
+        runs = self._ask(
+            "SELECT r.directory, r.scanned_at, r.unknown_what, r.problems, r.user_settings FROM runs r"
+            f" JOIN jobs j ON j.run_id = r.id WHERE j.job_id = {number}"
+        )
+        losses = self._ask(
+            "SELECT l.is_final, l.ended_at, l.saved_at FROM losses l JOIN attempts a ON a.id = l.attempt_id"
+            f" JOIN jobs j ON j.id = a.job_row WHERE j.job_id = {number}"
+        )
         calls = [call for call in self._load.slurm.list_calls() if str(number) in map(str, call)]
-        return f"audit {audit}, flags {flags}, attempts {attempts}, calls {calls}"
+        return f"audit {audit}, flags {flags}, attempts {attempts}, runs {runs}, losses {losses}, calls {calls}"
 
     def _judge_resubmissions(self):
         calls = [call for call in self._load.slurm.list_calls() if call[1] == "sbatch"]

@@ -7,12 +7,13 @@ import threading
 from datetime import timedelta
 
 from ckptd.core.model import RunKey
+from ckptd.steps import poll
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.run_facts import FreeSpaceSamples
 from ckptd.steps.snapshots import QueuedMentions, RunHistories, ScanProgress
 from ckptd.steps.state import State
 from ckptd.steps.watchlist import Watchlist
-from steps.daemon_lives import RUN
+from steps.daemon_lives import OTHERS, RUN
 from support.queue_facts import CLUSTER, STATES, at, make_checkpoint, make_job, make_scan
 
 THREADS = 4
@@ -63,6 +64,18 @@ def test_what_was_published_stays_as_it_was_whatever_the_steps_do_next(lives):
     service.run(50, make_job(2), make_job(1, STATES.PENDING, 1, submitted_at=at(49)))
     assert service.state.latest(PolledQueue).tracked != published[PolledQueue].tracked
     assert published == before
+
+
+def test_a_run_whose_end_was_polled_before_its_directory_was_searched_is_found_after_a_restart(lives):
+    service = lives(0)
+    ended = make_job(1, STATES.TIMEOUT, started_at=at(0), ends_at=at(20))
+    for minutes, job in ((1, make_job(1)), (21, ended)):
+        service.parts.source.jobs = (job, *OTHERS)
+        poll.run(service.parts, service.state, at(minutes))  # and the daemon is killed before it searches
+    service = lives(22)
+    service.parts.agent.checkpoints = (make_checkpoint("a.pt", 10),)
+    service.run(23, ended)
+    assert [line.is_final for line in service.parts.store.lost_work.list_lines(RUN)] == [True]
 
 
 def test_changes_of_a_snapshot_by_several_threads_are_all_in_it():

@@ -2,7 +2,9 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import PurePosixPath
 
-from ckptd.core.discovery.scan_schedule import LAST_TRIES, MAX_TROUBLE_GAP, MIN_GAP, WRITING_GAP
+import pytest
+
+from ckptd.core.discovery.scan_schedule import LAST_TRIES, MAX_TROUBLE_GAP, MIN_GAP, UNREAD_GAP, WRITING_GAP
 from ckptd.core.model import CheckpointState, Scan, Unknown
 from ckptd.steps.watchlist import Watchlist
 from core.histories import RUN, START, saved
@@ -64,15 +66,59 @@ def test_a_run_that_leaves_the_queue_gets_one_last_look():
     assert RUN not in watchlist
 
 
-def test_a_last_look_that_cannot_be_made_is_tried_again_but_not_for_ever():
+PARTIAL = replace(EMPTY, problems=(HUNG,))
+UNREAD = replace(EMPTY, unread_count=3)
+
+
+def scan_until_dropped(watchlist, found):
+    """Record the same result of every scan that is due; return after how long each was made."""
+    ages = []
+    while (watched := watchlist.get(RUN)) is not None:
+        assert watched.is_last_scan
+        ages.append(watched.due_at - START)
+        watchlist.record_scan(RUN, found, watched.due_at)
+    return ages
+
+
+@pytest.mark.parametrize("found", [HUNG, PARTIAL])
+def test_a_last_look_that_cannot_be_made_whole_is_tried_again_for_an_hour(found):
     watchlist = watching()
     watchlist.keep([], START)
-    for _ in range(LAST_TRIES - 1):
-        watchlist.record_scan(RUN, HUNG, START)
-        assert watchlist.due(START, 10) == {}
-        assert watchlist.get(RUN).is_last_scan
-    watchlist.record_scan(RUN, HUNG, START)
+    assert [each / INTERVAL for each in scan_until_dropped(watchlist, found)] == [0, 1, 3, 7, 13]
+
+
+def test_with_a_short_interval_a_last_look_has_the_same_time():
+    watchlist = Watchlist(timedelta(seconds=1))
+    watchlist.keep([RUN], START)
+    watchlist.keep([], START)
+    *_, last = scan_until_dropped(watchlist, HUNG)
+    assert last >= timedelta(hours=1)
+
+
+def test_a_last_look_that_had_not_time_for_everything_goes_on_soon():
+    watchlist = watching()
+    watchlist.keep([], START)
+    for _ in range(20):
+        watchlist.record_scan(RUN, UNREAD, watchlist.get(RUN).due_at)
+    assert due_in(watchlist) == 20 * UNREAD_GAP
+    watchlist.record_scan(RUN, EMPTY, START + 21 * UNREAD_GAP)
     assert RUN not in watchlist
+
+
+@pytest.mark.parametrize("found", [HUNG, PARTIAL, UNREAD])
+def test_a_visit_that_cannot_be_made_whole_is_tried_a_few_times(found):
+    watchlist = Watchlist(INTERVAL)
+    watchlist.visit([RUN], START)
+    assert len(scan_until_dropped(watchlist, found)) == LAST_TRIES
+
+
+def test_a_last_look_keeps_its_time_under_its_new_name():
+    watchlist = Watchlist(INTERVAL)
+    unlocated = RUN._replace(directory="job:1")
+    watchlist.keep([unlocated], START)
+    watchlist.keep([], START)
+    watchlist.move(unlocated, RUN, START)
+    assert scan_until_dropped(watchlist, HUNG)[-1] >= timedelta(hours=1)
 
 
 def test_a_run_whose_jobs_are_over_is_looked_at_once_under_its_old_and_its_new_name():

@@ -106,7 +106,10 @@ def test_a_run_that_was_scanned_before_the_end_was_polled_is_to_be_scanned_after
     scan(store, 20.5, make_checkpoint(written=4))
     poll(store, 21, timed_out(JOB))  # and the daemon is killed before it scans again
     assert store.lost_work.list_unscanned_runs(CLUSTER, at(0)) == (RUN,)
-    scan(store, 22, make_checkpoint(written=4))
+    problem = Unknown(what="b.pt", reason="Stale file handle")
+    store.checkpoints.record_scans([ScanRecord(run=RUN, scan=make_scan(22, problems=(problem,)))])
+    assert store.lost_work.list_unscanned_runs(CLUSTER, at(0)) == (RUN,), "a scan that could not read everything"
+    scan(store, 23, make_checkpoint(written=4))
     assert store.lost_work.list_unscanned_runs(CLUSTER, at(0)) == ()
 
 

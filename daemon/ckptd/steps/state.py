@@ -7,12 +7,14 @@ their own: the watchlist, the counter of events and the flag that a decision is 
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
+from ckptd.core.model import RunKey
+from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.observations import TALLY_AGE
 from ckptd.steps.end_recheck import MAX_AGE as RECHECK_AGE
 from ckptd.steps.end_recheck import UnconfirmedEnds
@@ -102,8 +104,14 @@ class State:
             for key, named in copies.items():
                 self.watchlist.set_copies(key, named, now)
             self.watchlist.keep_open(tracked.values(), now)
-            self.watchlist.visit(unscanned, now)
+            self.watchlist.visit([*unscanned, *_list_unsearched(tracked.values())], now)
             self.is_in_doubt = False
+
+
+def _list_unsearched(tracked: Iterable[TrackedJob]) -> list[RunKey]:
+    """Return the runs of ended jobs whose directory may not have been searched since the end."""
+    ended = (known for known in tracked if not known.is_open and known.attempt is not None)
+    return [known.run for known in ended if known.run is not None and not known.run.is_located]
 
 
 def begin(parts: Parts, now: datetime) -> State:

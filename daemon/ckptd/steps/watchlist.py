@@ -200,7 +200,8 @@ class Watchlist:
             is_last_scan = moved is not None and moved.is_last_scan
             known = self._watched.get(new)
             if known is None:
-                self._add(WatchedRun(key=new, due_at=now, is_last_scan=is_last_scan))
+                ended_at = moved.ended_at if moved is not None and is_last_scan else None
+                self._add(WatchedRun(key=new, due_at=now, is_last_scan=is_last_scan, ended_at=ended_at))
             elif not is_last_scan:
                 self._watched[new] = replace(known, is_last_scan=False)
             self._hasten([new], now)

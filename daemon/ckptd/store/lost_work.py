@@ -351,8 +351,9 @@ class LostWorkStore(StorePart, LossReader):
 
     @reading
     def list_unscanned_runs(self, connection: sa.Connection, cluster: str, since: datetime) -> tuple[RunKey, ...]:
-        """Return the runs with an attempt that ended at `since` or later and no scan after that end."""
+        """Return the runs with an attempt that ended at `since` or later and no scan of everything after that end."""
         is_behind = RunTable.scanned_at.is_(None) | (RunTable.scanned_at < LossTable.ended_at)
+        is_behind |= RunTable.problems.is_not(None)
         rows = connection.execute(
             sa.select(*RUN_KEY_COLUMNS)
             .join(AttemptTable, AttemptTable.run_id == RunTable.id)
