@@ -32,6 +32,9 @@ _LEAST_BYTES, _MOST_BYTES = 4096, 16384  # of each: zlib reads the last 32 KiB o
 _PACKED = (RecordedCheckpoint, Checkpoint, Grouping)
 _NAMES: dict[type, tuple[str, ...]] = {kind: tuple(each.name for each in fields(kind)) for kind in _PACKED}
 _READ: dict[type, Callable[[object], tuple[Any, ...]]] = {kind: attrgetter(*names) for kind, names in _NAMES.items()}
+_SET: dict[type, tuple[Callable[[object, Any], None], ...]] = {
+    kind: tuple(getattr(kind, name).__set__ for name in names) for kind, names in _NAMES.items()
+}  # those of the slots: nobody assigns to a frozen instance
 
 
 class _Packer(pickle.Pickler):
@@ -44,8 +47,8 @@ class _Packer(pickle.Pickler):
 
 def _build(kind: type, values: tuple[Any, ...]) -> object:
     made: object = object.__new__(kind)
-    for name, value in zip(_NAMES[kind], values, strict=True):
-        object.__setattr__(made, name, value)
+    for assign, value in zip(_SET[kind], values, strict=True):
+        assign(made, value)
     return made
 
 

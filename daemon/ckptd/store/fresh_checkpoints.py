@@ -88,7 +88,8 @@ def follow(known: RunRecord, update: ScanUpdate, limit: int) -> SelectedCheckpoi
     altered = [(before.get(_name(each)), each) for each in (*update.changes.changed, *update.changes.gone)]
     if known.earlier or any(was is None or _ranks_lower(was, now) for was, now in altered):
         return None
-    others = {_name(each): each for each in known.checkpoints} | {_name(now): now for _, now in altered}
+    shown = tuple(known.checkpoints)  # they may be packed
+    others = {_name(each): each for each in shown} | {_name(now): now for _, now in altered}
     rows = [*(before | others).values(), *update.changes.appeared]
     found = _list_selected(rows, known.key.uid, limit)
     if len(found) < limit:
@@ -97,7 +98,7 @@ def follow(known: RunRecord, update: ScanUpdate, limit: int) -> SelectedCheckpoi
     if not known.is_truncated:
         return SelectedCheckpoints(found, list_saved(rows), _sum_up(present))
     added = list_saved([*update.changes.appeared, *(now for was, now in altered if was and was.completed_at is None)])
-    if _has_state(known.checkpoints) != _has_state(found):
+    if _has_state(shown) != _has_state(found):
         return None  # then only states count, and no longer what counted before
     counted = [each for each in added if each.is_state] if _has_state(found) else added
     return SelectedCheckpoints(found, counted, _sum_up(present), known)
