@@ -1,5 +1,6 @@
 """Decisions about the runs that changed come to the same flags as decisions about all of them."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import hypothesis
@@ -8,9 +9,11 @@ from hypothesis import strategies as st
 
 from ckptd.core.health.evaluation import ASKING_FOR_OWN_FLAG
 from ckptd.core.health.no_room import NoRoom
-from ckptd.core.model import CheckpointState, JobState
-from ckptd.steps import decide, publish
+from ckptd.core.model import CheckpointState, JobState, LimitSignal, Maintenance
+from ckptd.steps import decide, publish, read_scripts
+from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.results import IDLE
+from ckptd.steps.run_facts import EndTallies, JobHolds
 from ckptd.steps.snapshots import RunHistories
 from support.deciding import Always, Counted, Deciding, files
 from support.examples import FACTOR
@@ -113,6 +116,81 @@ def counted(tmp_path):
     twin.store.close()
 
 
+def list_compared(twin, monkeypatch, minute, jobs):
+    """Poll and decide; return the directories of the runs whose histories were made again."""
+    made = []
+    bring_up = decide.bring_up
+    with monkeypatch.context() as patched:
+        patched.setattr(decide, "bring_up", lambda *words: made.extend(words[2]) or bring_up(*words))
+        twin.poll(minute, jobs)
+        twin.decide(minute)
+    return {key.directory for key in made}
+
+
+def compare_twice(twin, *jobs):
+    for minute in (2, 3):
+        twin.poll(minute, jobs)
+        twin.decide(minute)
+
+
+ALL = {f"/scratch/{job_id}" for job_id in JOBS}
+
+
+def test_a_poll_that_changes_nothing_makes_no_history_again(counted, monkeypatch):
+    twin, _ = counted
+    jobs = [make_job(job_id) for job_id in JOBS]
+    compare_twice(twin, *jobs)
+    assert list_compared(twin, monkeypatch, 4, jobs) == set()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"ends_at": at(500)}, {"state": JobState.SUSPENDED}, {"comment": "other"}, {"node_count": 7}]
+)
+def test_a_poll_that_changes_a_job_makes_the_history_of_its_run_again(counted, monkeypatch, changes):
+    twin, _ = counted
+    jobs = [make_job(job_id) for job_id in JOBS]
+    compare_twice(twin, *jobs)
+    assert list_compared(twin, monkeypatch, 4, [replace(jobs[0], **changes), *jobs[1:]]) == {"/scratch/1"}
+
+
+def test_runs_with_another_user_in_their_directory_are_always_compared(counted, monkeypatch):
+    twin, _ = counted
+    jobs = [make_job(job_id) for job_id in JOBS]
+    other = make_job(9, uid=2000, user="bob")
+    compare_twice(twin, *jobs, other)
+    twin.locate(3, 9, directory="/scratch/1")
+    assert list_compared(twin, monkeypatch, 4, [*jobs, other]) == {"/scratch/1"}
+    assert list_compared(twin, monkeypatch, 5, [*jobs, other]) == {"/scratch/1"}
+    ended = replace(other, state=JobState.COMPLETED, ends_at=at(5.5))
+    assert "/scratch/1" in list_compared(twin, monkeypatch, 6, [*jobs, ended])
+
+
+@pytest.mark.parametrize("kind", ["maintenance", "preempted", "holds", "parts"])
+def test_what_all_runs_share_has_all_compared_when_it_changes(counted, monkeypatch, kind):
+    twin, _ = counted
+    jobs = [make_job(job_id) for job_id in JOBS]
+    compare_twice(twin, *jobs)
+    if kind == "maintenance":
+        planned = (Maintenance("update", at(60), at(120), frozenset({"n1"})),)
+        twin.state.change(PolledQueue, lambda queued: replace(queued, maintenance=planned))
+    elif kind == "preempted":
+        twin.state.change(EndTallies, lambda tallies: replace(tallies, preempted={"main": 1}))
+    elif kind == "holds":
+        twin.state.publish(replace(twin.state.latest(JobHolds)))
+    else:
+        twin.parts = replace(twin.parts)
+    assert list_compared(twin, monkeypatch, 4, jobs) == ALL
+    assert list_compared(twin, monkeypatch, 5, jobs) == set()
+
+
+def test_a_signal_that_a_script_asks_for_has_its_run_compared(counted, monkeypatch):
+    twin, _ = counted
+    jobs = [make_job(job_id) for job_id in JOBS]
+    compare_twice(twin, *jobs)
+    read_scripts.known_signals(twin.state)[2] = LimitSignal("USR1", 120)
+    assert list_compared(twin, monkeypatch, 4, jobs) == {"/scratch/2"}
+
+
 def test_nothing_is_evaluated_while_nothing_changes(counted):
     twin, rule = counted
     for minute in range(2, 12):  # longer than a poll may be old
@@ -164,7 +242,7 @@ def test_only_the_located_run_is_compared(counted, monkeypatch):
     monkeypatch.setattr(
         decide,
         "_evaluate_some",
-        lambda parts, state, scans, due, now: compared.extend(scans) or evaluate_some(parts, state, scans, due, now),
+        lambda parts, state, scans, *others: compared.extend(scans) or evaluate_some(parts, state, scans, *others),
     )
     rule.asked.clear()
     twin.locate(2, 20)

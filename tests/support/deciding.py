@@ -64,13 +64,13 @@ class Deciding:
     def poll(self, minute, jobs):
         poll.record_queue(self.parts, self.state, look(minute, *jobs), (), at(minute))
 
-    def locate(self, minute, job_id):
+    def locate(self, minute, job_id, directory=None):
         known = self.state.latest(PolledQueue).tracked.get(job_id)
         if known is None or known.run.is_located:
             return
         where = LocationRecord(
             jobs=(known.key,),
-            run=RunKey(CLUSTER, known.job.uid, f"/scratch/{job_id}"),
+            run=RunKey(CLUSTER, known.job.uid, directory or f"/scratch/{job_id}"),
             user=known.job.user,
             located_by="comment",
             user_settings={},

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from ckptd.core import health
 from ckptd.core.fleet.fleet_totals import measure
@@ -31,6 +32,7 @@ from ckptd.steps.results import IDLE, LogLine, StepResult, error
 from ckptd.steps.run_facts import FreeSpaceSamples, JobHolds
 from ckptd.steps.snapshots import CurrentFlags, PollPace, PurgeFacts, RunHistories, ScanProgress, SharedRuns
 from ckptd.steps.state import State
+from ckptd.steps.unchanged_runs import SharedFacts, UnchangedRuns
 from ckptd.store.database_errors import StoreError, UnknownRunError
 from ckptd.store.histories import RevisedRecord
 
@@ -48,7 +50,7 @@ class DecisionSlice:
     failed_rules: dict[tuple[RunKey, str], Exception] = field(default_factory=dict)  # in each run's last evaluation
     evaluated: EvaluatedRuns = field(default_factory=EvaluatedRuns)
     flags: OpenFlags = field(default_factory=OpenFlags)
-    compared_with: tuple[object, ...] = ()  # the snapshots that all runs were last compared with
+    compared_with: SharedFacts | None = None  # what all runs were last compared with
     decided_about: PolledQueue = field(default_factory=PolledQueue)
     compared_at: datetime | None = None
     decided_at: datetime | None = None
@@ -59,12 +61,10 @@ class DecisionSlice:
     clock_pause: ClockPause = field(default_factory=ClockPause)
     must_evaluate_all: bool = False  # what was evaluated may be wrong by the new time
 
-    def is_comparison_due(self, snapshots: tuple[object, ...], now: datetime, gap: timedelta) -> bool:
-        """Whether anything but scans may have changed: a snapshot was replaced, or others may have written."""
-        if self.compared_at is None or not timedelta(0) <= now - self.compared_at < gap:
-            return True
-        known = self.compared_with
-        return len(known) != len(snapshots) or any(a is not b for a, b in zip(known, snapshots, strict=True))
+    def is_comparison_due(self, shared: SharedFacts, now: datetime, gap: timedelta) -> bool:
+        """Whether anything but scans may have changed: what runs share, or what others have written."""
+        is_recent = self.compared_at is not None and timedelta(0) <= now - self.compared_at < gap
+        return not is_recent or not shared.is_same(self.compared_with)
 
     def must_decide(self, now: datetime, gap: timedelta) -> bool:
         """Whether the last comparison is so old that a decision is due although nothing is known to have changed."""
@@ -88,6 +88,14 @@ class DecisionSlice:
         if self.queued_jobs.queued is not queued:
             self.queued_jobs = QueuedJobs.sort(queued)
         return self.queued_jobs
+
+
+class _Comparison(NamedTuple):
+    """Which runs a decision looks at beside those that are due."""
+
+    runs: Collection[RunKey]
+    unchanged: UnchangedRuns | None  # tells of most of them at once that nothing changed
+    is_anew: bool  # all are evaluated
 
 
 def await_no_scan(state: State) -> None:
@@ -171,8 +179,8 @@ def _judge(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChange
     """Return how the recorded flags change by what changed of their runs."""
     memory = state.own(DecisionSlice, DecisionSlice)
     queued = state.latest(PolledQueue)
-    snapshots = _list_snapshots(parts, state)
-    is_comparison = memory.is_comparison_due(snapshots, now, parts.poll_interval)
+    shared = SharedFacts.read(state, _list_snapshots(parts, state))
+    is_comparison = memory.is_comparison_due(shared, now, parts.poll_interval)
     moved = queued.find_moved(memory.decided_about)
     is_comparison = is_comparison or moved is None
     if is_comparison:
@@ -184,13 +192,16 @@ def _judge(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChange
         memory.failed_rules = {name: each for name, each in memory.failed_rules.items() if name[0] in scans}
     if is_comparison:
         state.change(FreeSpaceSamples, lambda samples: samples.keep(scans.keys()))
-    is_anew = is_comparison and bool(memory.compared_with) and memory.compared_with[0] is not parts
-    is_anew = is_anew or memory.must_evaluate_all
+    before = memory.compared_with
+    is_anew = memory.must_evaluate_all
+    is_anew = is_anew or (is_comparison and before is not None and before.snapshots[0] is not parts)
     compared: Collection[RunKey] = scans
     if not is_comparison:
         compared = memory.sort_jobs(queued).add_neighbours(moved) if moved else ()
-    _evaluate(parts, state, scans, now, compared=compared, is_anew=is_anew)
-    memory.compared_with, memory.decided_about = snapshots, queued
+    is_same = shared.is_same(before)
+    unchanged = UnchangedRuns.of(state, memory.sort_jobs(queued), memory.flags) if is_same else None
+    _evaluate(parts, state, scans, now, _Comparison(compared, unchanged, is_anew=is_anew))
+    memory.compared_with, memory.decided_about = shared, queued
     memory.must_evaluate_all = False
     if is_comparison:
         memory.compared_at = now
@@ -238,9 +249,7 @@ def _evaluate(
     state: State,
     scans: Mapping[RunKey, Scan | Unknown | None],
     now: datetime,
-    *,
-    compared: Collection[RunKey],
-    is_anew: bool,
+    comparison: _Comparison,
 ) -> None:
     """Evaluate the runs that are due, and those to be compared of which anything else changed."""
     memory = state.own(DecisionSlice, DecisionSlice)
@@ -251,7 +260,7 @@ def _evaluate(
         key for key, scan in scans.items() if key not in known or known[key].is_due(scan, now, is_poll_old=is_poll_old)
     }
     due |= memory.evaluated.flagged
-    if is_anew:
+    if comparison.is_anew:
         due = set(scans)
     memory.read_once &= scans.keys()
     awaited = memory.awaited.find(parts, state, memory.read_once, now)
@@ -259,12 +268,14 @@ def _evaluate(
     memory.postponed = frozenset(unread[FIRST_AT_ONCE:])
     left = memory.postponed | awaited
     told = memory.evaluated.noted_flags
-    asked = [key for key in scans if (key in due or key in compared or key in told) and key not in left]
+    asked = [key for key in scans if (key in due or key in comparison.runs or key in told) and key not in left]
     memory.read_once.update(asked)
     start, count = 0, RUNS_AT_ONCE
     while portion := asked[start : start + count]:
         start += count
-        checkpoint_count = _evaluate_some(parts, state, {key: scans[key] for key in portion}, due, now)
+        checkpoint_count = _evaluate_some(
+            parts, state, {key: scans[key] for key in portion}, due, comparison.unchanged, now
+        )
         count = RUNS_AT_ONCE if checkpoint_count else min(count * 2, EMPTY_AT_ONCE)
     for key in scans.keys() & memory.evaluated.by_run.keys() - due:
         memory.evaluated.note_scan(key, scans[key])
@@ -274,11 +285,16 @@ def _evaluate(
 
 
 def _evaluate_some(
-    parts: Parts, state: State, scans: Mapping[RunKey, Scan | Unknown | None], due: Collection[RunKey], now: datetime
+    parts: Parts,
+    state: State,
+    scans: Mapping[RunKey, Scan | Unknown | None],
+    due: Collection[RunKey],
+    unchanged: UnchangedRuns | None,
+    now: datetime,
 ) -> int:
     """Read what the database has of some runs, and evaluate those that are due or of which anything changed.
 
-    Return how many checkpoints were read.
+    `unchanged` tells of most others at once that nothing did. Return how many checkpoints were read.
     """
     memory = state.own(DecisionSlice, DecisionSlice)
     known = memory.evaluated.by_run
@@ -295,6 +311,8 @@ def _evaluate_some(
         if key in revised.records:
             wanted[key] = revised.records[key]
         elif (each := known.get(key)) is not None:
+            if unchanged and key not in due and key not in memory.evaluated.noted_flags and unchanged.has(each):
+                continue
             wanted[key] = RevisedRecord(each.row_id, each.revision, each.history)
     before = {key: known[key].history if key in known else None for key in wanted}
     queue = memory.sort_jobs(state.latest(PolledQueue))

@@ -57,7 +57,7 @@ class EvaluatedRun:
             (mine.polled_at is None) != (history.polled_at is None)
             or mine.jobs != history.jobs
             or mine.other_writers != history.other_writers
-            or (mine.free_space_samples != history.free_space_samples and not self._has_room(history.scan))
+            or (mine.free_space_samples != history.free_space_samples and not self.has_room(history.scan))
             or (mine.earlier, mine.copies) != (history.earlier, history.copies)
             or mine.suspended_until != history.suspended_until
             or any(getattr(mine.context, name) != getattr(history.context, name) for name in _CONTEXT)
@@ -72,9 +72,14 @@ class EvaluatedRun:
         if self.scan_until is not None and self.scan_until <= scan.scanned_at:
             return False
         is_same_tree = scan.fingerprint is not None and scan.fingerprint == mine.fingerprint
-        return is_same_tree and self._has_room(mine) and self._has_room(scan) and _facts_of(mine) == _facts_of(scan)
+        return is_same_tree and self.has_room(mine) and self.has_room(scan) and _facts_of(mine) == _facts_of(scan)
 
-    def _has_room(self, scan: Scan | Unknown | None) -> bool:
+    @property
+    def follows_more(self) -> bool:
+        """Whether its evaluation depends on more than its record, its jobs, and what all runs share."""
+        return self.is_acted_on or self.is_damaged or self.was_poll_old
+
+    def has_room(self, scan: Scan | Unknown | None) -> bool:
         """Whether free space is known and above what any rule asks about."""
         return isinstance(scan, Scan) and (scan.available_bytes or 0) > self.needed_bytes
 
