@@ -118,14 +118,13 @@ def test_whoever_has_more_to_scan_than_one_task_takes_does_not_wait_for_the_next
 
 @pytest.mark.parametrize(("has_known", "read_at", "is_kept"), [(False, 1, True), (True, 4, True), (True, 3, False)])
 def test_what_a_scan_changed_is_kept_unless_something_else_changed_since_the_record_was_read(
-    tmp_path, work_dir, has_known, read_at, is_kept
+    has_known, read_at, is_kept
 ):
-    fleet = Fleet(get_agent(), f"sqlite:///{tmp_path}/record.db", work_dir)
     [known] = merge([], make_scan(2, make_checkpoint())).appeared
     look = ScanRecord(run=RUN, scan=make_scan(3), changes=CheckpointChanges(gone=(known,)))
-    record_scans._keep_fresh(fleet.parts, look, (known,) if has_known else (), read_at, RecordedScan(4, 5))
-    assert (fleet.parts.store.histories.fresh.take(RUN, 5) is not None) is is_kept
-    fleet.parts.store.close()
+    recorded = {RUN: (known,)} if has_known else {}
+    updates = record_scans._list_updates([look], recorded, {RUN: read_at}, {RUN: RecordedScan(4, 5)})
+    assert {run: each.after for run, each in updates.items()} == ({RUN: 5} if is_kept else {})
 
 
 def test_only_what_is_read_before_a_removal_has_parsers_of_its_own(tmp_path, work_dir):

@@ -114,6 +114,33 @@ def test_a_new_checkpoint_is_found_and_the_others_are_read_again_only_then(scann
     assert "epoch_90.npz" in list_present(fleet)
 
 
+@pytest.mark.parametrize("kind", ["saved", "removed", "overwritten", "renamed", "came back"])
+def test_after_a_change_was_found_nothing_is_sent_until_the_next_one(scanned, kind):
+    fleet, agent, rows = scanned
+    path = fleet.work_dir / "ck/epoch_7.npz"
+    if kind == "saved":
+        fleet.save("ck/epoch_90.npz", 103, npz(weights=[1.0], epoch=[90]))
+    elif kind == "removed":
+        path.unlink()
+    elif kind == "overwritten":
+        fleet.save("ck/epoch_7.npz", 103, npz(weights=[2.0], epoch=[7]))
+    else:
+        path.rename(fleet.work_dir / "ck/best.npz")
+        if kind == "came back":
+            fleet.run(104)
+            (fleet.work_dir / "ck/best.npz").rename(path)
+    settle(fleet)
+    agent.sent.clear()
+    fleet.run(106)
+    assert agent.sent["found"] >= FILE_COUNT - 1
+    found = list_present(fleet)
+    agent.sent.clear()
+    rows.clear()
+    fleet.run(108)
+    assert (agent.sent["known"], agent.sent["found"], rows["read"]) == (0, 0, 0)
+    assert list_present(fleet) == found == {each.name for each in (fleet.work_dir / "ck").iterdir()}
+
+
 def test_a_checkpoint_that_is_overwritten_in_place_is_found(scanned):
     fleet, agent, _ = scanned
     path = fleet.work_dir / "ck/epoch_7.npz"

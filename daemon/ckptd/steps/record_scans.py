@@ -203,27 +203,28 @@ def _record(
         answered = [pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED]
         recorded = _with_deleted(parts, answered, before.present)
         looks, written = _record_scans(parts, state, answered, recorded, now)
-        first = [look for look in looks if not recorded.get(look.run)]
-        for look in looks:
-            if look.run in written:
-                _keep_fresh(parts, look, recorded.get(look.run, ()), before.revisions.get(look.run), written[look.run])
+        updates = _list_updates(looks, recorded, before.revisions, written)
+        for run, update in updates.items():
+            parts.store.histories.fresh.keep(run, update)
         if written:
             state.decision_due.set()  # as long as what was recorded is in memory
-        settled = _list_settled(looks, before.revisions) | _settle_first_scans(first, written, now)
+        settled = _list_settled(looks, before.revisions) | _settle_updates(looks, updates, now)
         parts.store.settled_scans.record(settled)
 
 
-def _keep_fresh(
-    parts: Parts,
-    look: ScanRecord,
-    recorded: tuple[RecordedCheckpoint, ...],
-    read_at: int | None,
-    written: RecordedScan,
-) -> None:
-    """Keep what a scan changed for the next decision, unless something else changed the run's checkpoints meanwhile."""
-    if not recorded or read_at == written.before:
-        update = ScanUpdate(written.before if recorded else None, written.after, recorded, look.changes)
-        parts.store.histories.fresh.keep(look.run, update)
+def _list_updates(
+    looks: Iterable[ScanRecord],
+    recorded: Mapping[RunKey, tuple[RecordedCheckpoint, ...]],
+    read_at: Mapping[RunKey, int],
+    written: Mapping[RunKey, RecordedScan],
+) -> dict[RunKey, ScanUpdate]:
+    """Return what scans changed of runs, except where something else changed a run's checkpoints meanwhile."""
+    updates: dict[RunKey, ScanUpdate] = {}
+    for look in looks:
+        change, before = written.get(look.run), recorded.get(look.run, ())
+        if change is not None and (not before or read_at.get(look.run) == change.before):
+            updates[look.run] = ScanUpdate(change.before if before else None, change.after, before, look.changes)
+    return updates
 
 
 def _list_settled(looks: Iterable[ScanRecord], revisions: Mapping[RunKey, int]) -> dict[RunKey, SettledScan]:
@@ -235,19 +236,16 @@ def _list_settled(looks: Iterable[ScanRecord], revisions: Mapping[RunKey, int]) 
     }
 
 
-def _settle_first_scans(
-    looks: Iterable[ScanRecord], written: Mapping[RunKey, RecordedScan], now: datetime
+def _settle_updates(
+    looks: Iterable[ScanRecord], updates: Mapping[RunKey, ScanUpdate], now: datetime
 ) -> dict[RunKey, SettledScan]:
-    """Compare the first scans of directories with what was recorded of them, so that no second one is needed.
-
-    `written` are the revisions of the runs of which everything was recorded as it was found.
-    """
+    """Compare scans with what was recorded of them, so that the next ones need not list the directories."""
     again = [
-        replace(look, changes=_compare(look, look.changes.appeared, now))
+        replace(look, changes=_compare(look, updates[look.run].apply(), now))
         for look in looks
-        if look.run in written and isinstance(look.scan, Scan)
+        if look.run in updates and isinstance(look.scan, Scan) and look.scan.fingerprint
     ]
-    return _list_settled(again, {run: each.after for run, each in written.items()})
+    return _list_settled(again, {run: each.after for run, each in updates.items()})
 
 
 def _compare(look: ScanRecord, recorded: tuple[RecordedCheckpoint, ...], now: datetime) -> CheckpointChanges:

@@ -35,6 +35,11 @@ class ScanUpdate(NamedTuple):
     def checkpoint_count(self) -> int:
         return len(self.recorded) + len(self.changes.appeared)
 
+    def apply(self) -> tuple[RecordedCheckpoint, ...]:
+        """Return what is on record since, as `recorded` is."""
+        altered = {_name(each): each for each in (*self.changes.changed, *self.changes.gone)}
+        return (*(altered.get(_name(each), each) for each in self.recorded), *self.changes.appeared)
+
 
 class FreshCheckpoints:
     """The last update of each run that no decision has seen yet. Use it under one lock."""
@@ -88,7 +93,7 @@ def follow(known: RunRecord, update: ScanUpdate, limit: int) -> SelectedCheckpoi
     altered = [(before.get(_name(each)), each) for each in (*update.changes.changed, *update.changes.gone)]
     if known.earlier or any(was is None or _ranks_lower(was, now) for was, now in altered):
         return None
-    shown = tuple(known.checkpoints)  # they may be packed
+    shown = tuple(known.checkpoints)  # once: if they are packed, each use would unpack them all
     others = {_name(each): each for each in shown} | {_name(now): now for _, now in altered}
     rows = [*(before | others).values(), *update.changes.appeared]
     found = _list_selected(rows, known.key.uid, limit)
