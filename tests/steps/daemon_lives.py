@@ -52,6 +52,7 @@ class Disk(WholeAnswers):
         self.user_settings = WISHES
         self.checkpoints = ()
         self.trouble = None
+        self.problems = ()
         self.located_by = "comment"
         self.free_bytes = 1000
         self.took = timedelta(0)
@@ -83,7 +84,7 @@ class Disk(WholeAnswers):
                 "found": found if directory and self.located_by == "discovery" else None,
             }
         scan = make_scan((item["now"] - at(0).timestamp()) / 60, *self.checkpoints, free_bytes=self.free_bytes)
-        return scan_json.encode_scan(replace(scan, finished_at=scan.scanned_at + self.took))
+        return scan_json.encode_scan(replace(scan, problems=self.problems, finished_at=scan.scanned_at + self.took))
 
 
 class Service:

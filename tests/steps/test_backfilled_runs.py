@@ -4,7 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import PurePosixPath
 
-from ckptd.core.model import EndCause, RestartKind
+from ckptd.core.model import EndCause, RestartKind, Unknown
+from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.polled_queue import PolledQueue
 from steps.daemon_lives import OTHERS
 from steps.databases import on_both_databases
@@ -144,6 +145,20 @@ def test_a_run_that_its_limit_ended_while_nobody_looked_may_still_go_on(lives):
     assert second.finished() == {}  # nobody knows yet that nothing else came of it
     second.run(61)
     assert {run: (each.job.job_id, each.is_final) for run, each in second.finished().items()} == {RUN: (2, True)}
+
+
+def test_a_directory_that_is_read_in_part_is_read_again_and_holds_no_other_run_back(lives):
+    lives(0).run(0)
+    second = lives(60)
+    second.parts.agent.problems = (Unknown(what="old", reason="Stale file handle"),)
+    second.parts.source.past = (make_past(2, 25, 40, STATES.TIMEOUT),)
+    second.run(60)
+    second.run(61)
+    assert not second.state.latest(MissedJobs).is_pending(RUN.uid)
+    assert {run: each.is_final for run, each in second.finished().items()} == {RUN: False}
+    second.parts.agent.problems = ()
+    second.run(75)
+    assert {run: each.is_final for run, each in second.finished().items()} == {RUN: True}
 
 
 @on_both_databases

@@ -105,11 +105,37 @@ def test_a_last_look_that_had_not_time_for_everything_goes_on_soon():
     assert RUN not in watchlist
 
 
-@pytest.mark.parametrize("found", [HUNG, PARTIAL, UNREAD])
-def test_a_visit_that_cannot_be_made_whole_is_tried_a_few_times(found):
+@pytest.mark.parametrize("found", [HUNG, PARTIAL])
+def test_a_visit_that_cannot_be_made_whole_is_tried_again_as_long(found):
     watchlist = Watchlist(INTERVAL)
     watchlist.visit([RUN], START)
-    assert len(scan_until_dropped(watchlist, found)) == LAST_TRIES
+    assert [each / INTERVAL for each in scan_until_dropped(watchlist, found)] == [0, 1, 3, 7, 13]
+
+
+def test_a_last_look_that_never_gets_on_becomes_rare():
+    watchlist = watching()
+    watchlist.keep([], START)
+    assert len(scan_until_dropped(watchlist, UNREAD)) < 30
+
+
+def test_trouble_before_the_end_makes_the_last_look_no_later():
+    watchlist = watching()
+    for _ in range(9):
+        watchlist.record_scan(RUN, HUNG, START)
+    watchlist.keep([], START)
+    assert [each / INTERVAL for each in scan_until_dropped(watchlist, HUNG)] == [0, 1, 3, 7, 13]
+
+
+@pytest.mark.parametrize(("found", "times"), [(HUNG, LAST_TRIES), (PARTIAL, 1)])
+def test_a_search_after_the_end_is_tried_a_few_times(found, times):
+    watchlist, unlocated = Watchlist(INTERVAL), RUN._replace(directory="job:1")
+    watchlist.keep([unlocated], START)
+    watchlist.keep([], START)
+    count = 0
+    while watchlist.get(unlocated) is not None:
+        watchlist.record_scan(unlocated, found, watchlist.get(unlocated).due_at)
+        count += 1
+    assert count == times
 
 
 def test_a_last_look_keeps_its_time_under_its_new_name():

@@ -105,12 +105,15 @@ def test_another_job_that_is_located_before_the_next_scan_does_not_settle_the_li
 def test_a_run_that_was_scanned_before_the_end_was_polled_is_to_be_scanned_after_a_restart(store):
     scan(store, 20.5, make_checkpoint(written=4))
     poll(store, 21, timed_out(JOB))  # and the daemon is killed before it scans again
-    assert store.lost_work.list_unscanned_runs(CLUSTER, at(0)) == (RUN,)
+    assert store.lost_work.list_unscanned_runs(CLUSTER, at(0), partly_since=at(20)) == (RUN,)
     problem = Unknown(what="b.pt", reason="Stale file handle")
     store.checkpoints.record_scans([ScanRecord(run=RUN, scan=make_scan(22, problems=(problem,)))])
-    assert store.lost_work.list_unscanned_runs(CLUSTER, at(0)) == (RUN,), "a scan that could not read everything"
+    assert store.lost_work.list_unscanned_runs(CLUSTER, at(0), partly_since=at(20)) == (RUN,), (
+        "a scan that could not read everything"
+    )
+    assert store.lost_work.list_unscanned_runs(CLUSTER, at(0), partly_since=at(21)) == ()
     scan(store, 23, make_checkpoint(written=4))
-    assert store.lost_work.list_unscanned_runs(CLUSTER, at(0)) == ()
+    assert store.lost_work.list_unscanned_runs(CLUSTER, at(0), partly_since=at(20)) == ()
 
 
 @pytest.mark.filled_by(record=None)

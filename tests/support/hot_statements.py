@@ -42,7 +42,7 @@ def list_calls(year: RecordedYear) -> list[HotCall]:
         *calls(
             "start",
             2 * a_day,
-            unscanned=lambda store: store.lost_work.list_unscanned_runs("alpha", NOW - DAY),
+            unscanned=lambda store: store.lost_work.list_unscanned_runs("alpha", NOW - DAY, partly_since=NOW - DAY),
             unaddressed=lambda store: store.outbox.list_unaddressed("alpha"),
         ),
         *calls(

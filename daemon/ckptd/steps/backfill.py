@@ -132,9 +132,14 @@ def _visit(parts: Parts, state: State, now: datetime) -> None:
 
 
 def _is_over(state: State, known: TrackedJob) -> bool:
-    """Whether a job's run was scanned, or will be because another job of it is in the queue."""
+    """Whether a job's run was scanned, or will be because another job of it is in the queue.
+
+    A scan that failed counts, too: it is repeated, but nothing else waits for it.
+    """
     watched = state.watchlist.get(known.run) if known.run else None
-    return watched is None or (watched.key.is_located and not watched.is_last_scan)
+    if watched is None:
+        return True
+    return watched.key.is_located and (not watched.is_last_scan or watched.last is not None)
 
 
 def _have_timed_out(over: Iterable[TrackedJob], now: datetime) -> bool:

@@ -39,7 +39,9 @@ from ckptd.store.histories import RevisedRecord
 RUNS_AT_ONCE = 25  # whose checkpoints are in memory, unpacked, while they are evaluated
 EMPTY_AT_ONCE = 16 * RUNS_AT_ONCE  # the same, as long as those before had none
 FIRST_AT_ONCE = 160 * RUNS_AT_ONCE  # evaluated for the first time in one decision: scans wait for its end
-PAUSE_PER_RUN = timedelta(milliseconds=0.5)  # between two decisions, each of which looks at all runs for about 10 us
+PAUSE_PER_RUN = timedelta(
+    milliseconds=0.5
+)  # between two decisions, each of which checks all runs, for about 10 us each
 MISSED_SCANS = 4  # a scan that is older than so many intervals is too old for decisions
 
 
@@ -90,12 +92,12 @@ class DecisionSlice:
         return self.queued_jobs
 
 
-class _Comparison(NamedTuple):
-    """Which runs a decision looks at beside those that are due."""
+class _ComparedRuns(NamedTuple):
+    """Which runs a decision compares with their last evaluation, beside those that are due."""
 
     runs: Collection[RunKey]
-    unchanged: UnchangedRuns | None  # tells of most of them at once that nothing changed
-    is_anew: bool  # all are evaluated
+    unchanged: UnchangedRuns | None  # recognises most of those that did not change, without their histories
+    evaluates_all: bool
 
 
 def await_no_scan(state: State) -> None:
@@ -193,14 +195,14 @@ def _judge(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChange
     if is_comparison:
         state.change(FreeSpaceSamples, lambda samples: samples.keep(scans.keys()))
     before = memory.compared_with
-    is_anew = memory.must_evaluate_all
-    is_anew = is_anew or (is_comparison and before is not None and before.snapshots[0] is not parts)
+    evaluates_all = memory.must_evaluate_all
+    evaluates_all = evaluates_all or (is_comparison and before is not None and before.snapshots[0] is not parts)
     compared: Collection[RunKey] = scans
     if not is_comparison:
         compared = memory.sort_jobs(queued).add_neighbours(moved) if moved else ()
     is_same = shared.is_same(before)
     unchanged = UnchangedRuns.of(state, memory.sort_jobs(queued), memory.flags) if is_same else None
-    _evaluate(parts, state, scans, now, _Comparison(compared, unchanged, is_anew=is_anew))
+    _evaluate(parts, state, scans, now, _ComparedRuns(compared, unchanged, evaluates_all=evaluates_all))
     memory.compared_with, memory.decided_about = shared, queued
     memory.must_evaluate_all = False
     if is_comparison:
@@ -249,7 +251,7 @@ def _evaluate(
     state: State,
     scans: Mapping[RunKey, Scan | Unknown | None],
     now: datetime,
-    comparison: _Comparison,
+    comparison: _ComparedRuns,
 ) -> None:
     """Evaluate the runs that are due, and those to be compared of which anything else changed."""
     memory = state.own(DecisionSlice, DecisionSlice)
@@ -260,7 +262,7 @@ def _evaluate(
         key for key, scan in scans.items() if key not in known or known[key].is_due(scan, now, is_poll_old=is_poll_old)
     }
     due |= memory.evaluated.flagged
-    if comparison.is_anew:
+    if comparison.evaluates_all:
         due = set(scans)
     memory.read_once &= scans.keys()
     awaited = memory.awaited.find(parts, state, memory.read_once, now)
@@ -294,7 +296,7 @@ def _evaluate_some(
 ) -> int:
     """Read what the database has of some runs, and evaluate those that are due or of which anything changed.
 
-    `unchanged` tells of most others at once that nothing did. Return how many checkpoints were read.
+    `unchanged` recognises most of the others. Return how many checkpoints were read.
     """
     memory = state.own(DecisionSlice, DecisionSlice)
     known = memory.evaluated.by_run

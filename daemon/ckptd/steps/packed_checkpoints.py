@@ -34,7 +34,7 @@ _NAMES: dict[type, tuple[str, ...]] = {kind: tuple(each.name for each in fields(
 _READ: dict[type, Callable[[object], tuple[Any, ...]]] = {kind: attrgetter(*names) for kind, names in _NAMES.items()}
 _SET: dict[type, tuple[Callable[[object, Any], None], ...]] = {
     kind: tuple(getattr(kind, name).__set__ for name in names) for kind, names in _NAMES.items()
-}  # those of the slots: nobody assigns to a frozen instance
+}  # of the slots, because a frozen instance refuses an assignment
 
 
 class _Packer(pickle.Pickler):

@@ -97,9 +97,9 @@ class RunTotals:
         self.by_locator = Counter(
             located_by.get(each.key) or "unknown" if each.key.is_located else "none"
             for each in watched
-            if each.key not in copies
+            if each.key not in copies and not each.is_last_scan
         )
-        self.unknown_directories = sum(each.is_unknown for each in watched)
+        self.unknown_directories = sum(each.is_unknown and not each.is_last_scan for each in watched)
         self.unreadable_directory_users = per_user_cap.count_unreadable_directory_users(watched)
         on_nodes = state.latest(NodeScanTotals).directories  # those have a pace of their own
         late = (each for each in watched if each.due_at < now and not is_on_nodes(each.key.directory, on_nodes))

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
+from ckptd.core.discovery.declared import is_declared_without
+from ckptd.core.discovery.scan_schedule import LAST_PATIENCE
 from ckptd.core.model import RunKey
 from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.observations import TALLY_AGE
@@ -88,7 +90,9 @@ class State:
         unconfirmed = parts.store.jobs.list_unconfirmed_attempts(parts.cluster, now - RECHECK_AGE)
         polled_at, gap = parts.store.backfill.read_gap(parts.cluster)
         missed = MissedJobs(polled_at=polled_at, gap=gap, jobs=parts.store.backfill.read_unscanned_jobs(parts.cluster))
-        unscanned = parts.store.lost_work.list_unscanned_runs(parts.cluster, now - RECHECK_AGE)
+        unscanned = parts.store.lost_work.list_unscanned_runs(
+            parts.cluster, now - RECHECK_AGE, partly_since=now - LAST_PATIENCE
+        )
         waiting = frozenset(each.recipient.address for each in parts.store.outbox.list_unaddressed(parts.cluster))
         mentions = {each.job_id: each for each in parts.store.mentions.read(parts.cluster)}
         copies = parts.store.located_runs.read_copies(parts.cluster)
@@ -104,14 +108,22 @@ class State:
             for key, named in copies.items():
                 self.watchlist.set_copies(key, named, now)
             self.watchlist.keep_open(tracked.values(), now)
-            self.watchlist.visit([*unscanned, *_list_unsearched(tracked.values())], now)
+            self.watchlist.visit([*unscanned, *_list_unsearched(parts, tracked.values(), now)], now)
             self.is_in_doubt = False
 
 
-def _list_unsearched(tracked: Iterable[TrackedJob]) -> list[RunKey]:
-    """Return the runs of ended jobs whose directory may not have been searched since the end."""
-    ended = (known for known in tracked if not known.is_open and known.attempt is not None)
-    return [known.run for known in ended if known.run is not None and not known.run.is_located]
+def _list_unsearched(parts: Parts, tracked: Iterable[TrackedJob], now: datetime) -> list[RunKey]:
+    """Return the runs of jobs that ended lately, and whose directory may not have been searched since.
+
+    Only of jobs long enough for rules, and not of those that say that they save nothing.
+    """
+    return [
+        known.run
+        for known in tracked
+        if known.ended_at is not None and known.attempt is not None and now - known.ended_at < LAST_PATIENCE
+        if known.ended_at - known.attempt.started_at >= parts.min_job_duration
+        if known.run is not None and not known.run.is_located and not is_declared_without(known.job)
+    ]
 
 
 def begin(parts: Parts, now: datetime) -> State:

@@ -1,7 +1,8 @@
-"""Finds at once most of the runs of which a comparison would find nothing new, because nothing that it reads changed.
+"""Recognises most runs that a full comparison would find unchanged, without making their histories.
 
-A comparison makes each run's history anew, and looks at every field that a rule may read. Where what all runs share is
-as it was at the comparison before, a run with the same jobs, revision and signals has the same history.
+A full comparison makes the history of a run and compares every field that a rule may read. If what all runs share did
+not change since the one before, only the record of the run, its jobs, their signals, its flags, its free space, and
+other runs in its directory can change its history.
 """
 
 from collections.abc import Mapping
@@ -17,11 +18,12 @@ from ckptd.steps.read_scripts import known_signals
 from ckptd.steps.run_facts import EndTallies, FreeSpaceSamples
 from ckptd.steps.snapshots import SharedRuns
 from ckptd.steps.state import State
+from ckptd.steps.watchlist import Watchlist
 
 
 @dataclass(frozen=True, slots=True)
 class SharedFacts:
-    """What rules read that is the same for all runs, or kept in snapshots of all: these are compared by identity."""
+    """What rules read that is the same for all runs, or in snapshots of all. Snapshots are compared by identity."""
 
     snapshots: tuple[object, ...]
     preempted: frozenset[str]  # partitions
@@ -29,10 +31,12 @@ class SharedFacts:
 
     @classmethod
     def read(cls, state: State, snapshots: tuple[object, ...]) -> "SharedFacts":
+        """Return the present facts, with these snapshots."""
         preempted = frozenset(name for name, count in state.latest(EndTallies).preempted.items() if count > 0)
         return cls(snapshots, preempted, state.latest(PolledQueue).maintenance)
 
     def is_same(self, before: "SharedFacts | None") -> bool:
+        """Whether nothing of it changed; None: nothing is known of before."""
         if before is None or len(self.snapshots) != len(before.snapshots):
             return False
         pairs = zip(self.snapshots, before.snapshots, strict=True)
@@ -49,20 +53,25 @@ class UnchangedRuns:
     signals: Mapping[int, LimitSignal | None]
     shared_runs: SharedRuns
     flags: OpenFlags
+    watchlist: Watchlist
 
     @classmethod
     def of(cls, state: State, queue: QueuedJobs, flags: OpenFlags) -> "UnchangedRuns":
-        """Take what changes from run to run, as of now."""
+        """Return one with the present queue, samples of free space, signals and flags."""
         free_space, shared_runs = state.latest(FreeSpaceSamples).by_run, state.latest(SharedRuns)
-        return cls(queue, free_space, known_signals(state), shared_runs, flags)
+        return cls(queue, free_space, known_signals(state), shared_runs, flags, state.watchlist)
 
     def has(self, each: EvaluatedRun) -> bool:
-        """Whether a comparison of a run would find nothing; False for all that are not simple.
+        """Whether a full comparison of a run would find nothing.
 
-        The caller knows that the revision of the run's record is the same, and that it is not due by time or by a scan.
+        False also for runs that ckptd acts on, with damaged checkpoints, several locations, suspended jobs, jobs that
+        ckptd submitted, or other runs in their directory. The caller knows that the revision of the run's record is the
+        same, and that the run need not be evaluated because of the time or a scan.
         """
         mine, queued = each.history, self.queue.queued
         if each.follows_more or mine.earlier or mine.copies or mine.other_writers or queued.slurm_trouble:
+            return False
+        if self.watchlist.copies_of(mine.key) or mine.context.maintenance != queued.maintenance:
             return False
         jobs = self.queue.by_run.get(mine.key, [])
         beside = self.queue.by_directory.get(mine.key.directory, [])

@@ -49,7 +49,7 @@ class Watchlist:
             if (watched := self._watched.get(key)) is not None:
                 for copy in _list_copies(key, named):
                     if copy not in self._watched:
-                        self._add(WatchedRun(key=copy, due_at=now, is_last_scan=watched.is_last_scan))
+                        self._add(replace(watched, key=copy, due_at=now, observed_at=None, trouble_count=0, last=None))
 
     @property
     def copies(self) -> frozenset[RunKey]:
@@ -100,7 +100,7 @@ class Watchlist:
         self.keep(opened.union(missed), now)
 
     def keep(self, keys: Iterable[RunKey], now: datetime) -> None:
-        """Watch exactly these runs from now on; scan each run that is no longer among them once more."""
+        """Watch exactly these runs from now on; make a last scan of each run that is no longer among them."""
         with self._lock:
             wanted = self._with_copies(set(keys) - self._elsewhere)
             self._copies = {key: named for key, named in self._copies.items() if key in wanted or key in self._watched}
@@ -109,17 +109,17 @@ class Watchlist:
             for key in self._watched.keys() - wanted:
                 watched = self._watched[key]
                 if not watched.is_last_scan:
-                    self._watched[key] = replace(watched, is_last_scan=True, ended_at=now, due_at=now)
+                    self._watched[key] = replace(watched, is_last_scan=True, ended_at=now, due_at=now, trouble_count=0)
             for key in wanted:
                 if self._watched[key].is_last_scan:
                     self._watched[key] = replace(self._watched[key], is_last_scan=False, due_at=now)
 
     def visit(self, keys: Iterable[RunKey], now: datetime) -> None:
-        """Scan runs whose jobs have ended once more, unless they are watched."""
+        """Make a last scan of runs whose jobs have ended, unless they are watched."""
         with self._lock:
             for key in self._with_copies(keys):
                 if key not in self._watched:
-                    self._add(WatchedRun(key=key, due_at=now, is_last_scan=True))
+                    self._add(WatchedRun(key=key, due_at=now, is_last_scan=True, ended_at=now))
 
     def _with_copies(self, keys: Iterable[RunKey]) -> set[RunKey]:
         own = set(keys)

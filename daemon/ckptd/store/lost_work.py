@@ -350,10 +350,15 @@ class LostWorkStore(StorePart, LossReader):
     """Lost work of ended attempts."""
 
     @reading
-    def list_unscanned_runs(self, connection: sa.Connection, cluster: str, since: datetime) -> tuple[RunKey, ...]:
-        """Return the runs with an attempt that ended at `since` or later and no scan of everything after that end."""
+    def list_unscanned_runs(
+        self, connection: sa.Connection, cluster: str, since: datetime, *, partly_since: datetime
+    ) -> tuple[RunKey, ...]:
+        """Return the runs with an attempt that ended at `since` or later and no scan after that end.
+
+        Where it ended at `partly_since` or later, a scan that did not read everything does not count.
+        """
         is_behind = RunTable.scanned_at.is_(None) | (RunTable.scanned_at < LossTable.ended_at)
-        is_behind |= RunTable.problems.is_not(None)
+        is_behind |= RunTable.problems.is_not(None) & (LossTable.ended_at >= partly_since)
         rows = connection.execute(
             sa.select(*RUN_KEY_COLUMNS)
             .join(AttemptTable, AttemptTable.run_id == RunTable.id)

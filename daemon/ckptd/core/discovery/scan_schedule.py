@@ -10,21 +10,22 @@ MIN_GAP = timedelta(seconds=2)  # between two scans of one directory, however of
 GAP_PER_ENTRY = timedelta(milliseconds=10)  # the same for a large one, about a hundred times as long as the scan takes
 WRITING_GAP = timedelta(seconds=10)  # while a save is going on
 UNREAD_GAP = timedelta(seconds=2)  # after a scan that had not time enough
-LAST_TRIES = 4  # at least, of a last scan that fails or is not whole, because a file system may recover slowly
-LAST_PATIENCE = timedelta(hours=1)  # after the end of a run's jobs, in which its last scan is tried again in any case
+LAST_TRIES = 4  # at least, of a last scan that fails or is incomplete, because a file system may recover slowly
+SOON_TRIES = 20  # of them, those that follow as soon as another scan would
+LAST_PATIENCE = timedelta(hours=1)  # how long after the end of a run's jobs its last scan is retried in any case
 MAX_TROUBLE_GAP = timedelta(minutes=30)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WatchedRun:
-    """One run that is scanned while a job of it is in the queue, and once afterwards."""
+    """One run that is scanned while a job of it is in the queue, and afterwards until one scan was complete."""
 
     key: RunKey
     due_at: datetime
     observed_at: datetime | None = None  # the last scan with a result
     trouble_count: int = 0
     last: Scan | Unknown | None = None  # without its checkpoints: the record has them
-    is_last_scan: bool = False  # its jobs have ended: one more scan that reads everything, then it is dropped
+    is_last_scan: bool = False  # its jobs have ended: one more complete scan, then it is dropped
     ended_at: datetime | None = None  # when a poll no longer found its jobs
 
     @property
@@ -84,29 +85,33 @@ def _is_of_the_future(watched: WatchedRun, now: datetime) -> bool:
 def after_scan(watched: WatchedRun, found: Scan | Unknown, interval: timedelta, now: datetime) -> WatchedRun | None:
     """Return the run with its next scan, from the result of one that began at `now`; None if that was the last.
 
-    A scan that was under way when the jobs ended may have missed what they saved in the end: one more follows. So it
-    does where a last scan could not read everything.
+    A scan that was under way when the jobs ended may have missed what they saved in the end: one more follows. A last
+    scan of a known directory that could not read everything is repeated.
     """
     began_before = timedelta(0) if watched.ended_at is None else watched.ended_at - now
     if watched.is_last_scan and timedelta(0) < began_before <= MAX_TROUBLE_GAP:  # more: the clock was set back
         return watched
-    is_whole = isinstance(found, Scan) and found.is_whole and not found.unread_count
-    if watched.is_last_scan and (is_whole or not _is_tried_again(watched, now)):
-        return None
-    is_failed = not is_whole if watched.is_last_scan else isinstance(found, Unknown)
+    is_failed = isinstance(found, Unknown)
+    if watched.is_last_scan:
+        is_failed = is_failed or (watched.key.is_located and not _is_complete(found))
+        if not is_failed or not _is_tried_again(watched, now):
+            return None
     trouble_count = watched.trouble_count + 1 if is_failed else 0
     gap = min(interval * 2 ** min(trouble_count - 1, 10), MAX_TROUBLE_GAP) if is_failed else interval
     if isinstance(found, Unknown):
         return replace(watched, last=found, due_at=now + gap, trouble_count=trouble_count)
-    if any(each.state is CheckpointState.WRITING for each in found.checkpoints):
-        gap = min(gap, WRITING_GAP)
-    if found.unread_count:
-        gap = min(gap, UNREAD_GAP)
+    if trouble_count <= SOON_TRIES:
+        is_writing = any(each.state is CheckpointState.WRITING for each in found.checkpoints)
+        gap = min(gap, WRITING_GAP if is_writing else gap, UNREAD_GAP if found.unread_count else gap)
     last = replace(found, checkpoints=())
     return replace(watched, last=last, observed_at=now, due_at=now + gap, trouble_count=trouble_count)
 
 
+def _is_complete(found: Scan | Unknown) -> bool:
+    return isinstance(found, Scan) and found.is_whole and not found.unread_count
+
+
 def _is_tried_again(watched: WatchedRun, now: datetime) -> bool:
-    """Whether a last scan that did not read everything is followed by another one."""
+    """Whether a last scan that failed is followed by another one; a search for the directory is tried a few times."""
     is_recent = watched.ended_at is not None and timedelta(0) <= now - watched.ended_at < LAST_PATIENCE
-    return is_recent or watched.trouble_count + 1 < LAST_TRIES
+    return (is_recent and watched.key.is_located) or watched.trouble_count + 1 < LAST_TRIES
