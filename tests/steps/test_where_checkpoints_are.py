@@ -102,6 +102,21 @@ def test_why_a_directory_is_not_known_is_told_until_a_search_sees_everything(fle
     successor.parts.store.close()
 
 
+def test_runs_that_have_left_the_queue_count_no_longer_while_their_last_scan_is_repeated(fleet):
+    fleet.save("ck/step_5.safetensors", 0)
+    job = fleet.job(comment="ckpt=ck")
+    fleet.run(1, job)
+    fleet.run(2, job)
+    (fleet.work_dir / "ck").chmod(0)
+    fleet.run(70, job)
+    report = publish.report(fleet.parts, fleet.state, minute(70))
+    assert (report.unknown_directories, sum(report.runs_by_locator.values())) == (1, 1)
+    fleet.run(71, replace(job, state=JobState.COMPLETED, ends_at=minute(70.5)))
+    assert [each.is_unknown for each in fleet.state.watchlist.all] == [True]
+    report = publish.report(fleet.parts, fleet.state, minute(71))
+    assert (report.unknown_directories, sum(report.runs_by_locator.values())) == (0, 0)
+
+
 def test_what_was_said_of_a_directory_stays_when_its_job_has_ended(fleet):
     others = fleet.work_dir.parent / "others"
     others.mkdir(mode=0o555)

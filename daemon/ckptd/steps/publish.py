@@ -88,6 +88,7 @@ class RunTotals:
             if abs(now - counted_at) < PAUSE_PER_RUN * run_count:
                 return self
         scanned, runs, watched = state.latest(ScanProgress), state.latest(RunHistories), state.watchlist.all
+        queued = [each for each in watched if not each.is_last_scan]
         histories = runs.by_run
         copies = state.watchlist.copies - histories.keys()
         ended = state.latest(PurgeFacts).ended
@@ -96,11 +97,11 @@ class RunTotals:
         self._mounts.refresh()
         self.by_locator = Counter(
             located_by.get(each.key) or "unknown" if each.key.is_located else "none"
-            for each in watched
-            if each.key not in copies and not each.is_last_scan
+            for each in queued
+            if each.key not in copies
         )
-        self.unknown_directories = sum(each.is_unknown and not each.is_last_scan for each in watched)
-        self.unreadable_directory_users = per_user_cap.count_unreadable_directory_users(watched)
+        self.unknown_directories = sum(each.is_unknown for each in queued)
+        self.unreadable_directory_users = per_user_cap.count_unreadable_directory_users(queued)
         on_nodes = state.latest(NodeScanTotals).directories  # those have a pace of their own
         late = (each for each in watched if each.due_at < now and not is_on_nodes(each.key.directory, on_nodes))
         self.scan_delay = now - min((each.due_at for each in late), default=now)
