@@ -39,9 +39,7 @@ from ckptd.store.histories import RevisedRecord
 RUNS_AT_ONCE = 25  # whose checkpoints are in memory, unpacked, while they are evaluated
 EMPTY_AT_ONCE = 16 * RUNS_AT_ONCE  # the same, as long as those before had none
 FIRST_AT_ONCE = 160 * RUNS_AT_ONCE  # evaluated for the first time in one decision: scans wait for its end
-PAUSE_PER_RUN = timedelta(
-    milliseconds=0.5
-)  # between two decisions, each of which checks all runs, for about 10 us each
+PAUSE_PER_RUN = timedelta(milliseconds=0.5)  # between two decisions: each checks all runs, for about 10 us each
 MISSED_SCANS = 4  # a scan that is older than so many intervals is too old for decisions
 
 

@@ -46,7 +46,7 @@ class SharedFacts:
 
 @dataclass(frozen=True, slots=True)
 class UnchangedRuns:
-    """Recognizes runs whose history is as it was evaluated, if what all runs share did not change."""
+    """Recognises runs whose history is as it was evaluated, if what all runs share did not change."""
 
     queue: QueuedJobs
     free_space: Mapping[RunKey, tuple[FreeSpaceSample, ...]]
