@@ -4,7 +4,7 @@ import pytest
 
 from ckptd.core.checkpoint_sets import grouping
 from ckptd.core.model import CheckpointState, FileIdentity, Level, Unknown
-from ckptd.core.runs import progress
+from ckptd.core.runs import progress, recordable_numbers
 from support.queue_facts import at, follow, look, make_checkpoint, make_job, make_scan, merge
 
 
@@ -385,7 +385,7 @@ def test_numbers_that_no_record_can_hold_are_left_out():
     )
     (found,) = record(wild)
     assert (found.checkpoint.step, found.checkpoint.epoch, found.checkpoint.metrics) == (None, None, {"acc": 0.5})
-    assert found.checkpoint.size_bytes == progress.LARGEST
+    assert found.checkpoint.size_bytes == recordable_numbers.LARGEST
     assert merge([found], make_scan(2, wild)).is_empty
 
 

@@ -34,6 +34,7 @@ from ckptd.steps.snapshots import CurrentFlags, PollPace, PurgeFacts, RunHistori
 from ckptd.steps.state import State
 from ckptd.steps.unchanged_runs import SharedFacts, UnchangedRuns
 from ckptd.store.database_errors import StoreError, UnknownRunError
+from ckptd.store.fresh_checkpoints import ShownCheckpoints
 from ckptd.store.histories import RevisedRecord
 
 RUNS_AT_ONCE = 25  # whose checkpoints are in memory, unpacked, while they are evaluated
@@ -298,12 +299,7 @@ def _evaluate_some(
     """
     memory = state.own(DecisionSlice, DecisionSlice)
     known = memory.evaluated.by_run
-    revised = parts.store.histories.read_changed(
-        {
-            key: RevisedRecord(each.row_id, each.revision, each.history) if (each := known.get(key)) else None
-            for key in scans
-        }
-    )
+    revised = parts.store.histories.read_changed({key: known[key].revised if key in known else None for key in scans})
     for key in revised.missing:
         memory.evaluated.remove(key)
     wanted: dict[RunKey, RevisedRecord] = {}
@@ -313,7 +309,7 @@ def _evaluate_some(
         elif (each := known.get(key)) is not None:
             if unchanged and key not in due and key not in memory.evaluated.noted_flags and unchanged.has(each):
                 continue
-            wanted[key] = RevisedRecord(each.row_id, each.revision, each.history)
+            wanted[key] = each.revised
     before = {key: known[key].history if key in known else None for key in wanted}
     queue = memory.sort_jobs(state.latest(PolledQueue))
     current = [each for each in bring_up(parts, state, wanted, scans, queue, before) if not each.is_only_copy]
@@ -365,6 +361,7 @@ def _evaluate_run(
             until=timed.until,
             scan_until=timed.scan_until,
             needed_bytes=needed_bytes(opened, rules),
+            shown=ShownCheckpoints.of(opened.checkpoints),
             is_acted_on=bool(context.signalled or context.resubmitted or context.standing) or not history.jobs,
             is_damaged=has_damaged(opened),
             was_poll_old=opened.polled_at is not None and now - opened.polled_at > max_poll_age,

@@ -63,7 +63,7 @@ def bring_up(
             ),
             locations.get(record.key, record.copies),
         )
-        for _, _, record in sorted(wanted.values(), key=lambda each: each.row_id)
+        for record in (each.record for each in sorted(wanted.values(), key=lambda each: each.row_id))
     ]
 
 

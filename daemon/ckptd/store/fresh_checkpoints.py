@@ -75,6 +75,18 @@ class SelectedCheckpoints(NamedTuple):
     earlier: RunRecord | None = None  # whose sums count the others
 
 
+class ShownCheckpoints(NamedTuple):
+    """What is known of the checkpoints of a record without looking at each, which may be packed."""
+
+    has_deleted: bool
+    has_state: bool  # one that was complete once
+
+    @classmethod
+    def of(cls, recorded: Sequence[RecordedCheckpoint]) -> "ShownCheckpoints":
+        """Look at each."""
+        return cls(any(each.deleted_at is not None for each in recorded), _has_state(recorded))
+
+
 def select_checkpoints(recorded: Sequence[RecordedCheckpoint], uid: int, limit: int) -> SelectedCheckpoints:
     """Select from all checkpoints of a run, none of them deleted, in the order of their rows."""
     found = _list_selected(recorded, uid, limit)
@@ -83,18 +95,21 @@ def select_checkpoints(recorded: Sequence[RecordedCheckpoint], uid: int, limit: 
     return SelectedCheckpoints(found, list_saved(recorded), _sum_up(recorded))
 
 
-def follow(known: RunRecord, update: ScanUpdate, limit: int) -> SelectedCheckpoints | None:
+def follow(
+    known: RunRecord, update: ScanUpdate, limit: int, shown: ShownCheckpoints | None = None
+) -> SelectedCheckpoints | None:
     """Select after a scan, from the record of the revision before it; None if only the database can tell.
 
     A checkpoint that the record leaves out has `limit` others before it in each order. It can come in only if one of
-    these ranks lower than before.
+    these ranks lower than before. `shown` is what the caller knows of the record's checkpoints: only deleted ones are
+    not in the update, so that without any they need not be unpacked.
     """
     before = {_name(each): each for each in update.recorded}
     altered = [(before.get(_name(each)), each) for each in (*update.changes.changed, *update.changes.gone)]
     if known.earlier or any(was is None or _ranks_lower(was, now) for was, now in altered):
         return None
-    shown = tuple(known.checkpoints)  # once: if they are packed, each use would unpack them all
-    others = {_name(each): each for each in shown} | {_name(now): now for _, now in altered}
+    kept = () if shown and not shown.has_deleted else tuple(known.checkpoints)  # once: each use would unpack them all
+    others = {_name(each): each for each in kept} | {_name(now): now for _, now in altered}
     rows = [*(before | others).values(), *update.changes.appeared]
     found = _list_selected(rows, known.key.uid, limit)
     if len(found) < limit:
@@ -103,9 +118,10 @@ def follow(known: RunRecord, update: ScanUpdate, limit: int) -> SelectedCheckpoi
     if not known.is_truncated:
         return SelectedCheckpoints(found, list_saved(rows), _sum_up(present))
     added = list_saved([*update.changes.appeared, *(now for was, now in altered if was and was.completed_at is None)])
-    if _has_state(shown) != _has_state(found):
+    has_state = _has_state(found)
+    if has_state != (shown.has_state if shown else _has_state(kept)):
         return None  # then only states count, and no longer what counted before
-    counted = [each for each in added if each.is_state] if _has_state(found) else added
+    counted = [each for each in added if each.is_state] if has_state else added
     return SelectedCheckpoints(found, counted, _sum_up(present), known)
 
 

@@ -11,7 +11,13 @@ from typing import NamedTuple
 
 from ckptd.core.model import SUSPENDED_STATES, CopyLocation, Job, NamedLocation, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.runs.earlier_directories import join_earlier
-from ckptd.store.fresh_checkpoints import FreshCheckpoints, SelectedCheckpoints, follow, select_checkpoints
+from ckptd.store.fresh_checkpoints import (
+    FreshCheckpoints,
+    SelectedCheckpoints,
+    ShownCheckpoints,
+    follow,
+    select_checkpoints,
+)
 from ckptd.store.history_rows import CHECKPOINT_LIMIT, Others, load_records, read_other_writers
 from ckptd.store.named_locations import list_keys, read_locations
 from ckptd.store.plain_reads import Select
@@ -56,6 +62,7 @@ class RevisedRecord(NamedTuple):
     row_id: int
     revision: int
     record: RunRecord
+    shown: ShownCheckpoints | None = None  # None: only its checkpoints themselves tell
 
 
 class HistoryReader(ReadPart):
@@ -116,7 +123,7 @@ class HistoryReader(ReadPart):
             return select_checkpoints(update.changes.appeared, key.uid, CHECKPOINT_LIMIT)
         if known is None or (known.row_id, known.revision) != (row_id, update.before):
             return None
-        return follow(known.record, update, CHECKPOINT_LIMIT)
+        return follow(known.record, update, CHECKPOINT_LIMIT, known.shown)
 
 
 class HistoryCache:

@@ -4,20 +4,17 @@ A path whose content was replaced is a new checkpoint whose predecessor is gone.
 that read the whole directory.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import Any
 
 from ckptd.core.checkpoint_sets import membership
 from ckptd.core.model import Checkpoint, CheckpointState, FileIdentity, Level, RecordedCheckpoint, Scan
 from ckptd.core.model.checkpoints import UNREAD
 from ckptd.core.runs import added_files
 from ckptd.core.runs.ownership import Writers
-
-LARGEST = 2**63 - 1  # what a database's whole number holds
+from ckptd.core.runs.recordable_numbers import bound_numbers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,17 +47,15 @@ def merge_scan(
     present = {_name(each.checkpoint): each for each in there[::-1]}
     twice = [each for each in there if present[_name(each.checkpoint)] is not each]  # by an earlier version
     began = _list_begun(there)
-    names = {_name(each) for each in scan.checkpoints}
-    lost = {
-        (_name(known.checkpoint), _content(known.checkpoint)): known
-        for known in recorded
-        if known.deleted_at and _name(known.checkpoint) in names
-    }
+    lost = _list_lost(recorded, scan)
     appeared: list[RecordedCheckpoint] = []
     changed: list[RecordedCheckpoint] = []
     gone = [replace(known, deleted_at=now) for known in twice]
-    for found in map(_bounded, scan.checkpoints):
-        known = present.pop(_name(found), None)
+    for seen in scan.checkpoints:
+        known = present.pop(_name(seen), None)
+        if known is not None and seen is known.checkpoint and _is_settled(known):
+            continue
+        found = bound_numbers(seen)
         if known is not None and (not _is_replaced(known.checkpoint, found) or _is_same_save(known, found)):
             result = _update(known, found, writers, now)
             if result != known:
@@ -82,6 +77,25 @@ def merge_scan(
     if changed:
         appeared, changed = _mark_renamed(there, appeared, changed, now)
     return CheckpointChanges(appeared=tuple(appeared), changed=tuple(changed), gone=tuple(gone))
+
+
+def _list_lost(recorded: Sequence[RecordedCheckpoint], scan: Scan) -> dict[tuple[object, ...], RecordedCheckpoint]:
+    """Return the deleted checkpoints that a scan may have found again, by name and content."""
+    deleted = [known for known in recorded if known.deleted_at]
+    names = {_name(each) for each in scan.checkpoints} if deleted else set()
+    return {
+        (_name(known.checkpoint), _content(known.checkpoint)): known
+        for known in deleted
+        if _name(known.checkpoint) in names
+    }
+
+
+def _is_settled(known: RecordedCheckpoint) -> bool:
+    """Whether a scan that finds a recorded checkpoint just as it is on record changes nothing of it."""
+    checkpoint = known.checkpoint
+    if checkpoint.state is not CheckpointState.COMPLETE or checkpoint.level is Level.FULL:
+        return False
+    return known.completed_at is not None and not _is_dated_by_scan(known)
 
 
 def _mark_renamed(
@@ -111,7 +125,7 @@ def merge_verified(
     `found` are the recognised things: checkpoints that are one such thing, and the parts of all others. What changed
     meanwhile is left to the next scan, and so is what could not be read to its end.
     """
-    pieces = {_name(piece): piece for piece in map(_bounded, found)}
+    pieces = {_name(piece): piece for piece in map(bound_numbers, found)}
     changed: list[RecordedCheckpoint] = []
     for known in recorded:
         judged = None if known.deleted_at else _judge(known.checkpoint, pieces)
@@ -129,7 +143,7 @@ def merge_owner_verified(
 
     It changes no checkpoint, and not the time of what this node verified: docs/decisions/0020.
     """
-    pieces = {_name(piece): piece for piece in map(_bounded, found)}
+    pieces = {_name(piece): piece for piece in map(bound_numbers, found)}
     changed: list[RecordedCheckpoint] = []
     for known in recorded:
         judged = None if known.deleted_at else _judge(known.checkpoint, pieces)
@@ -325,9 +339,13 @@ def keep_complete(old: Checkpoint, found: Checkpoint) -> Checkpoint:
 def _date_again(known: RecordedCheckpoint, found: Checkpoint, now: datetime) -> RecordedCheckpoint:
     """Date an unchanged checkpoint by its files if this host's clock was behind them when it was first seen."""
     modified_at = known.checkpoint.modified_at
-    was_cut = known.completed_at == known.first_seen_at < modified_at <= now
-    is_late = was_cut and _is_unchanged(known.checkpoint, found)
+    is_late = _is_dated_by_scan(known) and modified_at <= now and _is_unchanged(known.checkpoint, found)
     return replace(known, completed_at=modified_at) if is_late else known
+
+
+def _is_dated_by_scan(known: RecordedCheckpoint) -> bool:
+    """Whether its files have a later time than the scan that saw them first, whose time it has."""
+    return known.completed_at == known.first_seen_at < known.checkpoint.modified_at
 
 
 def _completed_at(found: Checkpoint, now: datetime) -> datetime | None:
@@ -357,44 +375,3 @@ def _keep_deeper(old: Checkpoint, found: Checkpoint) -> Checkpoint:
         is_result=found.is_result,
         grouping=found.grouping,
     )
-
-
-def _bounded(checkpoint: Checkpoint) -> Checkpoint:
-    """Return the checkpoint with only such numbers as a record can hold and compare; files may claim any."""
-    changed: dict[str, Any] = {}
-    if checkpoint.parts:
-        told = ((name, _first_told(checkpoint, name)) for name in _TOLD_BY_PARTS)
-        changed = {name: value for name, value in told if value is not getattr(checkpoint, name)}
-    for name in _NUMBERS:
-        value = getattr(checkpoint, name)
-        if value is not None and not _is_number(value):
-            changed[name] = None
-    for name in _WHOLE_NUMBERS:
-        value = changed.get(name, getattr(checkpoint, name))
-        if value is not None and abs(value) > LARGEST:
-            changed[name] = None
-    if checkpoint.size_bytes > LARGEST:
-        changed["size_bytes"] = LARGEST
-    if not all(map(_is_number, checkpoint.metrics.values())):
-        changed["metrics"] = {name: value for name, value in checkpoint.metrics.items() if _is_number(value)}
-    if not all(isinstance(each, FileIdentity) for each in checkpoint.identities):
-        changed["identities"] = tuple(FileIdentity(*each) for each in checkpoint.identities)
-    return replace(checkpoint, **changed) if changed else checkpoint
-
-
-_NUMBERS = ("epoch", "name_epoch", "goal_epoch")
-_WHOLE_NUMBERS = ("step", "name_step", "goal_step", "continued_count", "continued_from_step")
-_TOLD_BY_PARTS = ("continued_count", "continued_from_step", "computation")
-
-
-def _first_told(checkpoint: Checkpoint, name: str) -> Any:
-    """Return a fact of a checkpoint, or else that of its first part that has it."""
-    values = (getattr(each, name) for each in (checkpoint, *checkpoint.parts))
-    return next((value for value in values if value is not None), None)
-
-
-def _is_number(value: float) -> bool:
-    try:
-        return math.isfinite(float(value)) and abs(value) < 2**53  # beyond, a float is no longer exact
-    except OverflowError:
-        return False
