@@ -16,7 +16,7 @@ KERNEL := $(VENV)/kernel
 # Commands start often in tests: keep their compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: venv check check-types check-rest test test-long test-programs test-packages audit demo
+.PHONY: venv check check-types check-rest test run-tests install-for-tests test-long test-programs test-packages audit demo
 .PHONY: constraints packages
 
 venv: $(VENV)/.ready
@@ -47,11 +47,19 @@ $(VENV)/.compiled: $(VENV)/.ready
 	$(BIN)/pytest --collect-only --quiet tests > /dev/null 2>&1 || true
 	touch $@
 
-# Six files at once, in the order of tests/support/file_order.py: while some wait for Slurm, others compute.
-test: venv
-	$(MAKE) --no-print-directory --jobs 2 --output-sync=target check-types check-rest $(VENV)/.compiled
+# The packages are installed beside the environment, and mypy runs beside the first tests. What Python itself needs comes
+# first: two programs cannot install at once.
+test:
+	deploy/demo/install-python $(PYTHON)
+	$(MAKE) --no-print-directory --jobs 3 --output-sync=target run-tests check-types check-rest
+
+# Six files at once, in the order of tests/support/file_order.py: while some wait for Slurm, others compute. `+` shows
+# how far they are.
+run-tests: $(VENV)/.compiled install-for-tests
+	+$(BIN)/pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder tests
+
+install-for-tests:
 	deploy/demo/install demo test
-	$(BIN)/pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder tests
 
 # Random kills, attacks and made-up examples at length, to run each night.
 test-long: venv
