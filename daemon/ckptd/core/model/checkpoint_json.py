@@ -1,6 +1,7 @@
 """Checkpoints as JSON, for the agent's pipe and the database. What is decoded may come from hostile code."""
 
 import functools
+import operator
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -12,6 +13,8 @@ from ckptd.core.model import Checkpoint, CheckpointState, FileIdentity, Grouping
 _STATES = {each.value: each for each in CheckpointState}
 _LEVELS = {each.value: each for each in Level}
 _ROLES = {each.value: each for each in Role}
+_GROUPING = ("series", "progress", "evidence", "has_progress_word", "is_directory", "doubt")
+_get_grouping = operator.attrgetter(*_GROUPING)
 _share_uids = functools.lru_cache(maxsize=1024)(frozenset[int])  # checkpoints of one owner share one set
 
 
@@ -74,15 +77,7 @@ def decode_checkpoint(data: dict[str, Any]) -> Checkpoint:
 
 def encode_grouping(grouping: Grouping) -> dict[str, Any]:
     """Turn a grouping into JSON's types, without the fields that have their defaults."""
-    fields: dict[str, Any] = {
-        "series": grouping.series,
-        "progress": list(grouping.progress),
-        "evidence": grouping.evidence,
-        "has_progress_word": grouping.has_progress_word,
-        "is_directory": grouping.is_directory,
-        "doubt": grouping.doubt,
-    }
-    return {name: value for name, value in fields.items() if value}
+    return {name: value for name, value in zip(_GROUPING, _get_grouping(grouping), strict=True) if value}
 
 
 def decode_grouping(data: dict[str, Any]) -> Grouping:
