@@ -4,11 +4,13 @@ import os
 import struct
 import time
 from pathlib import Path
+from unittest import mock
 
 import hypothesis
 from hypothesis import strategies as st
 
 from ckptd.checkpoints.agent import scan_json
+from ckptd.checkpoints.formats import FORMATS
 from ckptd.checkpoints.scanning.scan_operation import scan
 from ckptd.core.model import checkpoint_json
 from support.examples import FACTOR
@@ -165,6 +167,17 @@ def test_what_may_change_by_itself_has_no_fingerprint(tmp_path):
                 os.utime(path, (time.time() - HOUR,) * 2)
         settle(directory)
         assert look(directory, time.time()).fingerprint is None, name
+
+
+def test_a_directory_in_which_a_format_could_not_be_searched_for_has_no_fingerprint(tmp_path, monkeypatch):
+    """The next scan would call it read, and what that format has there would not be found."""
+    assert prepare(tmp_path) is not None
+    failing = mock.Mock(side_effect=OSError(5, "I/O error"))
+    monkeypatch.setattr(type(FORMATS["safetensors"]), "claim", failing)
+    seen = look(tmp_path, time.time())
+    [problem] = seen.problems
+    assert problem.reason == "could not be searched for safetensors: OSError: [Errno 5] I/O error"
+    assert seen.fingerprint is None
 
 
 def test_other_bounds_are_another_fingerprint(tmp_path):

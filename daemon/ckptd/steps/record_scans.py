@@ -208,7 +208,8 @@ def _record(
             parts.store.histories.fresh.keep(run, update)
         if written:
             state.decision_due.set()  # as long as what was recorded is in memory
-        settled = _list_settled(looks, before.revisions) | _settle_updates(looks, updates, now)
+        alone = {run: each for run, each in updates.items() if before.revisions.get(run) == written[run].before}
+        settled = _list_settled(looks, before.revisions) | _settle_updates(looks, alone, now)
         parts.store.settled_scans.record(settled)
 
 
@@ -232,7 +233,11 @@ def _list_settled(looks: Iterable[ScanRecord], revisions: Mapping[RunKey, int]) 
     return {
         look.run: SettledScan(look.scan.fingerprint, revisions[look.run], look.scan.markers)
         for look in looks
-        if isinstance(look.scan, Scan) and look.scan.fingerprint and look.changes.is_empty and look.run in revisions
+        if look.run in revisions
+        and isinstance(look.scan, Scan)
+        and look.scan.fingerprint
+        and look.scan.is_whole
+        and look.changes.is_empty
     }
 
 

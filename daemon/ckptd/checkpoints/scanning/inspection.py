@@ -105,7 +105,8 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
         )
         links = tuple(find_links(tree, checkpoints, str(root)))
         link_texts = tuple(list_links(tree, checkpoints, str(root)))
-    leftovers = _list_leftovers(claims)
+    leftovers, problems = _list_leftovers(claims), tuple(tree.walk_problems())
+    is_settled = not leftovers and not problems and is_final(checkpoints)  # also if recognising had problems
     return Inspection(
         root=root,
         checkpoints=checkpoints,
@@ -113,9 +114,9 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
         unrecognised=() if entry in tree.files else _list_unrecognised(left, checkpoints, root),
         leftovers=leftovers,
         markers=tuple(sorted({file.path for claim in claims for file in claim.markers})),
-        problems=tuple(tree.walk_problems()),
+        problems=problems,
         link_texts=link_texts,
-        fingerprint=fingerprint if not leftovers and is_final(checkpoints) else None,
+        fingerprint=fingerprint if is_settled else None,
         entry_count=entry_count,
         unread_count=sum(isinstance(each, Examination) and each.reason == UNREAD for each in examinations),
     )
