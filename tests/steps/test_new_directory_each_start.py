@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from ckptd.core.model import Severity
+from ckptd.steps.snapshots import RunHistories
 from steps.replayed_fleet import minute
 from support.checkpoint_bytes import lightning_state, npz, torch_state, torch_weights
 
@@ -66,6 +67,19 @@ def test_a_job_that_starts_over_in_a_new_directory_is_critical(fleet):
     assert [each.directory for each in history.earlier] == [f"{fleet.work_dir}/version_0/checkpoints"]
     [line] = fleet.parts.store.lost_work.list_lines(history.key)
     assert line.redone.low >= minute(29) - minute(0)
+
+
+def test_each_save_of_the_earlier_directories_counts_once_however_often_the_run_is_evaluated(fleet):
+    again = run_first(fleet)
+    fleet.run(42, again)
+    for epoch, at in ((1, 51), (2, 61)):
+        save_epoch(fleet, 1, epoch, at)
+        fleet.run(at + 1, again)
+    for at in (100, 110, 120, 150):  # nothing is saved any more
+        fleet.run(at, again)
+        [known] = fleet.state.latest(RunHistories).by_run.values()
+        steps = [each.checkpoint.step for each in known.checkpoints]
+        assert (sorted(steps), len(known.earlier)) == ([100, 100, 200, 200, 300], 1)
 
 
 def test_every_further_start_moves_on_and_the_earlier_directories_stay_known(fleet):

@@ -7,7 +7,7 @@ import pytest
 from ckptd.core.fleet import fleet_totals
 from ckptd.core.model import Certainty, Resume, ResumeCandidate, ResumeReason, Role
 from ckptd.steps import packed_checkpoints
-from ckptd.steps.packed_checkpoints import is_packed, last_modified_at, pack, roles_of, unpack
+from ckptd.steps.packed_checkpoints import PackedCheckpoints, last_modified_at, pack, roles_of, unpack
 from core.histories import at, attempt, history, saved
 
 SAVES = [saved(minute, step=minute * 10) for minute in range(64)]
@@ -16,8 +16,8 @@ SAVES = [saved(minute, step=minute * 10) for minute in range(64)]
 def test_a_packed_history_reads_as_before():
     plain = history(now=70, checkpoints=SAVES)
     packed = pack(plain)
-    assert is_packed(packed)
-    assert not is_packed(unpack(packed))
+    assert isinstance(packed.checkpoints, PackedCheckpoints)
+    assert pack(packed) is packed
     assert unpack(packed) == plain == unpack(plain)
     assert list(packed.checkpoints) == SAVES
     assert (len(packed.checkpoints), packed.checkpoints[-1], packed.checkpoints[:2]) == (

@@ -24,7 +24,7 @@ from ckptd.steps.evaluated_runs import EvaluatedRun, EvaluatedRuns, has_damaged
 from ckptd.steps.flag_lines import list_changed
 from ckptd.steps.live_facts import bring_up, make_context
 from ckptd.steps.open_flags import OpenFlags
-from ckptd.steps.packed_checkpoints import is_packed, pack, unpack
+from ckptd.steps.packed_checkpoints import pack, unpack
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.queued_jobs import QueuedJobs
@@ -355,13 +355,14 @@ def _evaluate_run(
         EvaluatedRun(
             row_id=read.row_id,
             revision=read.revision,
-            history=history if is_packed(history) else pack(history),
+            history=pack(history),
             evaluation=evaluation,
             share=measure(opened),
             until=timed.until,
             scan_until=timed.scan_until,
             needed_bytes=needed_bytes(opened, rules),
-            shown=ShownCheckpoints.of(opened.checkpoints),
+            shown=ShownCheckpoints.of(read.record.checkpoints if history.earlier else opened.checkpoints),
+            own_record=pack(read.record) if history.earlier else None,
             is_acted_on=bool(context.signalled or context.resubmitted or context.standing) or not history.jobs,
             is_damaged=has_damaged(opened),
             was_poll_old=opened.polled_at is not None and now - opened.polled_at > max_poll_age,

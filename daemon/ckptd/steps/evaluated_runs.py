@@ -15,7 +15,7 @@ from ckptd.core.health import Evaluation
 from ckptd.core.health.evaluation import ASKING_FOR_OWN_FLAG
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
-from ckptd.core.model import CheckpointState, Flag, RunContext, RunHistory, RunKey, Scan, Unknown
+from ckptd.core.model import CheckpointState, Flag, RunContext, RunHistory, RunKey, RunRecord, Scan, Unknown
 from ckptd.store.fresh_checkpoints import ShownCheckpoints
 from ckptd.store.histories import RevisedRecord
 
@@ -38,15 +38,16 @@ class EvaluatedRun:
     until: datetime | None  # None: until a fact changes
     scan_until: datetime | None  # the same for the time of a scan that found nothing else
     needed_bytes: float  # above which free space changes nothing
-    shown: ShownCheckpoints
+    shown: ShownCheckpoints  # of its record
+    own_record: RunRecord | None = None  # without what the history has from earlier directories; None: it has nothing
     is_acted_on: bool = False  # ckptd acts on its jobs: what that depends on is not followed
     is_damaged: bool = False  # a damaged checkpoint counts from the first poll after it was written
     was_poll_old: bool = False  # the last poll was too old for rules: the next one changes that
 
     @property
     def revised(self) -> RevisedRecord:
-        """The record that it was evaluated from."""
-        return RevisedRecord(self.row_id, self.revision, self.history, self.shown)
+        """Its record at this revision."""
+        return RevisedRecord(self.row_id, self.revision, self.own_record or self.history, self.shown)
 
     def is_due(self, scan: Scan | Unknown | None, now: datetime, *, is_poll_old: bool) -> bool:
         """Whether a scan since may have found something else, the time is up, or the last poll became too old."""

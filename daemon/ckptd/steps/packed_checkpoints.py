@@ -22,9 +22,11 @@ from ckptd.core.model import (
     ResumeCandidate,
     Role,
     RunHistory,
+    RunRecord,
 )
 
 T = TypeVar("T")
+RecordT = TypeVar("RecordT", bound=RunRecord)
 FEW = 4  # candidates, which are left as they are
 _LEVEL = 1  # zlib's fastest: the columns of one run are alike
 _SAMPLED = 2  # histories of which the dictionary is made
@@ -138,16 +140,13 @@ class PackedCandidates(_Packed[ResumeCandidate]):
     __slots__ = ()
 
 
-def is_packed(history: RunHistory) -> bool:
-    """Whether a history's checkpoints are packed."""
-    found: object = history.checkpoints
-    return isinstance(found, PackedCheckpoints)
-
-
-def pack(history: RunHistory) -> RunHistory:
-    """Return a history that takes little memory; what is packed in it is a sequence that reads as the tuple did."""
-    packed = cast("tuple[RecordedCheckpoint, ...]", PackedCheckpoints(history.checkpoints))
-    return replace(history, checkpoints=packed, attempts=tuple(map(_pack_attempt, history.attempts)))
+def pack(record: RecordT) -> RecordT:
+    """Return a record or history that takes little memory; what is packed in it reads as the tuple did."""
+    found: object = record.checkpoints
+    if isinstance(found, PackedCheckpoints):
+        return record
+    packed = cast("tuple[RecordedCheckpoint, ...]", PackedCheckpoints(record.checkpoints))
+    return replace(record, checkpoints=packed, attempts=tuple(map(_pack_attempt, record.attempts)))
 
 
 def _pack_attempt(attempt: Attempt) -> Attempt:

@@ -36,7 +36,7 @@ class ScanUpdate(NamedTuple):
         return len(self.recorded) + len(self.changes.appeared)
 
     def apply(self) -> tuple[RecordedCheckpoint, ...]:
-        """Return what is on record since, as `recorded` is."""
+        """Return what is on record afterwards, in the same form."""
         altered = {_name(each): each for each in (*self.changes.changed, *self.changes.gone)}
         return (*(altered.get(_name(each), each) for each in self.recorded), *self.changes.appeared)
 
@@ -83,7 +83,7 @@ class ShownCheckpoints(NamedTuple):
 
     @classmethod
     def of(cls, recorded: Sequence[RecordedCheckpoint]) -> "ShownCheckpoints":
-        """Look at each."""
+        """Look at each checkpoint once."""
         return cls(any(each.deleted_at is not None for each in recorded), _has_state(recorded))
 
 

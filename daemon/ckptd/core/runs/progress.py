@@ -53,7 +53,7 @@ def merge_scan(
     gone = [replace(known, deleted_at=now) for known in twice]
     for seen in scan.checkpoints:
         known = present.pop(_name(seen), None)
-        if known is not None and seen is known.checkpoint and _is_settled(known):
+        if known is not None and seen is known.checkpoint and _stays(known):
             continue
         found = bound_numbers(seen)
         if known is not None and (not _is_replaced(known.checkpoint, found) or _is_same_save(known, found)):
@@ -90,8 +90,8 @@ def _list_lost(recorded: Sequence[RecordedCheckpoint], scan: Scan) -> dict[tuple
     }
 
 
-def _is_settled(known: RecordedCheckpoint) -> bool:
-    """Whether a scan that finds a recorded checkpoint just as it is on record changes nothing of it."""
+def _stays(known: RecordedCheckpoint) -> bool:
+    """Whether it is certain that a scan which finds a checkpoint just as it is on record changes nothing of it."""
     checkpoint = known.checkpoint
     if checkpoint.state is not CheckpointState.COMPLETE or checkpoint.level is Level.FULL:
         return False
