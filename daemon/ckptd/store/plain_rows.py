@@ -98,10 +98,10 @@ def list_numbers(row_ids: Iterable[int]) -> str:
     return ", ".join(str(int(row_id)) for row_id in row_ids) or "NULL"
 
 
-_CHECKPOINT_WORDS = {"state": decode_code(STATE_CODES), "role": decode_code(ROLE_CODES)}
+CHECKPOINT_WORDS = {"state": decode_code(STATE_CODES), "role": decode_code(ROLE_CODES)}
 JOB = Columns(JOB_FIELDS, {"state": JobState})
 ATTEMPT = Columns(ATTEMPT_FIELDS, {"state": JobState})
-CONTENT = Columns(CONTENT_FIELDS, _CHECKPOINT_WORDS)
+CONTENT = Columns(CONTENT_FIELDS, CHECKPOINT_WORDS)
 RECORD = Columns(RECORD_FIELDS)
 JOB_KEY = Columns(("cluster", "job_id", "first_seen_at"))
 RUN_KEY = Columns(("cluster", "uid", "directory"))

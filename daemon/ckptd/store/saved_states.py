@@ -13,9 +13,12 @@ import sqlalchemy as sa
 
 from ckptd.core.model import CheckpointState, JobKey, Role
 from ckptd.core.runs.saved_state import SavedState
+from ckptd.store.engine import select_through
 from ckptd.store.location_tables import LocationTable
+from ckptd.store.plain_reads import Select
+from ckptd.store.plain_rows import CHECKPOINT_WORDS, JOB_KEY, Columns, decode_any, list_numbers
 from ckptd.store.rows import split
-from ckptd.store.stored_checkpoints import complete_path, read_continuation
+from ckptd.store.stored_checkpoints import SharedValues, complete_path, read_continuation
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, RunTable
 
 STATE_COUNT = 1000  # latest checkpoints of one run, which tell how fast it gets on
@@ -34,6 +37,19 @@ _PAIRS = (
     )
     .where(LocationTable.trouble.is_(None), LocationTable.is_absent.is_not(True))
 )
+
+_STATE = Columns(("path", "completed_at", "deleted_at", "step", "epoch", "role", "details", "format"), CHECKPOINT_WORDS)
+# plain SQL: it reads up to a thousand rows of each run with every save until it is clear what the attempt loaded
+_STATES = f"""
+SELECT c.run_id, r.directory, a.restart_count, {JOB_KEY.of("j")}, {_STATE.of("c")}
+FROM (
+    SELECT id, row_number() OVER (PARTITION BY run_id ORDER BY completed_at DESC, id) AS place
+    FROM checkpoints WHERE run_id IN ({{runs}}) AND completed_at IS NOT NULL
+) ranked
+JOIN checkpoints c ON c.id = ranked.id JOIN runs r ON r.id = c.run_id
+LEFT JOIN attempts a ON a.id = c.attempt_id LEFT JOIN jobs j ON j.id = a.job_row
+WHERE ranked.place <= :count
+"""  # noqa: S608 - the columns are this package's own
 
 
 class FurtherRow(NamedTuple):
@@ -64,55 +80,32 @@ def read_saved_states(connection: sa.Connection, run_ids: Collection[int]) -> di
     """Return the latest states that were complete once in the primary location of each run, in any order."""
     found: dict[int, list[SavedState]] = {run_id: [] for run_id in run_ids}
     for chunk in split(found):
-        for run_id, state in _read_states(connection, chunk):
+        for run_id, state in _read_states(select_through(connection), chunk):
             found[run_id].append(state)
     return found
 
 
-def _read_states(connection: sa.Connection, run_ids: Collection[int]) -> Iterator[tuple[int, SavedState]]:
-    newest_first = [CheckpointTable.completed_at.desc(), CheckpointTable.id]
-    place = sa.func.row_number().over(partition_by=CheckpointTable.run_id, order_by=newest_first).label("place")
-    is_save = CheckpointTable.run_id.in_(run_ids) & CheckpointTable.completed_at.is_not(None)
-    ranked = sa.select(CheckpointTable.id, place).where(is_save).subquery()
-    rows = connection.execute(
-        sa.select(
-            CheckpointTable.run_id,
-            RunTable.directory,
-            CheckpointTable.path,
-            CheckpointTable.completed_at,
-            CheckpointTable.deleted_at,
-            CheckpointTable.step,
-            CheckpointTable.epoch,
-            CheckpointTable.role,
-            CheckpointTable.details,
-            CheckpointTable.format,
-            AttemptTable.restart_count,
-            JobTable.cluster,
-            JobTable.job_id,
-            JobTable.first_seen_at,
+def _read_states(select: Select, run_ids: Collection[int]) -> Iterator[tuple[int, SavedState]]:
+    shared = SharedValues()
+    rows = select(_STATES.format(runs=list_numbers(run_ids)), {"count": STATE_COUNT})
+    for run_id, directory, restarts, *values in rows:
+        writer, written = values[: len(JOB_KEY)], values[len(JOB_KEY) :]
+        path, completed_at, deleted_at, step, epoch, role, details, name = _STATE.decode(written)
+        attempt = None if restarts is None else shared.attempt(JobKey(*JOB_KEY.decode(writer)), restarts)
+        yield (
+            run_id,
+            SavedState(
+                path=complete_path(path, decode_any(directory)),
+                completed_at=completed_at,
+                deleted_at=deleted_at,
+                step=step,
+                epoch=epoch,
+                attempt=attempt,
+                is_state=role is Role.STATE,
+                format=name,
+                **read_continuation(details),
+            ),
         )
-        .join(ranked, ranked.c.id == CheckpointTable.id)
-        .join(RunTable, CheckpointTable.run_id == RunTable.id)
-        .outerjoin(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
-        .outerjoin(JobTable, AttemptTable.job_row == JobTable.id)
-        .where(ranked.c.place <= STATE_COUNT)
-    )
-    for run_id, directory, path, completed_at, deleted_at, step, epoch, role, details, name, restarts, *key in rows:
-        if completed_at is not None:
-            yield (
-                run_id,
-                SavedState(
-                    path=complete_path(path, directory),
-                    completed_at=completed_at,
-                    deleted_at=deleted_at,
-                    step=step,
-                    epoch=epoch,
-                    attempt=None if restarts is None else (JobKey(*key), restarts),
-                    is_state=role is Role.STATE,
-                    format=name,
-                    **read_continuation(details),
-                ),
-            )
 
 
 def read_copied_states(

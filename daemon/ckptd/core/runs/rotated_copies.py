@@ -38,6 +38,8 @@ def order_names(state: SavedState) -> tuple[bool, bool, datetime, str]:
 def leave_out_previous(records: Iterable[RecordedCheckpoint]) -> list[RecordedCheckpoint]:
     """Return complete checkpoints, in their order, without those that hold the state before another one of them."""
     found = [*records]
+    if not any(_PREVIOUS.search(each.checkpoint.path.name) for each in found):
+        return found
     paths = {str(each.checkpoint.path) for each in found}
     return [each for each in found if not is_previous(str(each.checkpoint.path), paths)]
 
