@@ -28,11 +28,11 @@ def list_sizes(groups, found=()):
     ("entry_counts", "sizes"),
     [
         ([], []),
-        ([1] * 25, [10, 10, 5]),
+        ([1] * 40, [16, 16, 8]),
         ([1000] * 9, [4, 4, 1]),
         ([5_000_000, 5_000_000, 1], [1, 1, 1]),
         ([100, 3900, 1, 3999, 100], [2, 2, 1]),
-        ([0] * 11, [10, 1]),
+        ([0] * 17, [16, 1]),
     ],
 )
 def test_the_entries_that_the_last_scans_counted_limit_a_group(entry_counts, sizes):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import Scan, Unknown
 
-MAX_DIRECTORIES = 10  # of a group
+MAX_DIRECTORIES = 16  # of a group: as many as one parser reads
 MAX_ENTRIES = 4000  # expected in a group of several directories
 EXPECTED_ENTRIES = 1000  # in a directory, while none of the owner's was scanned
 
