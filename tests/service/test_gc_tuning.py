@@ -27,7 +27,7 @@ del knot
 gc.collect(1)
 is_old = forgotten() is not None
 gc_tuning.collect()
-print(young > 100, old, gone() is None, is_old, forgotten() is None, sys.getswitchinterval() < 0.001)
+print(young > 100, old, gone() is None, is_old, forgotten() is None, sys.getswitchinterval() < 0.002)
 """
 
 
