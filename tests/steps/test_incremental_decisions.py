@@ -331,6 +331,19 @@ def test_decisions_about_many_runs_are_some_time_apart_and_none_is_forgotten(cou
         assert twin.state.decision_due.is_set() is not is_decided
 
 
+def test_decisions_come_sooner_while_scans_fill_the_room_for_what_they_changed(counted, monkeypatch):
+    twin, _ = counted
+    monkeypatch.setattr(decide, "PAUSE_PER_RUN", timedelta(seconds=10))
+    run_count = len(twin.state.find(decide.DecisionSlice).evaluated.by_run)
+    fresh = twin.parts.store.histories.fresh
+    monkeypatch.setattr(fresh, "_count", fresh._kept_count)
+    pause = 10 * decide.SHORTER * run_count
+    for seconds, is_decided in ((0, True), (pause - 1, False), (pause, True)):
+        twin.state.decision_due.set()
+        decide.run(twin.parts, twin.state, at(60) + timedelta(seconds=seconds))
+        assert twin.state.decision_due.is_set() is not is_decided
+
+
 def test_all_runs_are_summed_up_less_often_the_more_there_are(counted, monkeypatch):
     twin, _ = counted
     monkeypatch.setattr(publish, "PAUSE_PER_RUN", timedelta(seconds=1))

@@ -129,7 +129,9 @@ def test_a_history_that_follows_from_the_one_before_is_that_of_the_database(stor
         expected = read_revised(store)
         if update is not None:
             store.histories.fresh.keep(RUN, update)
-            follow_count += known is not None and follow(known.record, update, CHECKPOINT_LIMIT) is not None
+            follow_count += (
+                known is not None and follow(known.record, update, CHECKPOINT_LIMIT, known.shown) is not None
+            )
         if known is not None and known.revision != expected.revision:
             assert read_revised(store, without_unpacking(known)) == expected
         known = with_shown(expected)
@@ -166,7 +168,7 @@ def begin_long_of_data(store):
 
 def read_long(store):
     """Return the record of the run, and what is there."""
-    return read_revised(store), store.checkpoints.read_present([RUN])[RUN]
+    return with_shown(read_revised(store)), store.checkpoints.read_present([RUN])[RUN]
 
 
 @pytest.mark.filled_by(record=begin_long_of_states)
@@ -188,7 +190,7 @@ def test_what_ranks_lower_than_before_lets_others_in_that_only_the_database_know
     update = ScanUpdate(
         known.revision, known.revision + 1, present, CheckpointChanges(changed=(replace(last, **change),))
     )
-    assert (follow(known.record, update, CHECKPOINT_LIMIT) is not None) is suffices
+    assert (follow(known.record, update, CHECKPOINT_LIMIT, known.shown) is not None) is suffices
 
 
 @pytest.mark.filled_by(record=begin_long_of_data)
@@ -196,7 +198,7 @@ def test_the_first_state_beside_data_makes_all_that_counted_before_count_no_more
     known, present = read_long(store)
     [state] = merge([], make_scan(3, make_checkpoint("state.pt", 3, role=Role.STATE, step=1))).appeared
     update = ScanUpdate(known.revision, known.revision + 1, present, CheckpointChanges(appeared=(state,)))
-    assert follow(known.record, update, CHECKPOINT_LIMIT) is None
+    assert follow(known.record, update, CHECKPOINT_LIMIT, known.shown) is None
 
 
 @pytest.mark.filled_by(record=begin_long)
@@ -207,7 +209,7 @@ def test_what_counted_for_attempts_that_have_ended_since_is_counted_again(store)
         known.record, attempts=(replace(attempt, ended_at=at(1)),), reaches=(AttemptProgress(0, None, None),)
     )
     update = ScanUpdate(known.revision, known.revision + 1, present, CheckpointChanges())
-    selected = follow(another, update, CHECKPOINT_LIMIT)
+    selected = follow(another, update, CHECKPOINT_LIMIT, known.shown)
     with store.checkpoints.database.reading() as connection:
         row_id = known.row_id
         found = load_records(select_through(connection), [row_id], is_whole=False, selected={row_id: selected})
@@ -242,6 +244,10 @@ def test_the_oldest_give_way_where_there_is_no_room():
     update = ScanUpdate(None, 1, (), changes)
     fresh = FreshCheckpoints(kept_count=5)
     runs = [RUN._replace(directory=f"/data/{number}") for number in range(3)]
+    was_filling = []
     for run in runs:
+        was_filling.append(fresh.is_filling)
         fresh.keep(run, update)
+    assert (was_filling, fresh.is_filling) == ([False, False, True], True)
     assert [fresh.take(run, 1) for run in runs] == [None, update, update]
+    assert not fresh.is_filling

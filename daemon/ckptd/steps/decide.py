@@ -41,6 +41,7 @@ RUNS_AT_ONCE = 25  # whose checkpoints are in memory, unpacked, while they are e
 EMPTY_AT_ONCE = 16 * RUNS_AT_ONCE  # the same, as long as those before had none
 FIRST_AT_ONCE = 160 * RUNS_AT_ONCE  # evaluated for the first time in one decision: scans wait for its end
 PAUSE_PER_RUN = timedelta(milliseconds=0.5)  # between two decisions: each checks all runs, for about 10 us each
+SHORTER = 0.4  # so much of it while scans fill the room for what decisions need not read back
 MISSED_SCANS = 4  # a scan that is older than so many intervals is too old for decisions
 
 
@@ -71,9 +72,9 @@ class DecisionSlice:
         """Whether the last comparison is so old that a decision is due although nothing is known to have changed."""
         return self.compared_at is not None and not timedelta(0) <= now - self.compared_at < gap
 
-    def must_pause(self, now: datetime) -> bool:
+    def must_pause(self, now: datetime, *, is_filling: bool) -> bool:
         """Whether the last decision was a moment ago: each one looks at all runs, and many would keep a core busy."""
-        pause = PAUSE_PER_RUN * len(self.evaluated.by_run)
+        pause = PAUSE_PER_RUN * len(self.evaluated.by_run) * (SHORTER if is_filling else 1)
         return not self.postponed and self.decided_at is not None and timedelta(0) <= now - self.decided_at < pause
 
     def follow_clock(self, parts: Parts, now: datetime) -> tuple[LogLine, ...]:
@@ -109,7 +110,7 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     memory = state.own(DecisionSlice, DecisionSlice)
     about_clock = memory.follow_clock(parts, now)
     is_due = memory.must_evaluate_all or state.decision_due.is_set() or memory.must_decide(now, parts.poll_interval)
-    if not is_due or memory.must_pause(now):
+    if not is_due or memory.must_pause(now, is_filling=parts.store.histories.fresh.is_filling):
         return StepResult(found_work=False, lines=about_clock) if about_clock else IDLE
     memory.decided_at = now
     state.decision_due.clear()  # what is polled or scanned from here on is for the next decision

@@ -49,6 +49,11 @@ class FreshCheckpoints:
         self._count = 0
         self._by_run: dict[RunKey, ScanUpdate] = {}
 
+    @property
+    def is_filling(self) -> bool:
+        """Whether half of the room is taken: what gives way must be read from the database."""
+        return self._count > self._kept_count / 2
+
     def keep(self, run: RunKey, update: ScanUpdate) -> None:
         """Keep what was recorded, as long as there is room; the oldest gives way."""
         self.take(run, -1)
@@ -95,20 +100,18 @@ def select_checkpoints(recorded: Sequence[RecordedCheckpoint], uid: int, limit: 
     return SelectedCheckpoints(found, list_saved(recorded), _sum_up(recorded))
 
 
-def follow(
-    known: RunRecord, update: ScanUpdate, limit: int, shown: ShownCheckpoints | None = None
-) -> SelectedCheckpoints | None:
+def follow(known: RunRecord, update: ScanUpdate, limit: int, shown: ShownCheckpoints) -> SelectedCheckpoints | None:
     """Select after a scan, from the record of the revision before it; None if only the database can tell.
 
     A checkpoint that the record leaves out has `limit` others before it in each order. It can come in only if one of
-    these ranks lower than before. `shown` is what the caller knows of the record's checkpoints: only deleted ones are
-    not in the update, so that without any they need not be unpacked.
+    these ranks lower than before. `shown` is what is known of the record's checkpoints: only deleted ones are not in
+    the update, so that without any they need not be unpacked.
     """
     before = {_name(each): each for each in update.recorded}
     altered = [(before.get(_name(each)), each) for each in (*update.changes.changed, *update.changes.gone)]
     if known.earlier or any(was is None or _ranks_lower(was, now) for was, now in altered):
         return None
-    kept = () if shown and not shown.has_deleted else tuple(known.checkpoints)  # once: each use would unpack them all
+    kept = tuple(known.checkpoints) if shown.has_deleted else ()  # once: each use would unpack them all
     others = {_name(each): each for each in kept} | {_name(now): now for _, now in altered}
     rows = [*(before | others).values(), *update.changes.appeared]
     found = _list_selected(rows, known.key.uid, limit)
@@ -119,7 +122,7 @@ def follow(
         return SelectedCheckpoints(found, list_saved(rows), _sum_up(present))
     added = list_saved([*update.changes.appeared, *(now for was, now in altered if was and was.completed_at is None)])
     has_state = _has_state(found)
-    if has_state != (shown.has_state if shown else _has_state(kept)):
+    if has_state != shown.has_state:
         return None  # then only states count, and no longer what counted before
     counted = [each for each in added if each.is_state] if has_state else added
     return SelectedCheckpoints(found, counted, _sum_up(present), known)

@@ -62,7 +62,7 @@ class RevisedRecord(NamedTuple):
     row_id: int
     revision: int
     record: RunRecord
-    shown: ShownCheckpoints | None = None  # None: only its checkpoints themselves tell
+    shown: ShownCheckpoints | None = None  # of the record; None: not looked at yet
 
 
 class HistoryReader(ReadPart):
@@ -123,7 +123,8 @@ class HistoryReader(ReadPart):
             return select_checkpoints(update.changes.appeared, key.uid, CHECKPOINT_LIMIT)
         if known is None or (known.row_id, known.revision) != (row_id, update.before):
             return None
-        return follow(known.record, update, CHECKPOINT_LIMIT, known.shown)
+        shown = known.shown or ShownCheckpoints.of(known.record.checkpoints)
+        return follow(known.record, update, CHECKPOINT_LIMIT, shown)
 
 
 class HistoryCache:
