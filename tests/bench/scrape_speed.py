@@ -16,6 +16,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 import cycle_speed
 
+from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
 from ckptd.service import gc_tuning
 from ckptd.steps import decide, poll, publish
@@ -38,6 +39,10 @@ for _ in range(int(sys.argv[2])):
 
 class Unasked:
     """Stands where the record of the web is: a scrape reads nothing of it."""
+
+    def read_flags(self):
+        """Say to the pages, which are read in the background, that there is nothing."""
+        raise CkptdError("no page is asked for here")
 
 
 def measure(name, port):
