@@ -106,7 +106,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
         links = tuple(find_links(tree, checkpoints, str(root)))
         link_texts = tuple(list_links(tree, checkpoints, str(root)))
     leftovers, problems = _list_leftovers(claims), tuple(tree.walk_problems())
-    is_settled = not leftovers and not problems and is_final(checkpoints)  # also if recognising had problems
+    is_settled = not leftovers and not problems and is_final(checkpoints)  # recognising adds problems
     return Inspection(
         root=root,
         checkpoints=checkpoints,
