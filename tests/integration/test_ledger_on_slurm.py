@@ -7,6 +7,7 @@ One private cluster of four nodes with GPUs of two models for this file. Every i
 import os
 import re
 import shutil
+import time
 from datetime import timedelta
 
 import pytest
@@ -35,6 +36,8 @@ from integration.watch import (
 )
 
 SIGNALLED = "#!/bin/bash\ntrap 'touch said' USR1\nwhile true; do sleep 0.2; done\n"
+# after accounting has a start, the controller hears of its number there; without it, an end is lost
+SECONDS_TO_HEAR = 2
 HOSTILE = "a|b\n1|1|0|COMPLETED|0|0|1\x1f"  # looks like the end of a field and a row
 
 
@@ -235,6 +238,7 @@ def test_what_happened_while_the_daemon_was_stopped_is_caught_up(watch, blind, s
     requeued = submit(SLEEP, HERE, "--requeue", "--nodelist=n3", directory="away-requeued")
     cancelled = submit(SLEEP, HERE, "--nodelist=n3", directory="away-cancelled")
     preempted = submit(SLEEP, HERE, "--requeue", "--nodelist=n1", directory="away-preempted")
+    time.sleep(SECONDS_TO_HEAR)
     # from here on nobody looks
     slurm.command("scontrol", "requeue", str(requeued))
     slurm.command("scancel", str(cancelled))
