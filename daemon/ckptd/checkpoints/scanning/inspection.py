@@ -106,7 +106,6 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
         links = tuple(find_links(tree, checkpoints, str(root)))
         link_texts = tuple(list_links(tree, checkpoints, str(root)))
     leftovers, problems = _list_leftovers(claims), tuple(tree.walk_problems())
-    is_settled = not leftovers and not problems and is_final(checkpoints)  # recognising adds problems
     return Inspection(
         root=root,
         checkpoints=checkpoints,
@@ -116,7 +115,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
         markers=tuple(sorted({file.path for claim in claims for file in claim.markers})),
         problems=problems,
         link_texts=link_texts,
-        fingerprint=fingerprint if is_settled else None,
+        fingerprint=None if leftovers or problems or not is_final(checkpoints) else fingerprint,
         entry_count=entry_count,
         unread_count=sum(isinstance(each, Examination) and each.reason == UNREAD for each in examinations),
     )
