@@ -51,12 +51,11 @@ $(VENV)/.compiled: $(VENV)/.ready
 # first: two programs cannot install at once.
 test:
 	deploy/demo/install-python $(PYTHON)
-	$(MAKE) --no-print-directory --jobs 3 --output-sync=target run-tests check-types check-rest
+	$(MAKE) --no-print-directory --jobs 3 run-tests check-types check-rest
 
-# Six files at once, in the order of tests/support/file_order.py: while some wait for Slurm, others compute. `+` shows
-# how far they are.
+# Six files at once, in the order of tests/support/file_order.py: while some wait for Slurm, others compute.
 run-tests: $(VENV)/.compiled install-for-tests
-	+$(BIN)/pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder tests
+	$(BIN)/pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder tests
 
 install-for-tests:
 	deploy/demo/install demo test
