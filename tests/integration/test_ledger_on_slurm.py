@@ -7,7 +7,6 @@ One private cluster of four nodes with GPUs of two models for this file. Every i
 import os
 import re
 import shutil
-import time
 from datetime import timedelta
 
 import pytest
@@ -31,13 +30,12 @@ from integration.watch import (
     Watch,
     assert_ledger_equals_accounting,
     is_start_accounted,
+    let_starts_settle,
     now,
     read_accounting,
 )
 
 SIGNALLED = "#!/bin/bash\ntrap 'touch said' USR1\nwhile true; do sleep 0.2; done\n"
-# after accounting has a start, the controller hears of its number there; without it, an end is lost
-SECONDS_TO_HEAR = 2
 HOSTILE = "a|b\n1|1|0|COMPLETED|0|0|1\x1f"  # looks like the end of a field and a row
 
 
@@ -238,8 +236,7 @@ def test_what_happened_while_the_daemon_was_stopped_is_caught_up(watch, blind, s
     requeued = submit(SLEEP, HERE, "--requeue", "--nodelist=n3", directory="away-requeued")
     cancelled = submit(SLEEP, HERE, "--nodelist=n3", directory="away-cancelled")
     preempted = submit(SLEEP, HERE, "--requeue", "--nodelist=n1", directory="away-preempted")
-    time.sleep(SECONDS_TO_HEAR)
-    # from here on nobody looks
+    let_starts_settle()  # from here on nobody looks
     slurm.command("scontrol", "requeue", str(requeued))
     slurm.command("scancel", str(cancelled))
     urgent = slurm.submit(user, SLEEP, "--partition=urgent", "--nodelist=n1", "--exclusive")
@@ -253,8 +250,7 @@ def test_what_happened_while_the_daemon_was_stopped_is_caught_up(watch, blind, s
     slurm.wait_for("the preemption", lambda: slurm.read_job(urgent, "%T") == "RUNNING")
     slurm.command("scancel", str(urgent))
     wait_for_restarts(slurm, preempted, 1)
-    slurm.wait_for("accounting", lambda: len(read_accounting(slurm, requeued)) == 2)
-    slurm.wait_for("accounting", lambda: len(read_accounting(slurm, preempted)) == 1)
+    slurm.wait_for("accounting", lambda: [len(read_accounting(slurm, job)) for job in (requeued, preempted)] == [2, 1])
     watch.start()
     watch.turn()
     assert watch.causes(requeued) == [EndCause.REQUEUE, EndCause.REQUEUE, None]

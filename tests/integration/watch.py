@@ -3,6 +3,7 @@
 import itertools
 import os
 import re
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -126,6 +127,11 @@ def is_start_accounted(slurm, job):
         "--starttime=now-1hours", environment={"SLURM_TIME_FORMAT": "%s"},
     )  # fmt: skip
     return any(start.isdigit() for start in starts.split())
+
+
+def let_starts_settle():
+    """Wait a little: Slurm once lost the end of an attempt that was preempted just after accounting had its start."""
+    time.sleep(2)
 
 
 def gpus(tres):
