@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from ckptd.core import health
 from ckptd.core.model import EndedAttempt, JobState, RunKey, Unknown
-from ckptd.steps import decide
+from ckptd.steps.decision_slice import DecisionSlice
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.snapshots import RunHistories
 from steps.replayed_fleet import UID, Fleet, minute
@@ -50,7 +50,7 @@ def test_an_error_in_a_rule_ends_no_cycle_and_resolves_nothing_of_that_rule(flee
     monkeypatch.setattr(health.RULES["restarted-without-checkpoint"], "evaluate", fail)
     fleet.save("ck/step_5.safetensors", 40)
     assert fleet.run(41, again) == [RESTARTED]
-    [((run, rule), error)] = fleet.state.find(decide.DecisionSlice).failed_rules.items()
+    [((run, rule), error)] = fleet.state.find(DecisionSlice).failed_rules.items()
     assert (run.directory, rule, str(error)) == (
         str(fleet.work_dir / "ck"),
         "restarted-without-checkpoint",
@@ -58,7 +58,7 @@ def test_an_error_in_a_rule_ends_no_cycle_and_resolves_nothing_of_that_rule(flee
     )
     monkeypatch.undo()
     assert fleet.run(42, again) == []
-    assert fleet.state.find(decide.DecisionSlice).failed_rules == {}
+    assert fleet.state.find(DecisionSlice).failed_rules == {}
 
 
 def make_npz():

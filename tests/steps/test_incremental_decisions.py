@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from ckptd.core.health.evaluation import ASKING_FOR_OWN_FLAG
 from ckptd.core.health.no_room import NoRoom
 from ckptd.core.model import CheckpointState, JobState, LimitSignal, Maintenance
-from ckptd.steps import decide, publish, read_scripts
+from ckptd.steps import decide, decision_slice, publish, read_scripts
+from ckptd.steps.decision_slice import DecisionSlice
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.results import IDLE
 from ckptd.steps.run_facts import EndTallies, JobHolds
@@ -28,7 +29,7 @@ steps = st.lists(
     st.tuples(
         st.sampled_from(["poll", "locate", "locate", "scan", "scan", "wait"]),
         st.sampled_from(JOBS),
-        st.integers(1, 14),  # minutes since the step before
+        st.sampled_from([0.1, 0.5, 0.5, 1, 2, 3, 5, 8, 14]),  # minutes since the step before
         states,
         st.sampled_from([2, 7, 20]),  # minutes between two saves
         st.sampled_from([CheckpointState.COMPLETE] * 3 + [CheckpointState.WRITING, CheckpointState.DAMAGED]),
@@ -40,12 +41,12 @@ steps = st.lists(
 )
 
 
-@hypothesis.given(steps)
+@hypothesis.given(steps, st.sampled_from([1, 60]))
 @hypothesis.settings(
-    max_examples=5 * FACTOR, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+    max_examples=8 * FACTOR, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
 )
-def test_incremental_decisions_equal_those_from_scratch(tmp_path, planned):
-    twins = [Deciding(tmp_path, forgets=False), Deciding(tmp_path, forgets=True)]
+def test_incremental_decisions_equal_those_from_scratch(tmp_path, planned, compared_after):
+    twins = [Deciding(tmp_path, forgets=forgets, compared_after=compared_after) for forgets in (False, True)]
     try:
         jobs = {
             job_id: make_job(
@@ -312,18 +313,18 @@ def test_a_decision_is_due_one_poll_interval_after_the_last_comparison(counted):
     twin, rule = counted
     twin.state.decision_due.clear()
     gap = twin.parts.poll_interval
-    compared_at = twin.state.find(decide.DecisionSlice).compared_at
+    compared_at = twin.state.find(DecisionSlice).compared_at
     asked_before = len(rule.asked)
     assert decide.run(twin.parts, twin.state, compared_at + gap / 2) is IDLE
     assert decide.run(twin.parts, twin.state, compared_at + gap) is not IDLE
-    assert twin.state.find(decide.DecisionSlice).compared_at == compared_at + gap
+    assert twin.state.find(DecisionSlice).compared_at == compared_at + gap
     assert len(rule.asked) == asked_before
 
 
 def test_decisions_about_many_runs_are_some_time_apart_and_none_is_forgotten(counted, monkeypatch):
     twin, _ = counted
-    monkeypatch.setattr(decide, "PAUSE_PER_RUN", timedelta(seconds=1))
-    run_count = len(twin.state.find(decide.DecisionSlice).evaluated.by_run)
+    monkeypatch.setattr(decision_slice, "PAUSE_PER_RUN", timedelta(seconds=1))
+    run_count = len(twin.state.find(DecisionSlice).evaluated.by_run)
     assert run_count > 1
     for seconds, is_decided in ((0, True), (run_count - 1, False), (run_count, True), (-60, True)):
         twin.state.decision_due.set()
@@ -333,11 +334,11 @@ def test_decisions_about_many_runs_are_some_time_apart_and_none_is_forgotten(cou
 
 def test_decisions_come_sooner_while_scans_fill_the_room_for_what_they_changed(counted, monkeypatch):
     twin, _ = counted
-    monkeypatch.setattr(decide, "PAUSE_PER_RUN", timedelta(seconds=10))
-    run_count = len(twin.state.find(decide.DecisionSlice).evaluated.by_run)
+    monkeypatch.setattr(decision_slice, "PAUSE_PER_RUN", timedelta(seconds=10))
+    run_count = len(twin.state.find(DecisionSlice).evaluated.by_run)
     fresh = twin.parts.store.histories.fresh
     monkeypatch.setattr(fresh, "_count", fresh._kept_count)
-    pause = 10 * decide.SHORTER * run_count
+    pause = 10 * decision_slice.SHORTER * run_count
     for seconds, is_decided in ((0, True), (pause - 1, False), (pause, True)):
         twin.state.decision_due.set()
         decide.run(twin.parts, twin.state, at(60) + timedelta(seconds=seconds))
@@ -360,7 +361,7 @@ def test_a_decision_after_searches_and_scans_does_not_compare_every_run_again(tm
     twin = Deciding(tmp_path, forgets=False)
     twin.poll(0, [make_job(1)])
     twin.decide(0)
-    memory = twin.state.find(decide.DecisionSlice)
+    memory = twin.state.find(DecisionSlice)
     assert memory.compared_at == at(0)
     twin.locate(0.2, 1)
     twin.decide(0.3)  # the polled queue has the job's directory now, and its run alone is compared

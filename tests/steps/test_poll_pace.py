@@ -9,7 +9,8 @@ from ckptd.core.model import Unknown
 from ckptd.service.step_table import make_runner
 from ckptd.slurm import failure_reasons
 from ckptd.slurm.failure_reasons import FailureReason
-from ckptd.steps import decide, poll
+from ckptd.steps import poll
+from ckptd.steps.decision_slice import DecisionSlice
 from ckptd.steps.snapshots import PollPace
 from steps.daemon_lives import Cluster, Disk, Service
 from support.deciding import Counted, Deciding
@@ -109,7 +110,7 @@ def test_a_slow_poll_makes_no_run_be_evaluated_before_the_next_one(tmp_path):
         if minute % 4 == 0:
             twin.poll(minute, jobs)
         twin.decide(minute)
-        [known] = twin.state.slices[decide.DecisionSlice].evaluated.by_run.values()
+        [known] = twin.state.slices[DecisionSlice].evaluated.by_run.values()
         assert not known.evaluation.undecided
     assert len(rule.asked) == 1
     twin.store.close()

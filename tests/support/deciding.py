@@ -8,6 +8,7 @@ from ckptd.core import health
 from ckptd.core.model import CheckpointState, Finding, RunKey, Scan, Severity
 from ckptd.core.model.records import LocationRecord
 from ckptd.steps import decide, declared_locations, poll, record_scans
+from ckptd.steps.decision_slice import DecisionSlice
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.state import begin
 from support.checkpoints import make_checkpoint
@@ -44,9 +45,9 @@ class Always:
 
 
 class Deciding:
-    """One daemon; `forgets` lets it decide about all runs each time."""
+    """One daemon; `forgets` lets it decide about all runs each time, and others do after so many minutes."""
 
-    def __init__(self, path, *, forgets, rules=None):
+    def __init__(self, path, *, forgets, rules=None, compared_after=1):
         self.forgets = forgets
         self.store = open_record(f"sqlite:///{path}/{next(FILE_NUMBERS)}.db")
         every = tuple(rule() for name, rule in health.RULES.items() if name not in {"volatile-path", "too-sparse"})
@@ -55,6 +56,7 @@ class Deciding:
             None,
             self.store,
             rules=rules or every,
+            poll_interval=timedelta(minutes=compared_after),
             scan_interval=timedelta(minutes=5),
             max_poll_age=timedelta(minutes=10),
             min_job_duration=timedelta(minutes=10),
@@ -98,7 +100,7 @@ class Deciding:
 
     def decide(self, minute):
         if self.forgets:
-            self.state.slices.pop(decide.DecisionSlice, None)
+            self.state.slices.pop(DecisionSlice, None)
         decide.decide(self.parts, self.state, at(minute))
 
     def flags(self):
@@ -126,7 +128,7 @@ def make_fingerprint(checkpoints):
 
 
 def files(job_id, minute, gap, newest_state):
-    numbers = range(1, minute // gap + 1)
+    numbers = range(1, int(minute) // gap + 1)
     return tuple(
         make_checkpoint(
             f"/scratch/{job_id}/step-{number}.pt",

@@ -1,7 +1,7 @@
 """Evaluates the rules for the runs that changed, and records flags and notices in one transaction."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -9,87 +9,29 @@ from ckptd.core import health
 from ckptd.core.fleet.fleet_totals import measure
 from ckptd.core.health import array_folding, flag_changes, node_locations
 from ckptd.core.health.no_room import needed_bytes
-from ckptd.core.model import (
-    Job,
-    RunHistory,
-    RunKey,
-    Scan,
-    Unknown,
-)
+from ckptd.core.model import Flag, Job, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.node_scans.node_directories import is_on_nodes
-from ckptd.steps import job_action_history, plan_notices, read_scripts
-from ckptd.steps.awaited_scans import AwaitedScans
-from ckptd.steps.clock_pause import ClockPause
-from ckptd.steps.evaluated_runs import EvaluatedRun, EvaluatedRuns, has_damaged
+from ckptd.steps import awaited_scans, job_action_history, plan_notices, read_scripts
+from ckptd.steps.decision_slice import DecisionSlice
+from ckptd.steps.evaluated_runs import EvaluatedRun, has_damaged
 from ckptd.steps.flag_lines import list_changed
 from ckptd.steps.live_facts import bring_up, make_context
-from ckptd.steps.open_flags import OpenFlags
 from ckptd.steps.packed_checkpoints import pack, unpack
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
-from ckptd.steps.queued_jobs import QueuedJobs
-from ckptd.steps.results import IDLE, LogLine, StepResult, error
+from ckptd.steps.results import IDLE, StepResult, error
 from ckptd.steps.run_facts import FreeSpaceSamples, JobHolds
 from ckptd.steps.snapshots import CurrentFlags, PollPace, PurgeFacts, RunHistories, ScanProgress, SharedRuns
 from ckptd.steps.state import State
 from ckptd.steps.unchanged_runs import SharedFacts, UnchangedRuns
-from ckptd.store.database_errors import StoreError, UnknownRunError
+from ckptd.store.database_errors import UnknownRunError
 from ckptd.store.fresh_checkpoints import ShownCheckpoints
 from ckptd.store.histories import RevisedRecord
 
 RUNS_AT_ONCE = 25  # whose checkpoints are in memory, unpacked, while they are evaluated
 EMPTY_AT_ONCE = 16 * RUNS_AT_ONCE  # the same, as long as those before had none
 FIRST_AT_ONCE = 160 * RUNS_AT_ONCE  # evaluated for the first time in one decision: scans wait for its end
-PAUSE_PER_RUN = timedelta(milliseconds=0.5)  # between two decisions: each checks all runs, for about 10 us each
-SHORTER = 0.4  # so much of it while scans fill the room for what decisions need not read back
 MISSED_SCANS = 4  # a scan that is older than so many intervals is too old for decisions
-
-
-@dataclass(slots=True)
-class DecisionSlice:
-    """State of this step alone."""
-
-    failed_rules: dict[tuple[RunKey, str], Exception] = field(default_factory=dict)  # in each run's last evaluation
-    evaluated: EvaluatedRuns = field(default_factory=EvaluatedRuns)
-    flags: OpenFlags = field(default_factory=OpenFlags)
-    compared_with: SharedFacts | None = None  # what all runs were last compared with
-    decided_about: PolledQueue = field(default_factory=PolledQueue)
-    compared_at: datetime | None = None
-    decided_at: datetime | None = None
-    read_once: set[RunKey] = field(default_factory=set)  # from the database, whether or not they are recorded
-    postponed: frozenset[RunKey] = frozenset()  # left to the next decision
-    awaited: AwaitedScans = field(default_factory=AwaitedScans)
-    queued_jobs: QueuedJobs = field(default_factory=lambda: QueuedJobs.sort(PolledQueue()))
-    clock_pause: ClockPause = field(default_factory=ClockPause)
-    must_evaluate_all: bool = False  # what was evaluated may be wrong by the new time
-
-    def is_comparison_due(self, shared: SharedFacts, now: datetime, gap: timedelta) -> bool:
-        """Whether anything but scans may have changed: what runs share, or what others have written."""
-        is_recent = self.compared_at is not None and timedelta(0) <= now - self.compared_at < gap
-        return not is_recent or not shared.is_same(self.compared_with)
-
-    def must_decide(self, now: datetime, gap: timedelta) -> bool:
-        """Whether the last comparison is so old that a decision is due although nothing is known to have changed."""
-        return self.compared_at is not None and not timedelta(0) <= now - self.compared_at < gap
-
-    def must_pause(self, now: datetime, *, is_filling: bool) -> bool:
-        """Whether the last decision was a moment ago: each one looks at all runs, and many would keep a core busy."""
-        pause = PAUSE_PER_RUN * len(self.evaluated.by_run) * (SHORTER if is_filling else 1)
-        return not self.postponed and self.decided_at is not None and timedelta(0) <= now - self.decided_at < pause
-
-    def follow_clock(self, parts: Parts, now: datetime) -> tuple[LogLine, ...]:
-        """Pause changes of flags while the clock cannot be trusted; then evaluate all runs; return what to log."""
-        was_paused = self.clock_pause.is_active
-        lines = self.clock_pause.update(parts.runner.read_elapsed, now)
-        if was_paused and not self.clock_pause.is_active:
-            self.must_evaluate_all, self.compared_at = True, None
-        return lines
-
-    def sort_jobs(self, queued: PolledQueue) -> QueuedJobs:
-        """Return the open jobs of this queue, sorted once."""
-        if self.queued_jobs.queued is not queued:
-            self.queued_jobs = QueuedJobs.sort(queued)
-        return self.queued_jobs
 
 
 class _ComparedRuns(NamedTuple):
@@ -151,8 +93,8 @@ def _decide(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChang
         with state.record_lock:
             state.own(DecisionSlice, DecisionSlice).compared_at = None
             return _record(parts, state, _judge(parts, state, now), now)
-    except StoreError:
-        state.own(DecisionSlice, DecisionSlice).compared_at = None  # nobody knows what the database kept
+    except Exception:
+        state.own(DecisionSlice, DecisionSlice).compared_at = None  # nobody knows what was decided and kept
         raise
 
 
@@ -188,18 +130,26 @@ def _judge(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChange
     if is_comparison:
         memory.flags = memory.flags.read_again(parts.store.flags.list_open(parts.cluster))
         _leave_runs(parts, state, memory, now)
-    scans = _list_scans(state, queued, memory)
-    memory.evaluated.keep(scans.keys())
-    if memory.failed_rules:
-        memory.failed_rules = {name: each for name, each in memory.failed_rules.items() if name[0] in scans}
+    changed = state.watchlist.take_changed()
+    concerned = memory.sort_jobs(queued).add_neighbours(moved) if moved and not is_comparison else frozenset()
+    if is_comparison or memory.is_catching_up or memory.must_evaluate_all or _is_poll_old(parts, state, now):
+        scans = _list_scans(state, queued, memory)
+        memory.evaluated.keep(scans.keys())
+        memory.read_once &= scans.keys()
+    else:  # the other runs are as they were at the last decision
+        evaluated = memory.evaluated
+        named = {*changed, *concerned, *evaluated.take_ended(now), *evaluated.flagged, *evaluated.noted_flags}
+        scans = _list_scans(state, queued, memory, named)
+        for key in named - scans.keys():
+            evaluated.remove(key)
+    known = memory.evaluated.by_run
+    memory.failed_rules = {name: each for name, each in memory.failed_rules.items() if name[0] in known}
     if is_comparison:
         state.change(FreeSpaceSamples, lambda samples: samples.keep(scans.keys()))
     before = memory.compared_with
     evaluates_all = memory.must_evaluate_all
     evaluates_all = evaluates_all or (is_comparison and before is not None and before.snapshots[0] is not parts)
-    compared: Collection[RunKey] = scans
-    if not is_comparison:
-        compared = memory.sort_jobs(queued).add_neighbours(moved) if moved else ()
+    compared: Collection[RunKey] = scans if is_comparison else concerned
     is_same = shared.is_same(before)
     unchanged = UnchangedRuns.of(state, memory.sort_jobs(queued), memory.flags) if is_same else None
     _evaluate(parts, state, scans, now, _ComparedRuns(compared, unchanged, evaluates_all=evaluates_all))
@@ -221,16 +171,21 @@ def _list_snapshots(parts: Parts, state: State) -> tuple[object, ...]:
     )
 
 
-def _list_scans(state: State, queued: PolledQueue, memory: DecisionSlice) -> dict[RunKey, Scan | Unknown | None]:
-    """Return the runs to decide about, each with its last scan."""
-    ended = state.latest(PurgeFacts).ended
-    scans: dict[RunKey, Scan | Unknown | None] = {key: ended.get(key) for key in memory.flags.runs}
-    scans |= {key: ended.get(key) for key in queued.timed_out}
-    scans |= ended
-    copies = state.watchlist.copies
+def _list_scans(
+    state: State, queued: PolledQueue, memory: DecisionSlice, named: Collection[RunKey] | None = None
+) -> dict[RunKey, Scan | Unknown | None]:
+    """Return the runs to decide about, all or those of the named ones, each with its last scan."""
+    ended, flagged = state.latest(PurgeFacts).ended, memory.flags.runs
+    copies, elsewhere = state.watchlist.copies, state.latest(SharedRuns).elsewhere
     only_copies = copies - {known.run for known in queued.tracked.values()} if copies else copies
-    scans |= {watched.key: watched.last for watched in state.watchlist.all if watched.key not in only_copies}
-    elsewhere = state.latest(SharedRuns).elsewhere
+    all_or_named = state.watchlist.all if named is None else state.watchlist.list_named(named)
+    watched = {each.key: each.last for each in all_or_named if each.key not in only_copies}
+    if named is None:
+        named = {*flagged, *queued.timed_out, *ended, *watched}
+    scans: dict[RunKey, Scan | Unknown | None] = {
+        key: ended.get(key) for key in named if key in flagged or key in queued.timed_out or key in ended
+    }
+    scans |= watched
     return {key: scan for key, scan in scans.items() if key not in elsewhere} if elsewhere else scans
 
 
@@ -246,6 +201,11 @@ def _leave_runs(parts: Parts, state: State, memory: DecisionSlice, now: datetime
         state.events.count_flags(changes)
 
 
+def _is_poll_old(parts: Parts, state: State, now: datetime) -> bool:
+    polled_at = state.latest(PolledQueue).polled_at
+    return polled_at is not None and now - polled_at > state.latest(PollPace).longest_age(parts.max_poll_age)
+
+
 def _evaluate(
     parts: Parts,
     state: State,
@@ -256,19 +216,19 @@ def _evaluate(
     """Evaluate the runs that are due, and those to be compared of which anything else changed."""
     memory = state.own(DecisionSlice, DecisionSlice)
     known = memory.evaluated.by_run
-    polled_at = state.latest(PolledQueue).polled_at
-    is_poll_old = polled_at is not None and now - polled_at > state.latest(PollPace).longest_age(parts.max_poll_age)
+    is_poll_old = _is_poll_old(parts, state, now)
     due = {
         key for key, scan in scans.items() if key not in known or known[key].is_due(scan, now, is_poll_old=is_poll_old)
     }
     due |= memory.evaluated.flagged
     if comparison.evaluates_all:
         due = set(scans)
-    memory.read_once &= scans.keys()
-    awaited = memory.awaited.find(parts, state, memory.read_once, now)
-    unread = [key for key in scans if key not in memory.read_once and key not in awaited]
-    memory.postponed = frozenset(unread[FIRST_AT_ONCE:])
+    unread = [key for key in scans if key not in memory.read_once]
+    is_awaiting = len(unread) > awaited_scans.MANY
+    awaited = memory.awaited.find(parts, state, memory.read_once, now) if is_awaiting else frozenset()
+    memory.postponed = frozenset([key for key in unread if key not in awaited][FIRST_AT_ONCE:])
     left = memory.postponed | awaited
+    memory.is_catching_up = bool(left)
     told = memory.evaluated.noted_flags
     asked = [key for key in scans if (key in due or key in comparison.runs or key in told) and key not in left]
     memory.read_once.update(asked)
@@ -383,13 +343,15 @@ def _compare(memory: DecisionSlice, queued: PolledQueue, now: datetime) -> flag_
         ended = {each.history.key for each in concerned if not each.history.jobs}
         resolved = tuple(flag for flag in changes.resolved if flag.finding.run in ended)
         changes = flag_changes.FlagChanges(resolved=resolved)
-    return flag_changes.mark_ended(changes, _running_since(queued)) if changes.resolved else changes
+    return flag_changes.mark_ended(changes, _running_since(queued, changes.resolved))
 
 
-def _running_since(queued: PolledQueue) -> dict[tuple[RunKey, int | None], datetime]:
-    """Return when the running attempts were first polled, by run and job."""
-    return {
-        (known.run, known.job.job_id): known.attempt.first_seen_at
-        for known in queued.tracked.values()
-        if known.run and known.job.is_running and known.attempt and known.attempt.ended_at is None
-    }
+def _running_since(queued: PolledQueue, flags: Iterable[Flag]) -> dict[tuple[RunKey, int | None], datetime]:
+    """Return when the running attempts of these flags were first polled, by run and job."""
+    found: dict[tuple[RunKey, int | None], datetime] = {}
+    for each in flags:
+        job_id = each.finding.job_id
+        known = None if job_id is None else queued.tracked.get(job_id)
+        if known and known.run and known.job.is_running and known.attempt and known.attempt.ended_at is None:
+            found[known.run, job_id] = known.attempt.first_seen_at
+    return found

@@ -5,6 +5,7 @@ found something else, and when a comparison with the time turns out differently.
 counts from the next of these on.
 """
 
+import heapq
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -23,6 +24,7 @@ from ckptd.store.histories import RevisedRecord
 _FREE_CONTEXT = frozenset({"interruptions", "open_evidence", "flagged"})
 _CONTEXT = tuple(each.name for each in fields(RunContext) if each.name not in _FREE_CONTEXT)
 _NO_TIME = datetime.min.replace(tzinfo=UTC)
+FEW_ENDS = 100
 _Array = tuple[int, int]  # owner, id
 
 
@@ -127,6 +129,7 @@ class EvaluatedRuns:
     noted_flags: set[RunKey] = field(default_factory=set)  # others changed
     _tasks: dict[_Array, set[RunKey]] = field(default_factory=lambda: defaultdict(set))
     _changed_arrays: set[_Array] = field(default_factory=set)  # since flags were last recorded
+    _ends: list[tuple[datetime, RunKey]] = field(default_factory=list)  # a heap; of some runs, earlier ones too
 
     def put(self, evaluated: EvaluatedRun) -> None:
         """Note a new evaluation of a run."""
@@ -135,9 +138,23 @@ class EvaluatedRuns:
         self.by_run[key] = evaluated
         self.unrecorded.add(key)
         self._forget_flags(key)
+        if evaluated.until is not None:
+            heapq.heappush(self._ends, (evaluated.until, key))
+            if len(self._ends) > 2 * len(self.by_run) + FEW_ENDS:
+                self._ends = [(each.until, name) for name, each in self.by_run.items() if each.until is not None]
+                heapq.heapify(self._ends)
         for array in _arrays_of(evaluated.history):
             self._tasks[array].add(key)
             self._changed_arrays.add(array)
+
+    def take_ended(self, now: datetime) -> set[RunKey]:
+        """Return the runs whose evaluation held until now; each evaluation is returned once."""
+        ended: set[RunKey] = set()
+        while self._ends and self._ends[0][0] <= now:
+            until, key = heapq.heappop(self._ends)
+            if key in self.by_run and self.by_run[key].until == until:
+                ended.add(key)
+        return ended
 
     def note_scan(self, key: RunKey, scan: Scan | Unknown | None) -> None:
         """Note a later scan of a run that need not be evaluated because of it."""

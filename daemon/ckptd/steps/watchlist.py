@@ -30,6 +30,7 @@ class Watchlist:
         self._copies: dict[RunKey, tuple[NamedLocation, ...]] = {}  # further locations of runs
         self._reported = ReportedDirectories()
         self._elsewhere: frozenset[RunKey] = frozenset()  # runs that the daemon of another cluster scans
+        self._changed: set[RunKey] = set()  # since a decision last asked
 
     def __contains__(self, key: RunKey) -> bool:
         return key in self._watched
@@ -45,6 +46,7 @@ class Watchlist:
     def set_copies(self, key: RunKey, named: tuple[NamedLocation, ...], now: datetime) -> None:
         """Note the further locations of a run; those that can be scanned are watched as long as the run is."""
         with self._lock:
+            self._changed.update(_list_copies(key, (*self._copies.get(key, ()), *named)))
             self._copies[key] = named
             if (watched := self._watched.get(key)) is not None:
                 for copy in _list_copies(key, named):
@@ -69,6 +71,11 @@ class Watchlist:
             if self._directories is None:
                 self._directories = frozenset([(key.directory, key.uid) for key in self._watched if key.is_located])
             return self._directories
+
+    def list_named(self, keys: Iterable[RunKey]) -> tuple[WatchedRun, ...]:
+        """Return those of these runs that are watched."""
+        with self._lock:
+            return tuple([self._watched[key] for key in keys if key in self._watched])
 
     def list_unsearched(self, uid: int | None = None) -> list[WatchedRun]:
         """Return the runs, of one owner or of all, whose directory nobody has searched for yet."""
@@ -153,9 +160,11 @@ class Watchlist:
         if watched.key in self._elsewhere and not watched.is_last_scan:
             return
         self._watched[watched.key] = watched
+        self._changed.add(watched.key)
         self._directories = None
 
     def _remove(self, key: RunKey) -> WatchedRun | None:
+        self._changed.add(key)
         self._directories = None
         return self._watched.pop(key, None)
 
@@ -191,6 +200,13 @@ class Watchlist:
                 self._remove(key)
             else:
                 self._watched[key] = left
+                self._changed.add(key)
+
+    def take_changed(self) -> frozenset[RunKey]:
+        """Return the runs that were scanned, added or removed since the last call."""
+        with self._lock:
+            changed, self._changed = frozenset(self._changed), set()
+            return changed
 
     def move(self, old: RunKey, new: RunKey, now: datetime) -> None:
         """Watch a run under its new key: its directory became known."""

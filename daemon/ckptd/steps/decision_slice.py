@@ -1,0 +1,66 @@
+"""What the step `decide` remembers from one decision to the next."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from ckptd.core.model import RunKey
+from ckptd.steps.awaited_scans import AwaitedScans
+from ckptd.steps.clock_pause import ClockPause
+from ckptd.steps.evaluated_runs import EvaluatedRuns
+from ckptd.steps.open_flags import OpenFlags
+from ckptd.steps.parts import Parts
+from ckptd.steps.polled_queue import PolledQueue
+from ckptd.steps.queued_jobs import QueuedJobs
+from ckptd.steps.results import LogLine
+from ckptd.steps.unchanged_runs import SharedFacts
+
+PAUSE_PER_RUN = timedelta(milliseconds=0.5)  # between two decisions: one about several scans costs less than several
+SHORTER = 0.4  # so much of it while scans fill the room for what decisions need not read back
+
+
+@dataclass(slots=True)
+class DecisionSlice:
+    """State of this step alone."""
+
+    failed_rules: dict[tuple[RunKey, str], Exception] = field(default_factory=dict)  # in each run's last evaluation
+    evaluated: EvaluatedRuns = field(default_factory=EvaluatedRuns)
+    flags: OpenFlags = field(default_factory=OpenFlags)
+    compared_with: SharedFacts | None = None  # what all runs were last compared with
+    decided_about: PolledQueue = field(default_factory=PolledQueue)
+    compared_at: datetime | None = None
+    decided_at: datetime | None = None
+    read_once: set[RunKey] = field(default_factory=set)  # from the database, whether or not they are recorded
+    postponed: frozenset[RunKey] = frozenset()  # left to the next decision
+    is_catching_up: bool = False  # some runs were left to a later decision, or until their first scan
+    awaited: AwaitedScans = field(default_factory=AwaitedScans)
+    queued_jobs: QueuedJobs = field(default_factory=lambda: QueuedJobs.sort(PolledQueue()))
+    clock_pause: ClockPause = field(default_factory=ClockPause)
+    must_evaluate_all: bool = False  # what was evaluated may be wrong by the new time
+
+    def is_comparison_due(self, shared: SharedFacts, now: datetime, gap: timedelta) -> bool:
+        """Whether anything but scans may have changed: what runs share, or what others have written."""
+        is_recent = self.compared_at is not None and timedelta(0) <= now - self.compared_at < gap
+        return not is_recent or not shared.is_same(self.compared_with)
+
+    def must_decide(self, now: datetime, gap: timedelta) -> bool:
+        """Whether the last comparison is so old that a decision is due although nothing is known to have changed."""
+        return self.compared_at is not None and not timedelta(0) <= now - self.compared_at < gap
+
+    def must_pause(self, now: datetime, *, is_filling: bool) -> bool:
+        """Whether the last decision was a moment ago: each one looks at all runs, and many would keep a core busy."""
+        pause = PAUSE_PER_RUN * len(self.evaluated.by_run) * (SHORTER if is_filling else 1)
+        return not self.postponed and self.decided_at is not None and timedelta(0) <= now - self.decided_at < pause
+
+    def follow_clock(self, parts: Parts, now: datetime) -> tuple[LogLine, ...]:
+        """Pause changes of flags while the clock cannot be trusted; then evaluate all runs; return what to log."""
+        was_paused = self.clock_pause.is_active
+        lines = self.clock_pause.update(parts.runner.read_elapsed, now)
+        if was_paused and not self.clock_pause.is_active:
+            self.must_evaluate_all, self.compared_at = True, None
+        return lines
+
+    def sort_jobs(self, queued: PolledQueue) -> QueuedJobs:
+        """Return the open jobs of this queue, sorted once."""
+        if self.queued_jobs.queued is not queued:
+            self.queued_jobs = QueuedJobs.sort(queued)
+        return self.queued_jobs

@@ -1,0 +1,96 @@
+"""Between two polls, a decision looks only at the runs of which something changed."""
+
+from dataclasses import replace
+
+import pytest
+
+from ckptd.core.model import CheckpointState
+from ckptd.steps.decision_slice import DecisionSlice
+from ckptd.steps.evaluated_runs import EvaluatedRun
+from support.deciding import Counted, Deciding, files
+from support.queue_facts import at, make_job
+
+JOBS = (1, 2, 3)
+
+
+@pytest.fixture
+def rule():
+    return Counted()
+
+
+@pytest.fixture
+def twin(tmp_path, rule):
+    twin = Deciding(tmp_path, forgets=False, rules=(rule,))
+    twin.poll(0, [make_job(job_id) for job_id in JOBS])
+    for job_id in JOBS:
+        twin.locate(0, job_id)
+    twin.decide(0)
+    rule.asked.clear()
+    yield twin
+    twin.store.close()
+
+
+def list_asked(rule):
+    asked = [key.directory for key in rule.asked]
+    rule.asked.clear()
+    return asked
+
+
+def evaluated(twin, job_id):
+    known = twin.state.find(DecisionSlice).evaluated
+    return known, next(each for each in known.by_run.values() if each.history.key.directory == f"/scratch/{job_id}")
+
+
+def test_a_scanned_run_is_looked_at_and_no_other(twin, rule, monkeypatch):
+    looked_at = []
+    is_due = EvaluatedRun.is_due
+    monkeypatch.setattr(
+        EvaluatedRun,
+        "is_due",
+        lambda each, *a, **b: looked_at.append(each.history.key.directory) or is_due(each, *a, **b),
+    )
+    twin.scan(0.2, 2, files(2, 20, 5, CheckpointState.COMPLETE), 10**8)
+    twin.decide(0.3)
+    assert list_asked(rule) == looked_at == ["/scratch/2"]
+    twin.decide(0.4)
+    assert looked_at == ["/scratch/2"]
+
+
+def test_a_run_is_evaluated_when_its_last_evaluation_no_longer_holds(twin, rule):
+    runs, known = evaluated(twin, 3)
+    runs.put(replace(known, until=at(0.5)))
+    twin.decide(0.4)
+    assert list_asked(rule) == []
+    twin.decide(0.5)
+    assert list_asked(rule) == ["/scratch/3"]
+    twin.decide(0.6)
+    assert list_asked(rule) == []
+
+
+def test_ends_of_evaluations_that_were_made_again_take_no_memory(twin):
+    runs, known = evaluated(twin, 3)
+    for number in range(1000):
+        runs.put(replace(known, until=at(number)))
+    assert len(runs._ends) < 200
+    assert runs.take_ended(at(998)) == set()
+    assert runs.take_ended(at(999)) == {known.history.key}
+
+
+def test_a_job_that_comes_into_the_directory_of_another_run_has_both_compared(twin, rule):
+    jobs = [make_job(job_id) for job_id in (*JOBS, 4)]
+    twin.poll(0.1, jobs)
+    twin.decide(0.1)
+    rule.asked.clear()
+    twin.locate(0.2, 4, directory="/scratch/1")
+    twin.decide(0.3)
+    assert list_asked(rule) == ["/scratch/1"]
+    assert len(evaluated(twin, 1)[1].history.jobs) == 2
+
+
+def test_a_run_that_nobody_watches_any_more_is_forgotten(twin):
+    runs, known = evaluated(twin, 1)
+    with twin.state.watchlist._lock:
+        twin.state.watchlist._remove(known.history.key)
+    twin.decide(0.2)
+    assert known.history.key not in runs.by_run
+    assert len(runs.by_run) == 2
