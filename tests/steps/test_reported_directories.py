@@ -3,7 +3,7 @@ from pathlib import PurePosixPath
 
 from ckptd.core.discovery.scan_schedule import GAP_PER_ENTRY, MIN_GAP
 from ckptd.core.model import Scan
-from ckptd.steps.reported_directories import BURST, ReportedDirectories
+from ckptd.steps.reported_directories import BURST, TOGETHER, ReportedDirectories
 from ckptd.steps.watchlist import Watchlist
 from core.histories import RUN, START
 
@@ -40,16 +40,17 @@ def test_a_few_reports_are_followed_at_once():
     assert sorted(scan_due(watchlist, LATER)) == directories[3:7]
 
 
-def test_many_reports_are_followed_one_after_the_other_until_the_next_scan_sees_them_anyway():
+def test_many_reports_are_followed_some_at_a_time_until_the_next_scan_sees_them_anyway():
     watchlist, directories = make_watchlist(1000)
     scanned = []
     for second in range(250):
         now = LATER + second * SECOND
         watchlist.hasten_directories(directories if second == 0 else (), now)
         scanned.append(scan_due(watchlist, now))
-    assert [len(each) for each in scanned[:3]] == [BURST, 1, 1]
+    assert [len(each) for each in scanned[: TOGETHER + 1]] == [BURST, *[0] * (TOGETHER - 1), TOGETHER]
     assert sorted(each for some in scanned for each in some) == directories  # each of them once
-    assert [sorted(each) for each in scanned[:2]] == [directories[:BURST], directories[BURST : BURST + 1]]
+    assert sorted(scanned[0]) == directories[:BURST]
+    assert sorted(scanned[TOGETHER]) == directories[BURST : BURST + TOGETHER]
 
 
 def test_a_day_of_saves_everywhere_costs_no_more_than_the_interval_and_one_in_a_second():
@@ -105,4 +106,5 @@ def test_a_clock_that_is_set_back_gives_no_turns_and_takes_none():
     assert len(reported.take(watchlist.all, LATER)) == BURST
     back = LATER - timedelta(seconds=30)
     assert reported.take(watchlist.all, back) == []
-    assert len(reported.take(watchlist.all, back + 2 * SECOND)) == 2
+    assert reported.take(watchlist.all, back + (TOGETHER - 1) * SECOND) == []
+    assert len(reported.take(watchlist.all, back + TOGETHER * SECOND)) == TOGETHER

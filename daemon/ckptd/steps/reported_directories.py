@@ -1,7 +1,8 @@
 """The directories that inotify reported, and how many of them may be scanned before their turn.
 
 Each save is reported, and each report would cost a scan. Where many jobs save, the scans at the regular interval find
-several saves of a job at once, which costs less. So reports cause BURST scans, and PER_SECOND more as time passes.
+several saves of a job at once, which costs less. So reports cause BURST scans, and PER_SECOND more as time passes: of
+all that wait, or of TOGETHER directories at once, because those of one owner cost less in one request.
 """
 
 from collections import defaultdict
@@ -12,6 +13,7 @@ from ckptd.core.discovery.scan_schedule import WatchedRun
 
 BURST = 120
 PER_SECOND = 1.0
+TOGETHER = 20
 
 
 class ReportedDirectories:
@@ -30,7 +32,7 @@ class ReportedDirectories:
     def take(self, watched: Iterable[WatchedRun], now: datetime) -> list[WatchedRun]:
         """Return the runs to scan early; forget directories that were scanned since, or that nobody watches."""
         self._count_time(now)
-        if not self._reported_at or self._left < 1:
+        if not self._reported_at or self._left < min(TOGETHER, len(self._reported_at)):
             return []
         in_directory: dict[str, list[WatchedRun]] = defaultdict(list)
         for each in watched:
