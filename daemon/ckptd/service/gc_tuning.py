@@ -6,7 +6,7 @@ import sys
 # after so long a computing step lets another thread run, such as that of a scrape; with a fifth of it, two steps at
 # once take a quarter more CPU, and scrapes are answered hardly sooner
 SWITCH_SECONDS = 0.001
-YOUNG_OBJECTS = 1_000  # a collection of so many takes less than a millisecond
+YOUNG_OBJECTS = 5_000  # a collection of so many takes about a millisecond
 NEVER = 1_000_000_000
 
 
