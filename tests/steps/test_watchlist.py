@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from ckptd.core.discovery.scan_schedule import LAST_TRIES, MAX_TROUBLE_GAP, MIN_GAP, UNREAD_GAP, WRITING_GAP
-from ckptd.core.model import CheckpointState, Scan, Unknown
+from ckptd.core.model import CheckpointState, NamedLocation, Scan, Unknown
 from ckptd.steps.watchlist import Watchlist
 from core.histories import RUN, START, saved
 
@@ -64,6 +64,30 @@ def test_a_run_that_leaves_the_queue_gets_one_last_look():
     assert [each.is_last_scan for each in watchlist.due(START, 10)[RUN.uid]] == [True]
     watchlist.record_scan(RUN, EMPTY, START)
     assert RUN not in watchlist
+
+
+def test_a_last_look_that_sees_a_save_going_on_is_repeated_for_an_hour():
+    watchlist = watching()
+    watchlist.keep([], START)
+    writing = replace(EMPTY, checkpoints=(saved(0, state=CheckpointState.WRITING).checkpoint,))
+    watchlist.record_scan(RUN, writing, START)
+    assert due_in(watchlist) == WRITING_GAP
+    times = scan_until_dropped(watchlist, writing)
+    assert timedelta(hours=1) <= times[-1] < timedelta(hours=2)
+    assert len(times) < 60
+
+
+def test_a_further_location_of_which_another_cluster_takes_care_is_not_watched():
+    watchlist = watching()
+    there = RUN._replace(directory="/data/old")
+    watchlist.set_copies(RUN, (NamedLocation("/data/old", is_earlier=True),), START)
+    assert there in watchlist
+    watchlist.leave(frozenset({there}))
+    watchlist.keep([RUN], START)
+    assert [each.key for each in watchlist.all] == [RUN]
+    watchlist.leave(frozenset())
+    watchlist.keep([RUN], START)
+    assert there in watchlist
 
 
 PARTIAL = replace(EMPTY, problems=(HUNG,))

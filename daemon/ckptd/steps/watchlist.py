@@ -109,7 +109,7 @@ class Watchlist:
     def keep(self, keys: Iterable[RunKey], now: datetime) -> None:
         """Watch exactly these runs from now on; make a last scan of each run that is no longer among them."""
         with self._lock:
-            wanted = self._with_copies(set(keys) - self._elsewhere)
+            wanted = self._with_copies(set(keys) - self._elsewhere) - self._elsewhere
             self._copies = {key: named for key, named in self._copies.items() if key in wanted or key in self._watched}
             for key in wanted - self._watched.keys():
                 self._add(WatchedRun(key=key, due_at=now))
