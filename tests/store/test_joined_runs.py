@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ckptd.core.model import RestartKind
+from ckptd.core.model import RestartKind, Unknown
 from ckptd.store import checkpoints
 from support.joined_runs import ALPHA, BETA, end, make_started, read, run_on_alpha, scan, share, start
 from support.queue_facts import at
@@ -242,6 +242,16 @@ def test_work_that_is_done_again_on_another_cluster_was_lost_on_the_first(store)
     store.joined_runs.follow([], [ours.row_id])
     (line,) = store.lost_work.list_lines(ALPHA)
     assert line.redone.high == timedelta(minutes=50)
+
+
+@pytest.mark.filled_by(record=go_on_on_beta)
+def test_a_scan_that_could_not_read_everything_calls_nothing_of_the_other_cluster_deleted(store):
+    scan(store, BETA, 75, (1, 30), problems=(Unknown(what="sub", reason="Permission denied"),))
+    assert [each[::3] for each in facts_of(read(store, BETA))] == [(1, None)]
+    scan(store, BETA, 80, (1, 30), (2, 50))
+    assert [each[::3] for each in facts_of(read(store, BETA))] == [(1, None), (2, None)]
+    scan(store, BETA, 85, (1, 30), (2, 50))
+    assert [each[::2] for each in facts_of(read(store, BETA))] == [(1, "alpha"), (2, "alpha")]
 
 
 @pytest.mark.filled_by(record=scan_from_beta)

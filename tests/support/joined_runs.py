@@ -49,7 +49,7 @@ def save(run, step, minutes, **changes):
     return replace(made, identities=identities)
 
 
-def scan(store, run, minutes, *saves, watched=None):
+def scan(store, run, minutes, *saves, watched=None, problems=()):
     """Scan the directory from one cluster; each save is a step and the minute when it was written.
 
     `watched` is the minute of the scan before, if the daemon has watched the run since then.
@@ -59,6 +59,7 @@ def scan(store, run, minutes, *saves, watched=None):
         directory=PurePosixPath(DIRECTORY),
         scanned_at=now,
         checkpoints=tuple(save(run, step, written) for step, written in saves),
+        problems=problems,
     )
     known = store.checkpoints.read_last_scans(run.cluster, [run]).get(run, ownership.PreviousScan())
     writers = ownership.find_writers(run, known, None if watched is None else at(watched), now)

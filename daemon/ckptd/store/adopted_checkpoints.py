@@ -41,15 +41,15 @@ def adopt(connection: sa.Connection, run_ids: Collection[int], gone_count: int) 
     parts = find_parts(select_through(connection), run_ids)
     changed: list[int] = []
     for run_id, others in parts.items():
-        columns = sa.select(RunTable.scanned_at, RunTable.summed_checkpoints)
-        scanned_at, summed = connection.execute(columns.where(RunTable.id == run_id)).one()
+        columns = sa.select(RunTable.scanned_at, RunTable.problems, RunTable.summed_checkpoints)
+        scanned_at, problems, summed = connection.execute(columns.where(RunTable.id == run_id)).one()
         if scanned_at is None:
             continue
         since = _find_oldest_kept(connection, run_id, gone_count)
         theirs = _read_unknown(connection, run_id, others, since)
         if (sums := decode_summed(summed)) is not None:
             theirs = [row for row in theirs if row["first_seen_at"] > sums.last_seen_at]
-        found = _compare(connection, run_id, theirs, scanned_at)
+        found = _compare(connection, run_id, theirs, None if problems else scanned_at)
         insert_rows(connection, _TABLE, found.new)
         for row_id, values in found.merged.items():
             connection.execute(sa.update(_TABLE).where(_TABLE.c.id == row_id).values(**values))
@@ -87,7 +87,10 @@ def _read_unknown(
     return [dict(row) for row in rows.mappings()]
 
 
-def _compare(connection: sa.Connection, run_id: int, theirs: Iterable[dict[str, Any]], scanned_at: datetime) -> _Change:
+def _compare(
+    connection: sa.Connection, run_id: int, theirs: Iterable[dict[str, Any]], read_at: datetime | None
+) -> _Change:
+    """Compare rows with this run's; what no scan from here found, as of `read_at`, is gone; None: not all was read."""
     own: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for chunk in split({row["path_key"] for row in theirs}):
         rows = connection.execute(
@@ -105,10 +108,9 @@ def _compare(connection: sa.Connection, run_id: int, theirs: Iterable[dict[str, 
                 same |= values
                 if "id" in same:
                     found.merged[same["id"]] = values
-        elif row["deleted_at"] is not None or row["first_seen_at"] <= scanned_at:
-            # no scan from here found it
+        elif row["deleted_at"] is not None or (read_at is not None and row["first_seen_at"] <= read_at):
             copy = {name: value for name, value in row.items() if name != "id"}
-            copy |= {"run_id": run_id, "deleted_at": row["deleted_at"] or scanned_at, "pruned_at": None}
+            copy |= {"run_id": run_id, "deleted_at": row["deleted_at"] or read_at, "pruned_at": None}
             found.new.append(copy)
             mine.append(copy)
     return found
