@@ -153,7 +153,8 @@ def test_a_look_tells_the_quota_and_asks_for_it_once_in_a_while(tmp_path):
     directory.mkdir()
     key = RunKey("c1", 0, str(directory))
     found = None
-    for since, left in ((timedelta(0), 9), (QUOTA_GAP / 2, 9), (QUOTA_GAP, 8)):
+    set_back = timedelta(hours=-1)  # the clock
+    for since, left in ((timedelta(0), 9), (QUOTA_GAP / 2, 9), (QUOTA_GAP, 8), (set_back, 7)):
         [found] = scan_runs(agent, [(key, [], found)], LIMITS, NOON + since)
         assert (found.quota_left_bytes, found.quota_error) == (left, None)
     [failed] = scan_runs(SameProcess("/bin/false"), [(key, [], None)], LIMITS, NOON)

@@ -91,7 +91,7 @@ def _list_silent(state: State, due: Collection[WatchedRun], now: datetime) -> li
             continue
         silence = _measure_silence(record, jobs[0], now)
         asked_at = memory.asked_at.get(key)
-        is_asked_lately = asked_at is not None and now - asked_at < max(ASK_GAP, silence / LONGER_GAP)
+        is_asked_lately = asked_at is not None and abs(now - asked_at) < max(ASK_GAP, silence / LONGER_GAP)
         if len(jobs) > 1 or is_asked_lately or silence < ASK_GAP:
             continue
         if silence >= (measure_rhythm(record).step_interval or PATIENCE) * SILENT_INTERVALS:

@@ -114,7 +114,7 @@ def _list_wanted(state: State, due: Iterable[WatchedRun], now: datetime) -> list
         if not each.is_last_scan
         and (record := histories.get(each.key)) is not None
         and record.located_by == "discovery"
-        and now - searched_at.get(each.key, now - SEARCH_GAP) >= SEARCH_GAP
+        and abs(now - searched_at.get(each.key, now - SEARCH_GAP)) >= SEARCH_GAP
     ]
     if not located:
         return []
@@ -125,7 +125,7 @@ def _list_wanted(state: State, due: Iterable[WatchedRun], now: datetime) -> list
             wanted.append(_SearchedAgain(watched=each, record=record, jobs=mine))
         elif (silence := _find_silence(record, mine, now)) is not None:
             gap = max(SEARCH_GAP, (now - silence.since) / LONGER_GAP)
-            if now - searched_at.get(each.key, now - gap) >= gap:
+            if abs(now - searched_at.get(each.key, now - gap)) >= gap:
                 wanted.append(
                     _SearchedAgain(
                         watched=each,

@@ -236,7 +236,7 @@ def _looked_up(data: dict[str, Any], paths: Sequence[str]) -> ResolvedPaths:
 
 def _fresh_quota(last: Scan | Unknown | None, now: datetime) -> Scan | None:
     """Return the last scan if its quota is recent enough."""
-    if not isinstance(last, Scan) or last.quota_read_at is None or now - last.quota_read_at >= QUOTA_GAP:
+    if not isinstance(last, Scan) or last.quota_read_at is None or abs(now - last.quota_read_at) >= QUOTA_GAP:
         return None
     return last
 
