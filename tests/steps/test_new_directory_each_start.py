@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from ckptd.core.model import Severity
+from ckptd.steps.search_again import SearchSlice
 from ckptd.steps.snapshots import RunHistories
 from steps.replayed_fleet import minute
 from support.checkpoint_bytes import lightning_state, npz, torch_state, torch_weights
@@ -67,6 +68,37 @@ def test_a_job_that_starts_over_in_a_new_directory_is_critical(fleet):
     assert [each.directory for each in history.earlier] == [f"{fleet.work_dir}/version_0/checkpoints"]
     [line] = fleet.parts.store.lost_work.list_lines(history.key)
     assert line.redone.low >= minute(29) - minute(0)
+
+
+def test_a_clock_that_was_ahead_at_the_last_search_keeps_nobody_from_searching(fleet):
+    again = run_first(fleet)
+    fleet.run(42, again)
+    searched_at = fleet.state.own(SearchSlice, SearchSlice).searched_at
+    searched_at.update({each.key: minute(42 + 600) for each in fleet.state.watchlist.all})
+    for epoch, at in ((4, 51), (5, 61), (6, 71)):
+        save_epoch(fleet, 1, epoch, at)
+        fleet.run(at + 1, again)
+    assert row_of(fleet).directory == f"{fleet.work_dir}/version_1/checkpoints"
+
+
+def test_a_checkpoint_of_an_earlier_directory_below_the_present_one_counts_once(fleet):
+    job = fleet.job()
+    fleet.run(1, job)
+    for epoch in (1, 2, 3):
+        fleet.save(f"old/epoch={epoch}-step={epoch * 100}.ckpt", epoch * 10, lightning_state(epoch, epoch * 100))
+        fleet.run(epoch * 10 + 1, job)
+    again = fleet.job(start=41, restart_count=1, submitted_at=minute(40))
+    fleet.run(42, again)
+    for epoch, at in ((4, 51), (5, 61), (6, 71)):
+        fleet.save(f"epoch={epoch}-step={epoch * 100}.ckpt", at, lightning_state(epoch, epoch * 100))
+        fleet.run(at + 1, again)
+    fleet.run(80, again)
+    assert row_of(fleet).directory == str(fleet.work_dir)
+    [history] = fleet.state.latest(RunHistories).by_run.values()
+    assert [each.directory for each in history.earlier] == [f"{fleet.work_dir}/old"]
+    assert sorted(each.checkpoint.epoch for each in history.checkpoints) == [1, 2, 3, 4, 5, 6]
+    writers = {each.checkpoint.epoch: each.attempt and each.attempt[1] for each in history.checkpoints}
+    assert writers == {1: None, 2: 0, 3: 0, 4: None, 5: 1, 6: 1}
 
 
 def test_each_save_of_the_earlier_directories_counts_once_however_often_the_run_is_evaluated(fleet):

@@ -41,12 +41,18 @@ def keep_earlier(
 
 
 def join_earlier(record: RunRecord, locations: Sequence[CopyLocation]) -> RunRecord:
-    """Return a run's record with its further locations, and with the checkpoints of the earlier ones among its own."""
+    """Return a run's record with its further locations, and with the checkpoints of the earlier ones among its own.
+
+    One that is on record of both, because an earlier directory is below the present one, is taken from the earlier one,
+    whose record knows which attempt wrote it.
+    """
     copies = tuple(each for each in locations if not each.is_earlier)
     earlier = tuple(each for each in locations if each.is_earlier)
     if not earlier:
         return replace(record, copies=copies)
     added = [each for location in earlier for each in location.checkpoints]
+    twice = {_name(each) for each in added if each.deleted_at is None}
+    own = [each for each in record.checkpoints if each.deleted_at is not None or _name(each) not in twice]
     reaches = record.reaches
     if reaches is not None:
         reaches = tuple(map(_join_reach, reaches, measure_reaches(record.attempts, list_saved(added))))
@@ -54,7 +60,7 @@ def join_earlier(record: RunRecord, locations: Sequence[CopyLocation]) -> RunRec
         record,
         copies=copies,
         earlier=earlier,
-        checkpoints=tuple(sorted([*record.checkpoints, *added], key=_age_order)),
+        checkpoints=tuple(sorted([*own, *added], key=_age_order)),
         scan=_with_unread(record.scan, earlier),
         reaches=reaches,
         rhythm=None,
@@ -66,6 +72,10 @@ def directory_of(record: RunRecord, found: RecordedCheckpoint) -> str:
     """Return the directory of a run that a checkpoint on its record is in."""
     places = (each.directory for each in record.earlier if found.checkpoint.path.is_relative_to(each.directory))
     return next(places, record.key.directory)
+
+
+def _name(recorded: RecordedCheckpoint) -> tuple[object, ...]:
+    return recorded.checkpoint.path, recorded.checkpoint.format
 
 
 def _age_order(recorded: RecordedCheckpoint) -> tuple[object, ...]:
