@@ -1,12 +1,18 @@
-"""Lost work where the next attempt overwrites the only file before a scan has seen what the one before saved last."""
+"""What an attempt saved last, where the next one overwrites it first, or its end came while ckptd looked."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from ckptd.core.model import JobState
+from ckptd.core.model import CheckpointState, JobState
+from ckptd.steps import poll, record_scans
+from ckptd.steps.state import begin
 from steps.replayed_fleet import minute
 from steps.test_resumes_of_programs import Run, cpt, gromacs_save
+from support.checkpoint_bytes import adam
+from support.shared_agent import get_agent
+from support.torch_pickle import torch_file
 
 
 @pytest.fixture
@@ -104,3 +110,61 @@ def test_a_save_in_the_second_of_the_restart_stays_the_earlier_attempts(fleet):
     run.poll(19, 1, 8, submitted_at=minute(8))
     assert run.resume.path == run.place(100)
     assert unsaved(run) == (0, 0)
+
+
+OPTIMIZER = torch_file(adam())
+
+
+@pytest.fixture
+def saving(fleet):
+    """A job that names its directory and saved at minute 10 and 20."""
+    job = fleet.job(comment="ckpt=ck")
+    fleet.run(1, job)
+    for at in (10, 20):
+        fleet.save(f"ck/a_{at}.pt", at, OPTIMIZER)
+        fleet.run(at + 1, job)
+    return fleet, job
+
+
+def read_states(fleet):
+    [key] = fleet.parts.store.runs.list_keys()
+    return {each.checkpoint.path.name: each.checkpoint.state for each in fleet.parts.store.checkpoints.read(key)}
+
+
+def test_what_a_job_saved_in_its_end_while_slurm_was_asked_is_found(saving):
+    fleet, job = saving
+    read_queue, begun = fleet.source.read_queue, {}
+
+    def scan_meanwhile(now):
+        begun["due"] = list(fleet.state.watchlist.all)
+        begun["before"] = record_scans._read_record(fleet.parts, fleet.state, begun["due"])
+        begun["at"] = now + timedelta(seconds=1)
+        begun["found"] = record_scans._scan(fleet.parts, begun["due"], begun["before"], begun["at"])
+        fleet.save("ck/a_30.pt", 30.02, OPTIMIZER)
+        fleet.source.jobs = (replace(job, state=JobState.FAILED),)
+        return read_queue(now)
+
+    fleet.source.read_queue = scan_meanwhile
+    poll.poll(fleet.parts, fleet.state, minute(30))
+    fleet.source.read_queue = read_queue
+    record_scans._record(fleet.parts, fleet.state, *(begun[each] for each in ("due", "before", "found", "at")))
+    fleet.run(31)
+    assert read_states(fleet)["a_30.pt"] is CheckpointState.COMPLETE
+    [key] = fleet.parts.store.runs.list_keys()
+    [line] = fleet.parts.store.lost_work.list_lines(key)
+    assert in_minutes(line.loss.lost) == (0,)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_the_end_of_a_job_cut_off_is_damaged_and_not_written_for_ever(saving, is_restarted):
+    fleet, job = saving
+    fleet.parts = replace(fleet.parts, agent=get_agent(write_grace="60s"))
+    fleet.save("ck/a_30.pt", 29.8, OPTIMIZER[: len(OPTIMIZER) * 2 // 3])
+    ended = replace(job, state=JobState.FAILED)
+    fleet.run(30, ended)
+    assert read_states(fleet)["a_30.pt"] is CheckpointState.WRITING
+    if is_restarted:
+        fleet.state = begin(fleet.parts, minute(30.5))
+    fleet.run(31, ended)
+    fleet.run(32, ended)
+    assert read_states(fleet)["a_30.pt"] is CheckpointState.DAMAGED

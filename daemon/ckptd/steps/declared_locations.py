@@ -146,7 +146,7 @@ def publish_locations(
 ) -> None:
     """Take recorded results of searches into the watchlist and the snapshots."""
     for watched, nothing in absent:
-        state.watchlist.record_scan(watched.key, nothing, now)
+        state.watchlist.record_scan(watched.key, nothing, now, watched)
     if not found:
         return
     runs = {job: located.run for _, located in found for job in located.jobs}

@@ -45,7 +45,7 @@ def rescan_directories(
         charge_scans(parts, state, zip((key for key, _, _ in asked), answers, strict=True))
         rescanned = {key: scan for (key, _, _), scan in zip(asked, answers, strict=True) if scan is not None}
         with state.recording():
-            _record_rescans(parts, state, rescanned, now)
+            _record_rescans(parts, state, due, rescanned, now)
     others = [each for each in due if each.key not in rescanned]
     has_news = any(not is_unchanged(each, rescanned[each.key]) for each in due if each.key in rescanned)
     scans = _scan_in_turn(parts, state, ScanGroups(others), now, groups_at_once)
@@ -74,7 +74,7 @@ def rescan_owners(
     for found in rescan_as_answered(parts.agent, asked, parts.limits, now, places):
         charge_scans(parts, state, found.items())
         with state.recording():
-            _record_rescans(parts, state, {key: scan for key, scan in found.items() if scan is not None}, now)
+            _record_rescans(parts, state, due, {key: scan for key, scan in found.items() if scan is not None}, now)
         yield found
 
 
@@ -142,7 +142,7 @@ def record_on_node(parts: Parts, state: State, watched: WatchedRun, found: Scan 
             writers = ownership.find_writers(key, known.get(key, ownership.PreviousScan()), watched.observed_at, now)
             changes = progress.merge_scan(recorded, replace(found, problems=()), writers, _over_at(found, now))
             look = ScanRecord(run=key, scan=found, changes=changes)
-        _publish_looks(parts, state, [look], now)
+        _publish_looks(parts, state, [watched], [look], now)
     state.events.count_checkpoints(recorded, look.changes)
     state.decision_due.set()
 
@@ -270,7 +270,13 @@ def _read_places(parts: Parts, state: State, keys: list[RunKey]) -> JobPlaces:
     )
 
 
-def _record_rescans(parts: Parts, state: State, rescanned: Mapping[RunKey, Scan | Unknown], now: datetime) -> None:
+def _record_rescans(
+    parts: Parts,
+    state: State,
+    due: Iterable[WatchedRun],
+    rescanned: Mapping[RunKey, Scan | Unknown],
+    now: datetime,
+) -> None:
     """Record scans that found no checkpoint changed."""
     answered = {key: scan for key, scan in rescanned.items() if scan is not NOT_REACHED}
     free_space = state.latest(FreeSpaceSamples)
@@ -280,7 +286,7 @@ def _record_rescans(parts: Parts, state: State, rescanned: Mapping[RunKey, Scan 
         )
         for key, scan in answered.items()
     ]
-    _publish_looks(parts, state, looks, now)
+    _publish_looks(parts, state, due, looks, now)
 
 
 def _list_known(present: Iterable[RecordedCheckpoint], reread: Collection[str]) -> list[Checkpoint]:
@@ -327,21 +333,22 @@ def _record_scans(
         writers = ownership.find_writers(key, known.get(key, ownership.PreviousScan()), watched.observed_at, now)
         changes = progress.merge_scan(recorded.get(key, ()), scan, writers, _over_at(scan, now))
         looks.append(ScanRecord(run=key, scan=scan, changes=changes, free_space_samples=free_space.sample(key, scan)))
-    written = _publish_looks(parts, state, looks, now)
+    written = _publish_looks(parts, state, [watched for watched, _ in scanned], looks, now)
     for look in looks:
         state.events.count_checkpoints(recorded.get(look.run, ()), look.changes)
     return looks, written
 
 
 def _publish_looks(
-    parts: Parts, state: State, looks: Collection[ScanRecord], now: datetime
+    parts: Parts, state: State, due: Iterable[WatchedRun], looks: Collection[ScanRecord], now: datetime
 ) -> dict[RunKey, RecordedScan]:
     """Record the results of scans in one transaction, then publish them; return what `record_scans` does."""
     written = parts.store.checkpoints.record_scans(looks) if looks else {}
     sampled = {look.run: look.free_space_samples for look in looks if look.free_space_samples is not None}
     state.change(FreeSpaceSamples, lambda samples: samples.with_samples(sampled))
+    scanned = {each.key: each for each in due}
     for look in looks:
-        state.watchlist.record_scan(look.run, look.scan, now)
+        state.watchlist.record_scan(look.run, look.scan, now, scanned[look.run])
     return written
 
 

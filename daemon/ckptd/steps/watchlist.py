@@ -190,13 +190,13 @@ class Watchlist:
         early = scan_schedule.list_early(self.all, self._interval, now, share)
         return _group_by_owner([each for each in early if not must_wait(each.key.directory)])
 
-    def record_scan(self, key: RunKey, found: Scan | Unknown, now: datetime) -> None:
-        """Record the result of a scan and when the next one is due."""
+    def record_scan(self, key: RunKey, found: Scan | Unknown, now: datetime, scanned: WatchedRun | None = None) -> None:
+        """Record the result of a scan and when the next one is due; `scanned` is the run as it was when it began."""
         with self._lock:
             watched = self._watched.get(key)
             if watched is None:
                 return
-            if (left := scan_schedule.after_scan(watched, found, self._interval, now)) is None:
+            if (left := scan_schedule.after_scan(watched, found, self._interval, now, scanned)) is None:
                 self._remove(key)
             else:
                 self._watched[key] = left

@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ckptd.core.model import Attempt, JobKey, RecordedCheckpoint, Role, RunKey
+from ckptd.core.model import Attempt, CheckpointState, JobKey, RecordedCheckpoint, Role, RunKey
 from ckptd.core.runs import lost_work
 from ckptd.core.runs.lost_work import AttemptLoss
 from ckptd.core.runs.redone_work import NONE, UNKNOWN, RedoneWork, measure_redone
@@ -355,16 +355,23 @@ class LostWorkStore(StorePart, LossReader):
     ) -> tuple[RunKey, ...]:
         """Return the runs with an attempt that ended at `since` or later and no scan after that end.
 
-        Where it ended at `partly_since` or later, a scan that did not read everything does not count.
+        Where it ended at `partly_since` or later, a scan does not count that did not read everything, or that found a
+        save which might still be going on.
         """
         is_behind = RunTable.scanned_at.is_(None) | (RunTable.scanned_at < LossTable.ended_at)
         is_behind |= RunTable.problems.is_not(None) & (LossTable.ended_at >= partly_since)
+        is_writing = sa.exists().where(
+            CheckpointTable.run_id == RunTable.id,
+            CheckpointTable.deleted_at.is_(None),
+            CheckpointTable.state == CheckpointState.WRITING,
+        )
+        is_wanted = (~LossTable.is_final & is_behind) | ((LossTable.ended_at >= partly_since) & is_writing)
         rows = connection.execute(
             sa.select(*RUN_KEY_COLUMNS)
             .join(AttemptTable, AttemptTable.run_id == RunTable.id)
             .join(LossTable, LossTable.attempt_id == AttemptTable.id)
             .where(LossTable.cluster == cluster, LossTable.day >= since.astimezone(UTC).date())
-            .where(~LossTable.is_final, LossTable.ended_at >= since, is_behind)
+            .where(LossTable.ended_at >= since, is_wanted)
             .where(RunTable.directory.like("/%"))
             .distinct()
         )

@@ -82,14 +82,16 @@ def _is_of_the_future(watched: WatchedRun, now: datetime) -> bool:
     return watched.observed_at is not None and watched.observed_at > now + MIN_GAP
 
 
-def after_scan(watched: WatchedRun, found: Scan | Unknown, interval: timedelta, now: datetime) -> WatchedRun | None:
+def after_scan(
+    watched: WatchedRun, found: Scan | Unknown, interval: timedelta, now: datetime, scanned: WatchedRun | None = None
+) -> WatchedRun | None:
     """Return the run with its next scan, from the result of one that began at `now`; None if that was the last.
 
-    A scan that was under way when the jobs ended may have missed what they saved in the end: one more follows. A last
-    scan of a known directory that could not read everything is repeated.
+    `scanned` is the run as it was when the scan began. A scan that was under way when the jobs ended may have missed
+    what they saved in the end: one more follows. A last scan of a known directory is repeated if it could not read
+    everything, or found a save that may still be going on.
     """
-    began_before = timedelta(0) if watched.ended_at is None else watched.ended_at - now
-    if watched.is_last_scan and timedelta(0) < began_before <= MAX_TROUBLE_GAP:  # more: the clock was set back
+    if watched.is_last_scan and scanned is not None and not scanned.is_last_scan:
         return watched
     is_failed = isinstance(found, Unknown)
     if watched.is_last_scan:
@@ -101,14 +103,17 @@ def after_scan(watched: WatchedRun, found: Scan | Unknown, interval: timedelta, 
     if isinstance(found, Unknown):
         return replace(watched, last=found, due_at=now + gap, trouble_count=trouble_count)
     if trouble_count <= SOON_TRIES:
-        is_writing = any(each.state is CheckpointState.WRITING for each in found.checkpoints)
-        gap = min(gap, WRITING_GAP if is_writing else gap, UNREAD_GAP if found.unread_count else gap)
+        gap = min(gap, WRITING_GAP if _shows_writing(found) else gap, UNREAD_GAP if found.unread_count else gap)
     last = replace(found, checkpoints=())
     return replace(watched, last=last, observed_at=now, due_at=now + gap, trouble_count=trouble_count)
 
 
 def _is_complete(found: Scan | Unknown) -> bool:
-    return isinstance(found, Scan) and found.is_whole and not found.unread_count
+    return isinstance(found, Scan) and found.is_whole and not found.unread_count and not _shows_writing(found)
+
+
+def _shows_writing(found: Scan) -> bool:
+    return any(each.state is CheckpointState.WRITING for each in found.checkpoints)
 
 
 def _is_tried_again(watched: WatchedRun, now: datetime) -> bool:
