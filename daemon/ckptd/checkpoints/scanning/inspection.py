@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ckptd.checkpoints.agent.limited_child import ChildLimits
 from ckptd.checkpoints.formats.generic import is_ordinary
 from ckptd.checkpoints.formats.interface import Claim, Examination
+from ckptd.checkpoints.scanning.adapter_bases import list_adapters
 from ckptd.checkpoints.scanning.claiming import claim_and_go_on
 from ckptd.checkpoints.scanning.earlier_scans import EarlierCheckpoints
 from ckptd.checkpoints.scanning.examination import examine_after_claiming, examine_for_parent, examine_in_child
@@ -38,6 +39,7 @@ class Inspection:
     markers: tuple[str, ...]  # files that several checkpoints share
     problems: tuple[Unknown, ...]  # not empty: the tree was not read whole
     link_texts: tuple[LinkText, ...] = ()  # those that may lead to a checkpoint, here or elsewhere
+    adapters: tuple[str, ...] = ()  # configurations that may name a checkpoint as a base model, absolute
     fingerprint: str | None = None  # a tree with the same one has the same checkpoints; None: it may change by itself
     entry_count: int = 0  # directory entries that were read
     unread_count: int = 0  # checkpoints, or parts of them, for which there was no time
@@ -82,9 +84,10 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
         opened = root if descriptor is None else descriptor
         tree = list_tree(opened, max_depth=max_depth, max_entries=max_entries, entry=entry)
         entry_count = tree.count_entries()  # first: what did not change is dropped from the tree
+        adapters = list_adapters(tree, str(root))
         unchanged_since_ns = int((now - write_grace).timestamp() * 1e9)
         fingerprint = make_fingerprint(tree, (max_depth, max_entries, write_grace))
-        if fingerprint is not None and newest_change_ns(tree) >= unchanged_since_ns:
+        if adapters or (fingerprint is not None and newest_change_ns(tree) >= unchanged_since_ns):
             fingerprint = None
         with Reader(opened) as reader:
             earlier = EarlierCheckpoints((part for each in known for part in each.parts or (each,)), root, level)
@@ -115,6 +118,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
         markers=tuple(sorted({file.path for claim in claims for file in claim.markers})),
         problems=problems,
         link_texts=link_texts,
+        adapters=adapters,
         fingerprint=None if leftovers or problems or not is_final(checkpoints) else fingerprint,
         entry_count=entry_count,
         unread_count=sum(isinstance(each, Examination) and each.reason == UNREAD for each in examinations),

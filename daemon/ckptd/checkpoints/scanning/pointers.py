@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild
@@ -84,11 +85,17 @@ def _list_meant(checkpoints: Iterable[Checkpoint]) -> set[str]:
     return found
 
 
-def gather(links: Sequence[LinkText], work_dirs: Sequence[str], roots: Sequence[str], scanned: str) -> list[SeenLink]:
+def gather(
+    links: Sequence[LinkText],
+    work_dirs: Sequence[str],
+    roots: Sequence[str],
+    scanned: str,
+    readers: Mapping[str, Callable[[], list[SeenLink]]] = MappingProxyType({}),
+) -> list[SeenLink]:
     """Look up where links lead, those in working directories too, and read `resume_from` there.
 
     A working directory is listed only below the site's allowed roots, and not again where it is the one that was
-    `scanned`. It forks: call it from a process with one thread.
+    `scanned`. `readers` read what other files name, by their paths. It forks: call it from a process with one thread.
     """
     newest = sorted(links, key=attrgetter("modified_ns"))[-MAX_LINKS:]
     cut = [SeenLink(path=scanned, target="")] if len(links) > len(newest) else []
@@ -97,8 +104,10 @@ def gather(links: Sequence[LinkText], work_dirs: Sequence[str], roots: Sequence[
     steps: list[Callable[[], list[SeenLink]]] = [functools.partial(_look_up_link, link) for link in others]
     places = dict.fromkeys(work_dirs[:MAX_WORK_DIRS])
     steps += [functools.partial(read_work_dir, each, roots, scanned) for each in places]
+    steps += readers.values()
     answers = _run_steps(steps)
     unresolved = [SeenLink(link.path, link.target) for link in others[len(answers) :]]
+    unresolved += [SeenLink(path, "") for path in list(readers)[max(0, len(answers) - len(others) - len(places)) :]]
     return [*cut, *known, *(link for answer in answers for link in answer), *unresolved]
 
 

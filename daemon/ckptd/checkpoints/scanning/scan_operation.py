@@ -1,5 +1,6 @@
 """Scans one checkpoint directory, as its owner, in the agent's child."""
 
+import functools
 import os
 import time
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from typing import Any
 
 from ckptd.checkpoints.agent import scan_json
 from ckptd.checkpoints.agent.limited_child import ChildLimits
-from ckptd.checkpoints.scanning import declarations, pointers, reads_since_start, silent_work_dirs
+from ckptd.checkpoints.scanning import adapter_bases, declarations, pointers, reads_since_start, silent_work_dirs
 from ckptd.checkpoints.scanning.allowed_roots import open_allowed
 from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree
 from ckptd.checkpoints.scanning.mounts import Mount, find_mount, read_recent_mounts
@@ -88,7 +89,9 @@ def _look_around(
     now = datetime.fromtimestamp(item["now"], UTC)
     work_dirs, roots = item["work_dirs"], item["allowed_roots"]
     scanned, jobs = str(directory), item["resuming_jobs"]
-    links = pointers.gather(found.link_texts, silent_work_dirs.list_naming(work_dirs, scanned), roots, scanned)
+    naming = silent_work_dirs.list_naming(work_dirs, scanned)
+    readers = {each: functools.partial(adapter_bases.read_base, each, work_dirs, scanned) for each in found.adapters}
+    links = pointers.gather(found.link_texts, naming, roots, scanned, readers)
     declaring = silent_work_dirs.list_declaring([scanned, *work_dirs], scanned) if jobs else []
     declared = declarations.collect(declaring, roots, jobs)
     finished_at = max(datetime.now(UTC), now)

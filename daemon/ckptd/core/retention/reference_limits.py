@@ -26,6 +26,7 @@ MAX_ANYWHERE = 1000  # inexact references of one owner: where there are more, th
 LINK_AGE = timedelta(hours=6)
 _SUFFIX = re.compile(r"\.[A-Za-z]\w{0,11}$")
 USER_FILE = ".ckptd.toml"
+ADAPTER_FILE = "adapter_config.json"  # names the model that an adapter beside it was trained on
 Found = TypeVar("Found")
 
 
@@ -155,7 +156,7 @@ def is_old(seen: SeenLinks, now: datetime) -> bool:
 def _of_link(link: SeenLink) -> Iterator[ReferenceCandidate]:
     place, _, name = link.path.rpartition("/")
     if not link.target:
-        what = "cannot be read" if name == USER_FILE else "has more links than are read"
+        what = "cannot be read" if name in {USER_FILE, ADAPTER_FILE} else "has more links than are read"
         yield ReferenceCandidate(
             Reference("/", f"{link.path} {what}: any checkpoint may be named there", is_exact=False)
         )
@@ -164,6 +165,8 @@ def _of_link(link: SeenLink) -> Iterator[ReferenceCandidate]:
     for path in dict.fromkeys((link.target, link.real or link.target)):
         shown = name if path.rpartition("/")[0] == place else link.path
         reason = f"{link.path} names it in resume_from" if is_setting else f"{shown} is a link to it"
+        if name == ADAPTER_FILE:
+            reason = f"{link.path} names it as its base model"
         yield ReferenceCandidate(Reference(path, reason), is_narrow=not is_setting)
 
 
