@@ -9,6 +9,8 @@ from ckptd.checkpoints.formats.interface import NO_CHECKSUM, Claim, DamagedError
 from ckptd.checkpoints.scanning.name_series import mark_strangers
 from ckptd.checkpoints.scanning.open_files import list_open_for_writing
 from ckptd.checkpoints.scanning.reader import NotRegularError, Reader
+from ckptd.core.checkpoint_sets.name_numbers import Meaning, parse_name
+from ckptd.core.checkpoint_sets.pieces import render
 from ckptd.core.model import Checkpoint, CheckpointState, Level
 
 WRITE_GRACE = timedelta(seconds=60)
@@ -16,6 +18,7 @@ LAST_NS = 2**63 - 1  # in the year 2262; calendars here end with 9999, and the t
 _MAX_REASON = 1_000
 _MAX_UNSAFE = 100
 _MAX_NAME = 200
+_COUNTED = frozenset((Meaning.PROGRESS, Meaning.SAVE, Meaning.BARE))
 
 
 def examine_claim(claim: Claim, reader: Reader, level: Level) -> Examination:
@@ -60,17 +63,19 @@ def assemble(
     unchanged_since_ns = int((now - write_grace).timestamp() * 1e9)
     writers: frozenset[tuple[int, int]] | None = None
     for claim, result in zip(claims, examinations, strict=True):
-        opinion = best.get(_place(claim)) if best else None
+        opinions = best.get(_place(claim), {}) if best else {}
+        is_named = claim.path.rpartition("/")[2] in opinions.values()
+        is_judged = is_named or (bool(opinions) and _name_training(claim) in opinions)
         if isinstance(result, Checkpoint):
-            if opinion is None and _is_as_before(claim, result):
+            if not is_judged and _is_as_before(claim, result):
                 yield result
                 continue
             found = _examination_of(result)
         else:
             found = result
         is_best = claim.is_best or found.is_best or None
-        if opinion is not None:
-            is_best = claim.is_best or claim.path.rpartition("/")[2] == opinion or None
+        if is_judged:
+            is_best = claim.is_best or is_named or None
         state, reason = _classify(claim, found, level, unchanged_since_ns)
         if state is CheckpointState.DAMAGED:
             writers = list_open_for_writing() if writers is None else writers
@@ -140,16 +145,27 @@ def _examination_of(found: Checkpoint) -> Examination:
 
 def _best_names(
     claims: Sequence[Claim], examinations: Sequence[Examination | Checkpoint]
-) -> dict[tuple[str, str], str]:
-    """Return the name of the best of each place: each checkpoint names one as of its time; the furthest is believed."""
-    opinions: dict[tuple[str, str], tuple[int, int, str]] = {}
+) -> dict[tuple[str, str], dict[str, str]]:
+    """Return the names of the best of each place, by the training that says so.
+
+    Each checkpoint names one as of its time; of those of one training, the furthest is believed.
+    """
+    opinions: dict[tuple[str, str], dict[str, tuple[int, int, str]]] = {}
     for claim, found in zip(claims, examinations, strict=True):
         if isinstance(found, Examination) and found.best_path:
-            place = _place(claim)
+            said = opinions.setdefault(_place(claim), {})
             step = found.step if found.step is not None else claim.name_step
             opinion = (-1 if step is None else step, modified_ns(claim), found.best_path)
-            opinions[place] = max(opinion, opinions.get(place, opinion))
-    return {place: name for place, (_, _, name) in opinions.items()}
+            training = _name_training(claim)
+            said[training] = max(opinion, said.get(training, opinion))
+    return {place: {training: name for training, (_, _, name) in said.items()} for place, said in opinions.items()}
+
+
+def _name_training(claim: Claim) -> str:
+    """Return what is alike in the names of one training's checkpoints: all but progress and measured values."""
+    name = parse_name(claim.path.rpartition("/")[2])
+    counts = {(0, at): "#" for at, number in enumerate(name.numbers) if number.meaning in _COUNTED}
+    return render([name], counts, metric="~")
 
 
 def _place(claim: Claim) -> tuple[str, str]:
