@@ -94,7 +94,14 @@ class _Copies:
         if not found.grouping.progress:
             return []
         alike = [was for key in _list_keys_of_originals(found) for was in self._alike.get(key, ())[:MAX_ALIKE]]
-        return [was for was in alike if first_seen(was) < first_seen(record) and _is_copy(record, was)]
+        return [was for was in alike if _is_copy(record, was) and self._was_before(record, was)]
+
+    def _was_before(self, record: RecordedCheckpoint, was: RecordedCheckpoint) -> bool:
+        """Whether one was seen earlier, or has the very times of writing, as after `cp -p`, in a longer series."""
+        if first_seen(was) < first_seen(record):
+            return True
+        is_twin = first_seen(was) == first_seen(record) and _list_times(was) == _list_times(record)
+        return is_twin and len(self._list_series(was)) > len(self._list_series(record))
 
     def _goes_beyond(self, record: RecordedCheckpoint) -> bool:
         """Whether its series continues without a gap up to a checkpoint unlike all others: a job saves there."""
@@ -157,6 +164,10 @@ def _is_copy(record: RecordedCheckpoint, was: RecordedCheckpoint) -> bool:
     if _mask(find_series(found, str(found.path))) == _mask(find_series(known, str(known.path))):
         return False  # `fold_1/` and `fold_2/` are trainings of one program; a person gives a copy another name
     return {each[:2] for each in found.identities}.isdisjoint(each[:2] for each in known.identities)
+
+
+def _list_times(record: RecordedCheckpoint) -> list[int]:
+    return sorted(identity.modified_ns for identity in record.checkpoint.identities)
 
 
 def _mask(series: SeriesKey) -> tuple[str, ...]:
