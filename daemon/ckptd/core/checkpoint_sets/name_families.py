@@ -101,7 +101,12 @@ def _decide(shape: Shape, pieces: list[Piece]) -> Family:
             or _find_one_of(pieces, progress)
         )
     left: list[Place] = []
+    undecided: dict[Place, str] = {}
+    is_without_step = _is_without_step(pieces)
     for place in (place for place in places if kinds[place] in _UNDECIDED):
+        if is_without_step and _is_misnamed(pieces, place):
+            undecided[place] = f"the step in the content of {first.checkpoint.format} is another number"
+            continue
         verdict, why = judge_content(pieces, place)
         if verdict is None and _is_convention(pieces, place):
             verdict, why = True, f"the names of {first.checkpoint.format} count it"
@@ -110,7 +115,8 @@ def _decide(shape: Shape, pieces: list[Piece]) -> Family:
             evidence = evidence or why
         else:
             left.append(place)
-    undecided, why = _decide_by_behaviour(pieces, left, progress, members)
+    unclear, why = _decide_by_behaviour(pieces, left, progress, members)
+    undecided |= unclear
     return Family(
         shape,
         pieces,
@@ -139,6 +145,8 @@ def _decide_by_behaviour(
         if not is_varying and not _is_save_place(pieces[0], place):
             continue  # the same number in all names is a part of their text
         verdict, why = judge_behaviour(pieces, place, progress, stuck=find_stuck(pieces, place))
+        if verdict is True and any(_begin_again(pieces, place, each) for each in progress):
+            verdict, why = None, "the epochs in the names begin again as another number rises"
         if verdict is True:
             progress.append(place)
             evidence = evidence or why
@@ -147,6 +155,13 @@ def _decide_by_behaviour(
         else:
             undecided[place] = why
     return undecided, evidence
+
+
+def _begin_again(pieces: Sequence[Piece], place: Place, other: Place) -> bool:
+    """Whether epochs begin again as another number rises, such as the 7 and 13 of `checkpoint_13/epoch_1.pt`."""
+    if pieces[0].number(other).word not in EPOCH_WORDS:
+        return False
+    return relate((piece.number(place).value, piece.number(other).value) for piece in pieces) == "mixed"
 
 
 def _is_letter_of_members(pieces: Sequence[Piece], place: Place, kinds: Mapping[Place, Meaning]) -> bool:
@@ -217,14 +232,25 @@ def _find_one_of(pieces: Sequence[Piece], progress: Sequence[Place]) -> str | No
     return None
 
 
+def _is_misnamed(pieces: Sequence[Piece], place: Place) -> bool:
+    """Whether a program names its files by the step, and this number is another one, such as a temperature."""
+    if pieces[0].checkpoint.format not in _NAMED_BY_STEP or place[0] < len(pieces[0].names) - 1:
+        return False
+    return any(piece.checkpoint.content_step not in {None, piece.number(place).value} for piece in pieces)
+
+
+def _is_without_step(pieces: Sequence[Piece]) -> bool:
+    """Whether none of the numbers in the names is the step in the content, and they differ."""
+    differing = [place for place in pieces[0].places() if len({piece.number(place).value for piece in pieces}) > 1]
+    return bool(differing) and all(_is_misnamed(pieces, place) for place in differing)
+
+
 def _is_convention(pieces: Sequence[Piece], place: Place) -> bool:
     found = pieces[0].checkpoint
     is_last = place[0] == len(pieces[0].names) - 1
     if not is_last or found.format not in _CONVENTIONS:
         return False
-    if found.format in _NAMED_BY_STEP and any(
-        piece.checkpoint.content_step not in {None, piece.number(place).value} for piece in pieces
-    ):
+    if _is_misnamed(pieces, place):
         return False
     return all(piece.number(place).value in _numbers_by_convention(piece, place) for piece in pieces)
 

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ckptd.core.model import Certainty, RunRecord
+from ckptd.core.checkpoint_sets.name_numbers import Meaning, parse_name
+from ckptd.core.checkpoint_sets.pieces import render
+from ckptd.core.model import Certainty, Checkpoint, RunRecord
 from ckptd.core.retention import copied_runs, marked_best, references, resume_candidates, run_guards
 from ckptd.core.retention.checkpoint_order import CheckpointOrder, Ranks
 from ckptd.core.retention.policy import Policy
@@ -13,6 +15,9 @@ from ckptd.core.retention.rules import Ranked, SeriesKey
 from ckptd.core.runs.copied_checkpoints import identify_by_name
 
 NEWEST = "the newest complete one"
+_MEMBERS = frozenset((Meaning.MEMBER, Meaning.COUNT))
+_COUNTED = _MEMBERS | {Meaning.PROGRESS, Meaning.SAVE}
+_UNEXPLAINED = frozenset((Meaning.OPEN, Meaning.BARE))
 RESUMED = {
     Certainty.PROVEN: "the running attempt resumed from it",
     Certainty.DECLARED: "the running attempt resumed from it, as the job says",
@@ -66,6 +71,7 @@ def _list_kept_in_series(run: JudgedRun) -> Iterator[tuple[int, str]]:
         furthest = max(indexes, key=lambda index: (sets[index].progress, index))
         if furthest != indexes[-1] and sets[furthest].progress:
             yield furthest, f"the furthest progress of its series ({series})"
+        yield from _list_last_with_part(run, indexes)
     for index, each in enumerate(sets):
         if not each.record.checkpoint.grouping.progress:
             yield index, "no number in its name counts progress, so it is alone in its series"
@@ -75,6 +81,67 @@ def _list_kept_in_series(run: JudgedRun) -> Iterator[tuple[int, str]]:
                 yield index, "damaged, and no newer one of its series is complete"
             elif each.progress > max(sets[at].progress for at in complete):
                 yield index, "damaged, and no complete one of its series got as far"
+
+
+def _list_last_with_part(run: JudgedRun, complete: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """Keep the newest one of a series with a part that no newer one has.
+
+    Files of several trainings that save alternately can look like parts of one checkpoint. The last one of a training
+    that ends before the others is then only in an older one.
+    """
+    checkpoints = {index: run.sets[index].record.checkpoint for index in complete}
+    if all(len(found.parts) < 2 for found in checkpoints.values()):
+        return
+    known: set[str] = set()
+    for index in reversed(complete):
+        found = checkpoints[index]
+        parts = {_name_part(found, part): part for part in found.parts or (found,)}
+        last = [part.path.name for name, part in parts.items() if name not in known]
+        if last and known:
+            yield index, f"the newest one with a part such as {last[0]}"
+        known |= parts.keys()
+
+
+def _name_part(found: Checkpoint, part: Checkpoint) -> str:
+    """Return what is alike in the names of a part in the checkpoints of one series.
+
+    That is all but progress, measured values, and numbers that a word explains as those of ranks or shards, of which
+    there may be others after each start.
+    """
+    series = found.grouping.series.split("/")
+    shown = [_show_as(name, one) for name, one in zip(str(part.path).split("/")[-len(series) :], series, strict=False)]
+    named = [name for name in shown if name is not None]
+    if len(named) == len(series):
+        return "/".join(named)
+    path = str(part.path).removeprefix(f"{found.path}/").removeprefix(f"{found.path.parent}/")
+    below = [parse_name(name) for name in path.split("/")]
+    marks = {
+        (at, index): "#"
+        for at, name in enumerate(below)
+        for index, number in enumerate(name.numbers)
+        if number.meaning in _COUNTED or (number.meaning in _UNEXPLAINED and number.value in found.grouping.progress)
+    }
+    return render(below, marks, metric="~")
+
+
+def _show_as(name: str, series: str) -> str | None:
+    """Return a name as its series shows it, with those numbers of members that no word explains; None: it is another.
+
+    In `resnet*_rank*_epoch_#.pth`, `resnet18_rank0_epoch_3.pth` becomes `resnet18_rank#_epoch_#.pth`.
+    """
+    parsed = parse_name(name)
+    found, left = parsed.texts[0], series
+    if not left.startswith(parsed.texts[0]):
+        return None
+    left = left[len(parsed.texts[0]) :]
+    for number, text in zip(parsed.numbers, parsed.texts[1:], strict=True):
+        mark = number.text if left.startswith(number.text) else left[:1]
+        if not left.startswith(mark + text) or (mark != number.text and mark not in {"#", "*", "~"}):
+            return None
+        left = left[len(mark + text) :]
+        shown = "#" if mark == "*" and number.meaning in _MEMBERS else number.text if mark == "*" else mark
+        found += shown + text
+    return None if left else found
 
 
 def _list_special(run: JudgedRun) -> Iterator[tuple[int, str]]:

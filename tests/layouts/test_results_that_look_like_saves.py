@@ -1,0 +1,185 @@
+"""What must stay though its name looks like a save: the last of several trainings, a result, what a person copied.
+
+Each case is what people have in one directory, saved over two days and looked at after each save.
+"""
+
+import os
+import shutil
+from datetime import timedelta
+
+import pytest
+
+from ckptd.core.model import CheckpointState
+from layouts.real import pipeline
+from layouts.real.contents import made
+from layouts.real.layout import Save
+from layouts.real.simulation import CPT, RESTART
+from support import checkpoint_bytes
+
+HOUR = timedelta(hours=1)
+
+
+def model(layers, epoch):
+    layer = {f"layer{number}.weight": made.Tensor((2, 2), 1.0) for number in range(layers)}
+    return made.torch_file({"epoch": epoch, "model": made.OrderedState(layer), "optimizer": made.adam()})
+
+
+def at_once(names):
+    """Three trainings that save by turns, the last one of them until epoch 3."""
+    return [
+        (2 * epoch + 0.2 * turn, {name.format(epoch): model(layers, epoch)})
+        for epoch in range(1, 7)
+        for turn, (name, layers) in enumerate(names)
+        if epoch <= 3 or turn < 2
+    ]
+
+
+def in_turn(*saves):
+    """One save every two hours."""
+    return [(2.0 * number, {name: data}) for number, (name, data) in enumerate(saves, start=1)]
+
+
+def monitored(seed, epoch):
+    """A checkpoint of Lightning's whose epoch 1 was the best so far, under the name that it had on another mount."""
+    best = f"/elsewhere/seed{seed}-epoch={min(epoch, 1)}-step={100 * (min(epoch, 1) + 1)}.ckpt"
+    said = {"monitor": "val_loss", "best_model_path": best, "current_score": made.Tensor((), 0.5)}
+    return made.torch_file(
+        {
+            "epoch": epoch,
+            "global_step": 100 * (epoch + 1),
+            "pytorch-lightning_version": "2.5.0",
+            "state_dict": made.parameters(),
+            "loops": {},
+            "callbacks": {"ModelCheckpoint{'monitor': 'val_loss'}": said},
+            "optimizer_states": [made.adam()],
+            "lr_schedulers": [],
+        }
+    )
+
+
+def melt(step):
+    return RESTART(Save(s=step))
+
+
+TURNS = ["models that train at once", "models of several sizes", "trainings of several lengths"]
+CASES = {
+    "models that train at once": (
+        at_once((("resnet18_epoch_{}.pth", 18), ("resnet34_epoch_{}.pth", 34), ("resnet50_epoch_{}.pth", 50))),
+        {"resnet18_epoch_6.pth", "resnet34_epoch_6.pth", "resnet50_epoch_3.pth"},
+    ),
+    "subjects that train at once": (
+        at_once([(f"subject{number}_epoch_{{}}.pt", 2) for number in (1, 2, 3)]),
+        {"subject1_epoch_6.pt", "subject2_epoch_6.pt", "subject3_epoch_3.pt"},
+    ),
+    "models of several sizes": (
+        in_turn(
+            *((f"ckpt_{size}b_epoch_{epoch}.pt", model(2, epoch))
+              for size, count in ((7, 2), (13, 4), (70, 6)) for epoch in range(1, count + 1))
+        ),
+        {"ckpt_7b_epoch_2.pt", "ckpt_13b_epoch_4.pt", "ckpt_70b_epoch_6.pt"},
+    ),
+    "models of several sizes in directories": (
+        in_turn(
+            *((f"checkpoint_{size}/epoch_{epoch}.pt", model(2, epoch))
+              for size, count in ((7, 2), (13, 4), (70, 6)) for epoch in range(1, count + 1))
+        ),
+        {"checkpoint_7/epoch_2.pt", "checkpoint_13/epoch_4.pt", "checkpoint_70/epoch_6.pt"},
+    ),
+    "trainings of several lengths": (
+        in_turn(
+            *((f"vit_epochs{epochs}_bs64_step{step}.pt", checkpoint_bytes.torch_state())
+              for epochs in (10, 20, 30) for step in (100, 200, 300))
+        ),
+        {f"vit_epochs{epochs}_bs64_step300.pt" for epochs in (10, 20, 30)},
+    ),
+    "the best of two trainings of Lightning's": (
+        in_turn(
+            *((f"seed{seed}-epoch={epoch}-step={100 * (epoch + 1)}.ckpt", monitored(seed, epoch))
+              for seed in (1, 2) for epoch in range(5))
+        ),
+        {f"seed{seed}-epoch={epoch}-step={100 * (epoch + 1)}.ckpt" for seed in (1, 2) for epoch in (1, 4)},
+    ),
+    "temperatures in names": (
+        in_turn(*((f"anneal_{kelvin}K.rst", melt(50000 * at)) for at, kelvin in enumerate((300, 350, 400, 450), 1))),
+        {f"anneal_{kelvin}K.rst" for kelvin in (300, 350, 400, 450)},
+    ),
+    "temperatures as the number of a restart": (
+        in_turn(*((f"equil/restart.{kelvin}", melt(50000 * at)) for at, kelvin in enumerate((300, 350, 400, 450), 1))),
+        {f"equil/restart.{kelvin}" for kelvin in (300, 350, 400, 450)},
+    ),
+    "temperatures in directories": (
+        in_turn(
+            *((f"T{250 + 50 * turn}/prod.restart.{50000 * at}", melt(50000 * at))
+              for turn in (1, 2, 3) for at in range(3 * turn - 2, 3 * turn + 1))
+        ),
+        {"T300/prod.restart.150000", "T350/prod.restart.300000", "T400/prod.restart.450000"},
+    ),
+    "temperatures and pressures of GROMACS": (
+        in_turn(
+            *((f"npt_{kelvin}K.cpt", CPT(Save(s=1000 * at))) for at, kelvin in enumerate((300, 320, 340, 360), 1)),
+            *((f"P{bar}/npt.cpt", CPT(Save(s=1000 * at))) for at, bar in enumerate((1, 10, 100, 1000), 5)),
+        ),
+        {f"npt_{kelvin}K.cpt" for kelvin in (300, 320, 340, 360)} | {f"P{bar}/npt.cpt" for bar in (1, 10, 100, 1000)},
+    ),
+}  # fmt: skip
+
+
+def put(root, name, data, at):
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    os.utime(path, (at.timestamp(),) * 2)
+
+
+def list_kept(root, watch, now):
+    removed = {each.record.checkpoint.path for each in watch.plan(now).remove}
+    return {
+        str((each.checkpoint.path.parent / file).relative_to(root))
+        for each in watch.records
+        if each.deleted_at is None and each.checkpoint.path not in removed
+        for file in each.checkpoint.files
+    }
+
+
+def play(root, saves):
+    """Write what was saved at these hours, and look after each save; return what `last = 1` keeps."""
+    watch, hours = pipeline.Watch(root, os.geteuid()), 0
+    for hours, files in saves:
+        at = pipeline.START + hours * HOUR
+        for name, data in files.items():
+            put(root, name, data, at)
+        watch.look(at + pipeline.UNTIL_SEEN)
+    for later in (2, 5):
+        watch.look(pipeline.START + (hours + later) * HOUR)
+    return list_kept(root, watch, pipeline.START + (hours + 6) * HOUR)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_stays(tmp_path, name):
+    saves, must_stay = CASES[name]
+    assert must_stay <= play(tmp_path, saves)
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_older_saves_of_the_same_trainings_go(tmp_path, name):
+    saves, _ = CASES[name]
+    assert len(play(tmp_path, saves)) < len({name for _, files in saves for name in files})
+
+
+@pytest.mark.parametrize("sees_all_at_once", [False, True])
+def test_what_a_person_copied_with_its_times_stays(tmp_path, sees_all_at_once):
+    watch = pipeline.Watch(tmp_path, os.geteuid())
+    for epoch in range(1, 9):
+        at = pipeline.START + epoch * HOUR
+        put(tmp_path, f"ckpts/epoch_{epoch}.pt", checkpoint_bytes.torch_state(epoch, 100 * epoch), at)
+        if epoch == 5:
+            (tmp_path / "good").mkdir()
+            for copied in (3, 4):
+                shutil.copy2(tmp_path / f"ckpts/epoch_{copied}.pt", tmp_path / f"good/epoch_{copied}.pt")
+        if not sees_all_at_once and epoch not in {4, 5}:
+            watch.look(at + pipeline.UNTIL_SEEN)
+    for hours in (10, 13):
+        watch.look(pipeline.START + hours * HOUR)
+    assert all(each.checkpoint.state is CheckpointState.COMPLETE for each in watch.records)
+    kept = list_kept(tmp_path, watch, pipeline.START + 14 * HOUR)
+    assert kept == {"ckpts/epoch_8.pt", "good/epoch_3.pt", "good/epoch_4.pt"}
