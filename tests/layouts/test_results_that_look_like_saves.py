@@ -104,8 +104,8 @@ CASES = {
         {f"anneal_{kelvin}K.rst" for kelvin in (300, 350, 400, 450)},
     ),
     "temperatures as the number of a restart": (
-        in_turn(*((f"equil/restart.{kelvin}", melt(50000 * at)) for at, kelvin in enumerate((300, 350, 400, 450), 1))),
-        {f"equil/restart.{kelvin}" for kelvin in (300, 350, 400, 450)},
+        in_turn(*((f"hot/restart.{kelvin}", melt(50000 * at)) for at, kelvin in enumerate((300, 350, 400, 450), 1))),
+        {f"hot/restart.{kelvin}" for kelvin in (300, 350, 400, 450)},
     ),
     "temperatures in directories": (
         in_turn(
