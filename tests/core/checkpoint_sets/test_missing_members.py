@@ -102,3 +102,10 @@ def test_one_that_was_copied_back_behind_a_rollback_does_not_make_a_short_one_wh
 def test_a_rank_is_missed_also_where_the_epoch_in_the_names_is_read_as_a_rank():
     pieces = [piece(f"epoch_{n}/ckpt_ep_{n}_tp0_pp{r}.pt", n * 600 + r / 4, epoch=n) for n in (1, 2, 3) for r in (0, 1)]
     assert grouped(pieces[:-1])["epoch_3"].state is DAMAGED
+
+
+def test_a_file_that_somebody_added_to_an_older_checkpoint_is_missed_in_none():
+    converted = directory("global_step100", 250, "model.pt", "optim.pt", "pytorch_model.bin")  # after the next one
+    saved = [directory(f"global_step{step}", step, "model.pt", "optim.pt") for step in (200, 300)]
+    assert not doubts(grouped([converted, *saved]))
+    assert list(doubts(grouped([converted, saved[1]]))) == ["global_step300"]
