@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ckptd.checkpoints.scanning import scan_operation
-from ckptd.checkpoints.scanning.adapter_bases import MAX_ADAPTERS, read_base
-from ckptd.checkpoints.scanning.inspection import inspect_tree
+from ckptd.checkpoints.scanning import adapter_bases, pointers, scan_operation
+from ckptd.checkpoints.scanning.adapter_bases import list_bases, read_name
 from ckptd.core import retention
 from ckptd.core.model import SeenLink
 from support import checkpoint_bytes
-from support.queue_facts import NOON
 
 
 @pytest.fixture
@@ -93,10 +91,36 @@ def test_a_configuration_that_says_nothing_names_nothing(tmp_path, base, content
 def test_one_that_cannot_be_read_may_name_anything(tmp_path):
     path = tmp_path / "adapter_config.json"
     path.symlink_to("elsewhere")  # exchanged for a link after the listing
-    assert read_base(str(path), (), str(tmp_path)) == [SeenLink(str(path), "")]
-    assert read_base(str(tmp_path / "gone.json"), (), str(tmp_path)) == []
+    assert read_name(str(path)) == [SeenLink(str(path), "")]
+    large = tmp_path / "large.json"
+    large.write_text(json.dumps({"base_model_name_or_path": "/x", "more": "x" * 2**20}))
+    assert read_name(str(large)) == [SeenLink(str(large), "")]
+    assert read_name(str(tmp_path / "gone.json")) == []
     os.mkfifo(tmp_path / "pipe")
-    assert read_base(str(tmp_path / "pipe"), (), str(tmp_path)) == []
+    assert read_name(str(tmp_path / "pipe")) == []
+
+
+@pytest.mark.parametrize(("owner", "is_feared"), [("user", True), ("root", False)])
+def test_of_those_that_nobody_may_read_only_the_users_own_may_name_anything(tmp_path, monkeypatch, owner, is_feared):
+    path = tmp_path / "adapter_config.json"
+    path.write_text("{}")
+
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(adapter_bases, "open_keeping_atime", refuse)
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + (owner == "root"))
+    assert read_name(str(path)) == ([SeenLink(str(path), "")] if is_feared else [])
+
+
+def test_what_could_not_be_looked_up_in_time_stays_named(tmp_path, base, monkeypatch):
+    path = adapt(tmp_path / "dpo/checkpoint-100", str(base))
+    bases = list_bases([path], (), str(tmp_path / "dpo"))
+    assert bases == [SeenLink(path, str(base))]
+    monkeypatch.setattr(pointers, "run_steps", lambda steps: [])
+    assert pointers.gather((), (), ["/"], str(tmp_path / "dpo"), bases) == bases
+    monkeypatch.setattr(adapter_bases, "run_steps", lambda steps: [])
+    assert list_bases([path], (), str(tmp_path / "dpo")) == [SeenLink(path, "")]
 
 
 def test_a_directory_with_an_adapter_is_listed_each_time(tmp_path, base):
@@ -107,13 +131,14 @@ def test_a_directory_with_an_adapter_is_listed_each_time(tmp_path, base):
     assert scan(tmp_path / "run")["fingerprint"] is None
 
 
-def test_of_very_many_adapters_the_newest_are_read(tmp_path):
-    for number in range(MAX_ADAPTERS + 5):
-        path = adapt(tmp_path / f"dpo/checkpoint-{number}", "x")
+def test_where_there_are_too_many_adapters_everything_may_be_named(tmp_path, base, monkeypatch):
+    monkeypatch.setattr(adapter_bases, "MAX_ADAPTERS", 3)
+    for number in range(4):
+        path = adapt(tmp_path / f"dpo/checkpoint-{number}", str(base) if number else "/old")
         os.utime(path, (number, number))
-    found = inspect_tree(tmp_path / "dpo", now=NOON).adapters
-    assert len(found) == MAX_ADAPTERS
-    assert str(tmp_path / "dpo/checkpoint-4/adapter_config.json") not in found
+    assert targets(scan(tmp_path / "dpo")) == {("checkpoint-3", str(base)), (tmp_path.name, None)}
+    (tmp_path / "dpo/checkpoint-0/adapter_config.json").unlink()
+    assert targets(scan(tmp_path / "dpo")) == {("checkpoint-3", str(base))}
 
 
 def test_the_base_is_a_reference_of_its_owner_in_all_runs(tmp_path, base):

@@ -39,10 +39,9 @@ def in_turn(*saves):
     return [(2.0 * number, {name: data}) for number, (name, data) in enumerate(saves, start=1)]
 
 
-def monitored(seed, epoch):
-    """A checkpoint of Lightning's whose epoch 1 was the best so far, under the name that it had on another mount."""
-    best = f"/elsewhere/seed{seed}-epoch={min(epoch, 1)}-step={100 * (min(epoch, 1) + 1)}.ckpt"
-    said = {"monitor": "val_loss", "best_model_path": best, "current_score": made.Tensor((), 0.5)}
+def monitored(best, epoch):
+    """A checkpoint of Lightning's that names the best so far, by the path that it had on another mount."""
+    said = {"monitor": "val_loss", "best_model_path": f"/elsewhere/{best}", "current_score": made.Tensor((), 0.5)}
     return made.torch_file(
         {
             "epoch": epoch,
@@ -57,11 +56,14 @@ def monitored(seed, epoch):
     )
 
 
+def seeded(seed, epoch):
+    return f"seed{seed}-epoch={epoch}-step={100 * (epoch + 1)}.ckpt"
+
+
 def melt(step):
     return RESTART(Save(s=step))
 
 
-TURNS = ["models that train at once", "models of several sizes", "trainings of several lengths"]
 CASES = {
     "models that train at once": (
         at_once((("resnet18_epoch_{}.pth", 18), ("resnet34_epoch_{}.pth", 34), ("resnet50_epoch_{}.pth", 50))),
@@ -94,10 +96,10 @@ CASES = {
     ),
     "the best of two trainings of Lightning's": (
         in_turn(
-            *((f"seed{seed}-epoch={epoch}-step={100 * (epoch + 1)}.ckpt", monitored(seed, epoch))
+            *((seeded(seed, epoch), monitored(seeded(seed, min(epoch, 1)), epoch))
               for seed in (1, 2) for epoch in range(5))
         ),
-        {f"seed{seed}-epoch={epoch}-step={100 * (epoch + 1)}.ckpt" for seed in (1, 2) for epoch in (1, 4)},
+        {seeded(seed, epoch) for seed in (1, 2) for epoch in (1, 4)},
     ),
     "temperatures in names": (
         in_turn(*((f"anneal_{kelvin}K.rst", melt(50000 * at)) for at, kelvin in enumerate((300, 350, 400, 450), 1))),
@@ -160,10 +162,49 @@ def test_it_stays(tmp_path, name):
     assert must_stay <= play(tmp_path, saves)
 
 
-@pytest.mark.parametrize("name", TURNS)
+@pytest.mark.parametrize("name", ["models that train at once", "models of several sizes"])
 def test_older_saves_of_the_same_trainings_go(tmp_path, name):
     saves, _ = CASES[name]
     assert len(play(tmp_path, saves)) < len({name for _, files in saves for name in files})
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["ckpt_{n}M.pt"],
+        ["model_{n}0M.pt"],
+        ["checkpoint_{n}00K.pt"],
+        ["ckpt_{n}0B.pt"],
+        ["{n}0B/model.pt"],
+        ["model_{n}epochs_{n}00steps.pth"],
+        ["model_epochs_{n}_iters_{n}00.pth"],
+        ["temp_{n}00.pt"],
+        ["ckpt_T{n}00.pt"],
+        ["epoch_{n}/model_{before}.pt", "epoch_{n}/optim_{before}.pt"],
+        ["step_{n}000/model_{n}k.pt", "step_{n}000/optim_{n}k.pt"],
+        ["epoch_{n}/model-{hashed}.pt", "epoch_{n}/optim-{hashed}.pt"],
+        ["step_{n}00/model.pt", "step_{n}00/rng_seed{seed}.pt"],
+    ],
+)
+def test_of_an_ordinary_training_the_newest_stays_alone(tmp_path, names):
+    saves = []
+    for n in range(1, 7):
+        numbers = {"n": n, "before": n - 1, "hashed": f"{n * 7919:06x}", "seed": n * 37}
+        state = checkpoint_bytes.torch_state(n, 100 * n)
+        saves.append((2.0 * n, {name.format(**numbers): state for name in names}))
+    assert len(play(tmp_path, saves)) == len(names)
+
+
+@pytest.mark.parametrize("name", ["model-{:02}.ckpt", "epoch={}.ckpt", "resnet18-epoch={}.ckpt"])
+def test_of_one_training_only_the_last_word_about_the_best_counts(tmp_path, name):
+    watch = pipeline.Watch(tmp_path, os.geteuid())
+    for epoch in range(8):
+        at = pipeline.START + 2 * (epoch + 1) * HOUR
+        for file in (name.format(epoch), "last.ckpt"):
+            put(tmp_path, file, monitored(name.format(min(epoch, 3)), epoch), at)
+        watch.look(at + pipeline.UNTIL_SEEN)
+    best = [each.checkpoint.path.name for each in watch.records if each.checkpoint.is_best and not each.deleted_at]
+    assert best == [name.format(3)]
 
 
 @pytest.mark.parametrize("sees_all_at_once", [False, True])

@@ -263,6 +263,16 @@ def test_the_watched_directories_are_the_same_object_until_a_run_comes_or_goes()
     assert watchlist.directories == frozenset()
 
 
+def test_a_last_scan_during_which_the_jobs_came_back_and_ended_again_is_not_the_last_one():
+    watchlist = watching()
+    watchlist.keep([], START)
+    [scanned] = watchlist.due(START, 10)[RUN.uid]
+    watchlist.keep([RUN], START + MIN_GAP)
+    watchlist.keep([], START + 2 * MIN_GAP)
+    watchlist.record_scan(RUN, EMPTY, START, scanned)
+    assert watchlist.get(RUN).is_last_scan
+
+
 @pytest.mark.parametrize("began", [4, 6])  # the second while Slurm is asked, which takes a while
 def test_a_scan_that_was_under_way_when_the_jobs_ended_is_not_the_last_one(began):
     watchlist = watching()

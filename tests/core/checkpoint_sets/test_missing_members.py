@@ -109,3 +109,9 @@ def test_a_file_that_somebody_added_to_an_older_checkpoint_is_missed_in_none():
     saved = [directory(f"global_step{step}", step, "model.pt", "optim.pt") for step in (200, 300)]
     assert not doubts(grouped([converted, *saved]))
     assert list(doubts(grouped([converted, saved[1]]))) == ["global_step300"]
+
+
+def test_a_save_that_is_cut_off_again_after_a_rollback_is_in_doubt():
+    whole = [directory(f"global_step{step}", at, "model.pt", "optim.pt") for step, at in ((100, 1), (200, 2), (250, 4))]
+    cut = [directory(f"global_step{step}", at, "model.pt") for step, at in ((300, 3), (350, 5))]
+    assert "global_step350" in doubts(grouped([*whole, *cut]))

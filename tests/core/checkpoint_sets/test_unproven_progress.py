@@ -16,7 +16,7 @@ def one_after_another(names, **facts):
     "names",
     [
         [f"hidden_{16 * 2**n}.pt" for n in range(6)],
-        [f"depth_{280 + 10 * n}/final.pt" for n in range(6)],
+        [f"temp_{280 + 10 * n}/final.pt" for n in range(6)],
         [f"umbrella{10 * n}.cpt" for n in range(1, 7)],
         [f"model_{year}.pt" for year in range(2019, 2025)],
         [f"s{n}/last.pt" for n in range(6)],

@@ -4,6 +4,7 @@ The library PEFT writes `adapter_config.json` beside each adapter. Its `base_mod
 script was given: the name of a model in a registry, or a path, which may be relative to the directory of the job.
 """
 
+import functools
 import json
 import os
 import posixpath
@@ -12,12 +13,12 @@ from collections.abc import Iterator, Sequence
 
 from ckptd.checkpoints.scanning import user_paths
 from ckptd.checkpoints.scanning.access_times import open_keeping_atime
-from ckptd.checkpoints.scanning.pointers import find_real
+from ckptd.checkpoints.scanning.pointers import MAX_WORK_DIRS, run_steps
 from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import SeenLink
 from ckptd.core.retention.reference_limits import ADAPTER_FILE
 
-MAX_ADAPTERS = 200  # of one tree, the newest
+MAX_ADAPTERS = 2000  # of one tree; where there are more, the newest are read, and everything may be named
 _MAX_BYTES = 1 << 20
 _LONGEST_PATH = 4096
 
@@ -26,31 +27,57 @@ def list_adapters(tree: Directory, root: str) -> tuple[str, ...]:
     """Return the absolute paths of a tree's configurations of adapters that are this process's user's or root's."""
     found = [directory.files[ADAPTER_FILE] for directory in tree.walk() if ADAPTER_FILE in directory.files]
     own = [file for file in found if file.uid in {os.geteuid(), 0}]
-    newest = sorted(own, key=lambda file: (file.modified_ns, file.path))[-MAX_ADAPTERS:]
+    newest = sorted(own, key=lambda file: (file.modified_ns, file.path), reverse=True)
     return tuple(posixpath.join(root, file.path) for file in newest)
 
 
-def read_base(path: str, work_dirs: Sequence[str], scanned: str) -> list[SeenLink]:
-    """Return what an adapter names as its base model, where that is a path, as a link that leads there.
+def list_bases(adapters: Sequence[str], work_dirs: Sequence[str], scanned: str) -> list[SeenLink]:
+    """Return the paths that adapters may name as their base models, as links that nobody has looked up.
 
-    A relative one is looked for in the working directories, and from the adapter's directory up to the one above the
-    `scanned` directory. A configuration that cannot be read may name anything: its link has no target. This may hang
-    where a file system does: call it in a limited child.
+    A relative one may mean a path in a working directory, in the `scanned` one or above that, and, where it begins with
+    a dot, from the adapter's directory up. A link without a target is a configuration that could not be read. It forks:
+    call it from a process with one thread.
+    """
+    if not adapters:
+        return []
+    read = adapters[:MAX_ADAPTERS]
+    answers = run_steps([functools.partial(read_name, path) for path in read])
+    named = [link for answer in answers for link in answer]
+    bases = {SeenLink(scanned, ""): None} if len(adapters) > len(read) else {}
+    bases |= {SeenLink(path, ""): None for path in read[len(answers) :]}
+    targets: dict[str, SeenLink] = {}
+    for path, name, *_ in named:
+        if not name:
+            bases[SeenLink(path, "")] = None
+            continue
+        own = _list_above(path, posixpath.dirname(scanned)) if name.startswith(".") else ()
+        for place in (*work_dirs[:MAX_WORK_DIRS], scanned, posixpath.dirname(scanned), *own):
+            target = posixpath.normpath(posixpath.join(place, user_paths.expand_home(name)))
+            targets.setdefault(target, SeenLink(path, target))
+    return [*bases, *targets.values()]
+
+
+def read_name(path: str) -> list[SeenLink]:
+    """Return what an adapter's configuration names, as the target of a link, which may be no path.
+
+    A configuration of this user's that cannot be read may name anything; one that is root's names nothing then.
     """
     try:
-        named = _read_name(path)
+        name = _read_name(path)
     except FileNotFoundError:
         return []
-    except OSError:
+    except PermissionError:
+        return [SeenLink(path, "")] if _is_own(path) else []
+    except (OSError, OverflowError):
         return [SeenLink(path, "")]
-    if named is None:
-        return []
-    links: list[SeenLink] = []
-    for place in dict.fromkeys((*work_dirs, *_list_above(path, posixpath.dirname(scanned)))):
-        target = posixpath.normpath(posixpath.join(place, user_paths.expand_home(named)))
-        if (found := find_real(target)) is not None:
-            links.append(SeenLink(path, target, *found))
-    return list(dict.fromkeys(links))
+    return [] if name is None else [SeenLink(path, name)]
+
+
+def _is_own(path: str) -> bool:
+    try:
+        return os.lstat(path).st_uid == os.geteuid()
+    except OSError:
+        return True
 
 
 def _read_name(path: str) -> str | None:
@@ -58,6 +85,7 @@ def _read_name(path: str) -> str | None:
 
     Raises:
         OSError: it cannot be read.
+        OverflowError: it is too large.
 
     """
     descriptor = open_keeping_atime(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -65,14 +93,16 @@ def _read_name(path: str) -> str | None:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_uid not in {os.geteuid(), 0}:
             return None
-        text = file.read(_MAX_BYTES)
+        text = file.read(_MAX_BYTES + 1)
+    if len(text) > _MAX_BYTES:
+        raise OverflowError(path)
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    named = said.get("base_model_name_or_path") if isinstance(said, dict) else None
-    is_usable = isinstance(named, str) and 0 < len(named) <= _LONGEST_PATH and "\0" not in named
-    return named if is_usable else None
+    name = said.get("base_model_name_or_path") if isinstance(said, dict) else None
+    is_usable = isinstance(name, str) and 0 < len(name) <= _LONGEST_PATH and "\0" not in name
+    return name if is_usable else None
 
 
 def _list_above(path: str, last: str) -> Iterator[str]:

@@ -12,7 +12,6 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from operator import attrgetter
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild
@@ -90,12 +89,13 @@ def gather(
     work_dirs: Sequence[str],
     roots: Sequence[str],
     scanned: str,
-    readers: Mapping[str, Callable[[], list[SeenLink]]] = MappingProxyType({}),
+    named: Sequence[SeenLink] = (),
 ) -> list[SeenLink]:
     """Look up where links lead, those in working directories too, and read `resume_from` there.
 
     A working directory is listed only below the site's allowed roots, and not again where it is the one that was
-    `scanned`. `readers` read what other files name, by their paths. It forks: call it from a process with one thread.
+    `scanned`. `named` is what other files name; of these, what is there counts, and what could not be looked up. It
+    forks: call it from a process with one thread.
     """
     newest = sorted(links, key=attrgetter("modified_ns"))[-MAX_LINKS:]
     cut = [SeenLink(path=scanned, target="")] if len(links) > len(newest) else []
@@ -103,15 +103,16 @@ def gather(
     others = [link for link in newest if not link.is_resolved]
     steps: list[Callable[[], list[SeenLink]]] = [functools.partial(_look_up_link, link) for link in others]
     places = dict.fromkeys(work_dirs[:MAX_WORK_DIRS])
+    looked_up = [each for each in named if each.target]
+    steps += [functools.partial(_look_up_named, each) for each in looked_up]
     steps += [functools.partial(read_work_dir, each, roots, scanned) for each in places]
-    steps += readers.values()
-    answers = _run_steps(steps)
+    answers = run_steps(steps)
     unresolved = [SeenLink(link.path, link.target) for link in others[len(answers) :]]
-    unresolved += [SeenLink(path, "") for path in list(readers)[max(0, len(answers) - len(others) - len(places)) :]]
+    unresolved += [*looked_up[max(0, len(answers) - len(others)) :], *(each for each in named if not each.target)]
     return [*cut, *known, *(link for answer in answers for link in answer), *unresolved]
 
 
-def _run_steps(steps: Sequence[Callable[[], list[SeenLink]]]) -> list[list[SeenLink]]:
+def run_steps(steps: Sequence[Callable[[], list[SeenLink]]]) -> list[list[SeenLink]]:
     """Take the steps in a limited child; return the answers of those that it came to."""
     if not steps:
         return []
@@ -200,6 +201,11 @@ def _read_user_file(work_dir: str, roots: Sequence[str]) -> Iterator[SeenLink]:
 def _look_up_link(link: LinkText) -> list[SeenLink]:
     found = find_real(link.path)
     return [SeenLink(link.path, link.target) if found is None else SeenLink(link.path, link.target, *found)]
+
+
+def _look_up_named(link: SeenLink) -> list[SeenLink]:
+    found = find_real(link.target)
+    return [] if found is None else [SeenLink(link.path, link.target, *found)]
 
 
 def find_real(path: str) -> tuple[str, int, int, str] | None:

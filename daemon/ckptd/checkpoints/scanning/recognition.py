@@ -18,7 +18,8 @@ LAST_NS = 2**63 - 1  # in the year 2262; calendars here end with 9999, and the t
 _MAX_REASON = 1_000
 _MAX_UNSAFE = 100
 _MAX_NAME = 200
-_COUNTED = frozenset((Meaning.PROGRESS, Meaning.SAVE, Meaning.BARE))
+_WORDED = frozenset((Meaning.PROGRESS, Meaning.SAVE))
+_COUNTED = _WORDED | {Meaning.BARE}
 
 
 def examine_claim(claim: Claim, reader: Reader, level: Level) -> Examination:
@@ -65,7 +66,7 @@ def assemble(
     for claim, result in zip(claims, examinations, strict=True):
         opinions = best.get(_place(claim), {}) if best else {}
         is_named = claim.path.rpartition("/")[2] in opinions.values()
-        is_judged = is_named or (bool(opinions) and _name_training(claim) in opinions)
+        is_judged = is_named or (bool(opinions) and _name_training(claim.path.rpartition("/")[2]) in opinions)
         if isinstance(result, Checkpoint):
             if not is_judged and _is_as_before(claim, result):
                 yield result
@@ -146,9 +147,9 @@ def _examination_of(found: Checkpoint) -> Examination:
 def _best_names(
     claims: Sequence[Claim], examinations: Sequence[Examination | Checkpoint]
 ) -> dict[tuple[str, str], dict[str, str]]:
-    """Return the names of the best of each place, by the training that says so.
+    """Return the names of the best of each place, by the training that it is of.
 
-    Each checkpoint names one as of its time; of those of one training, the furthest is believed.
+    Each checkpoint names one as of its time; of those that name one of the same training, the furthest is believed.
     """
     opinions: dict[tuple[str, str], dict[str, tuple[int, int, str]]] = {}
     for claim, found in zip(claims, examinations, strict=True):
@@ -156,16 +157,18 @@ def _best_names(
             said = opinions.setdefault(_place(claim), {})
             step = found.step if found.step is not None else claim.name_step
             opinion = (-1 if step is None else step, modified_ns(claim), found.best_path)
-            training = _name_training(claim)
+            training = _name_training(found.best_path)
             said[training] = max(opinion, said.get(training, opinion))
     return {place: {training: name for training, (_, _, name) in said.items()} for place, said in opinions.items()}
 
 
-def _name_training(claim: Claim) -> str:
+def _name_training(text: str) -> str:
     """Return what is alike in the names of one training's checkpoints: all but progress and measured values."""
-    name = parse_name(claim.path.rpartition("/")[2])
-    counts = {(0, at): "#" for at, number in enumerate(name.numbers) if number.meaning in _COUNTED}
-    return render([name], counts, metric="~")
+    name = parse_name(text)
+    is_worded = any(number.meaning in _WORDED for number in name.numbers)
+    counts = _COUNTED if is_worded else _COUNTED | {Meaning.OPEN}
+    marks = {(0, at): "#" for at, number in enumerate(name.numbers) if number.meaning in counts}
+    return render([name], marks, metric="~")
 
 
 def _place(claim: Claim) -> tuple[str, str]:

@@ -1,6 +1,5 @@
 """Scans one checkpoint directory, as its owner, in the agent's child."""
 
-import functools
 import os
 import time
 from collections.abc import Sequence
@@ -90,8 +89,8 @@ def _look_around(
     work_dirs, roots = item["work_dirs"], item["allowed_roots"]
     scanned, jobs = str(directory), item["resuming_jobs"]
     naming = silent_work_dirs.list_naming(work_dirs, scanned)
-    readers = {each: functools.partial(adapter_bases.read_base, each, work_dirs, scanned) for each in found.adapters}
-    links = pointers.gather(found.link_texts, naming, roots, scanned, readers)
+    bases = adapter_bases.list_bases(found.adapters, work_dirs, scanned)
+    links = pointers.gather(found.link_texts, naming, roots, scanned, bases)
     declaring = silent_work_dirs.list_declaring([scanned, *work_dirs], scanned) if jobs else []
     declared = declarations.collect(declaring, roots, jobs)
     finished_at = max(datetime.now(UTC), now)

@@ -71,7 +71,7 @@ def _find_missing(
     is_usual = len(earlier) == _BEFORE and len({each.signature for each in earlier}) == 1
     if (is_usual and (name, index) in sign(filter(is_alone, earlier[-1].parts))) or draft.ranks:
         return _Shortage(f"{name.rpartition('/')[2]} {_LACKING}", is_sure=True)
-    if any(_goes_on_from(earlier[-1], drafts[at], draft) for at in found[:position]):
+    if _is_added((name, index), earlier[-1], [drafts[at] for at in found[: position - 1]]):
         return None
     furthest = max(drafts[at].progress for at in found[: position + 1])
     if any(_is_replaced_by(earlier[-1], drafts[at], furthest) for at in found[position + 1 :]):
@@ -82,9 +82,11 @@ def _find_missing(
     )
 
 
-def _goes_on_from(before: SetDraft, other: SetDraft, draft: SetDraft) -> bool:
-    """Whether another one got further than `before` and has just the same: what `before` has more was added to it."""
-    return other.progress > before.progress and other.signature == draft.signature
+def _is_added(member: tuple[str, int], before: SetDraft, others: Sequence[SetDraft]) -> bool:
+    """Whether a member was only added to one checkpoint: no other has it, though one of them got further."""
+    return any(other.progress > before.progress for other in others) and all(
+        member not in other.signature for other in others
+    )
 
 
 def _is_replaced_by(before: SetDraft, later: SetDraft, furthest: tuple[int, ...]) -> bool:

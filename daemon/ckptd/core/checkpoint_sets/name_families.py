@@ -99,6 +99,7 @@ def _decide(shape: Shape, pieces: list[Piece]) -> Family:
             or _find_experts(pieces, progress)
             or _find_shared_word(pieces, progress)
             or _find_one_of(pieces, progress)
+            or _find_planned(pieces, progress)
         )
     left: list[Place] = []
     undecided: dict[Place, str] = {}
@@ -215,6 +216,17 @@ def _find_shared_word(pieces: Sequence[Piece], progress: Sequence[Place]) -> str
         several = [found for found in beside.values() if len({piece.number((at, index)).value for piece in found}) > 1]
         if not several or not all(is_paced(found, (at, index)) for found in several):
             return f"it is unclear which number the word `{number.word}` explains"
+    return None
+
+
+def _find_planned(pieces: Sequence[Piece], progress: Sequence[Place]) -> str | None:
+    """Return that `epochs30` may be how many epochs there shall be: beside it, the steps begin again."""
+    planned = [place for place in progress if pieces[0].number(place).word == "epochs"]
+    for place in planned:
+        for other in progress:
+            pairs = ((piece.number(place).value, piece.number(other).value) for piece in pieces)
+            if other != place and relate(pairs) == "mixed":
+                return "the number beside `epochs` may be how many there shall be"
     return None
 
 

@@ -47,7 +47,7 @@ MEMBER_LETTERS = frozenset(word for word in _MEMBER_WORDS if len(word) == 1)
 _COUNT_WORDS = split_words("of size nranks nprocs")
 _VARIANT_WORDS = split_words(
     "fold folds cv split seed trial run exp experiment version v ensemble agent client task config cfg lr bs "
-    "try attempt job env variant stage phase temp temperature press pressure"
+    "try attempt job env variant stage phase temperature pressure"
 )
 _METRIC_WORDS = split_words(
     "acc accuracy loss score auc bleu ppl mse mae rmse reward psnr ssim iou miou wer cer fid top val metric map"
@@ -65,9 +65,9 @@ _NUMBER = re.compile(
 _CP2K = re.compile("cp2k", re.IGNORECASE)
 _WORD_BEFORE = re.compile(r"([A-Za-z]+)[-_=. ]{0,2}$")
 _WORD_BEHIND = re.compile(r"[-_]?(?:global_)?([A-Za-z]+)(?![A-Za-z]|[-_=.]?\d)")
-# A model's size, as in `ckpt_7b_epoch_2`, or a temperature or pressure, as in `npt_300K.cpt` and `T300/restart`.
-_UNIT = re.compile(r"(?:[bBmM]|K|bar|atm|[kMG]Pa)(?![A-Za-z0-9])")
-_QUANTITIES = frozenset("TP")
+_SIZE = re.compile(r"[bBmM](?![A-Za-z])")  # of a model, as in `ckpt_7b_epoch_2`; alone, steps or tokens as often
+_UNIT = re.compile(r"(?:K|bar|atm|[kMG]Pa)(?![A-Za-z])")  # of temperatures and pressures, as in `npt_300K.cpt`
+_QUANTITY = re.compile(r"(?<![A-Za-z])[TP][-_=]?$")  # as in `T300/restart`
 _WORD_JOINED = re.compile(r"([A-Za-z]+)(?=[-_=.])")  # that is nearer to the number before it than to the next
 _PADDED_SHARD = 5  # digits of `model-00001-of-00002.safetensors`
 _PADDED_RANK = 3  # digits of all but the first number of `mp_rank_00_001`
@@ -126,8 +126,6 @@ def _number(found: re.Match[str], stem: str) -> NameNumber:
         return NameNumber(value, found[0], Meaning.OPEN, word)
     if meaning := _meaning(word):
         return NameNumber(value, found[0], meaning, word)
-    if _UNIT.match(stem, found.end()) or (before and before[1] in _QUANTITIES):
-        return NameNumber(value, found[0], Meaning.VARIANT, word)
     behind = _WORD_BEHIND.match(stem, found.end()) or _WORD_JOINED.match(stem, found.end())
     after = behind[1].lower() if behind else ""
     if len(after) > 1 and _meaning(after) is Meaning.PROGRESS:
@@ -161,13 +159,14 @@ def _resolve_meanings(numbers: list[NameNumber], texts: Sequence[str]) -> Iterat
     Epoch 3 of 8 is progress; shards are numbered with five digits.
 
     So are the further numbers of `mp_rank_00_001`, which have three digits; in `rank0_1000` the second may be anything.
-    A letter that begins the name and explains its only count, as in `w.03-0.44`, leaves open what it counts. Beside a
-    step, `epochs30` is how many there shall be.
+    A letter that begins the name and explains its only count, as in `w.03-0.44`, leaves open what it counts.
     """
     if _is_only_letter(numbers, texts):
         numbers = [numbers[0]._replace(meaning=Meaning.OPEN), *numbers[1:]]
-    if sum(number.meaning is Meaning.PROGRESS for number in numbers) > 1:
-        numbers = [each._replace(meaning=Meaning.VARIANT) if each.word == "epochs" else each for each in numbers]
+    numbers = [
+        each._replace(meaning=Meaning.VARIANT) if _is_quantity(at, numbers, texts) else each
+        for at, each in enumerate(numbers)
+    ]
     is_parallel = any(number.word in _PARALLEL_WORDS for number in numbers)
     is_parallel_rank = is_padded = False
     for at, number in enumerate(numbers):
@@ -180,6 +179,15 @@ def _resolve_meanings(numbers: list[NameNumber], texts: Sequence[str]) -> Iterat
         is_padded = len(number.text) > 1 if is_first else is_padded
         is_parallel_rank = is_more or is_first
         yield number._replace(meaning=Meaning.MEMBER) if is_expert or is_one_of or is_more else number
+
+
+def _is_quantity(at: int, numbers: Sequence[NameNumber], texts: Sequence[str]) -> bool:
+    """Whether a number is the size of a model or a condition of a simulation, which tells trainings apart."""
+    meaning, before, behind = numbers[at].meaning, texts[at], texts[at + 1]
+    if meaning is Meaning.OPEN and (_UNIT.match(behind) or _QUANTITY.search(before)):
+        return not SAVE_WORD.search("".join(texts))
+    is_beside_progress = any(number.meaning is Meaning.PROGRESS for number in numbers)
+    return meaning in {Meaning.OPEN, Meaning.SAVE} and is_beside_progress and bool(_SIZE.match(behind))
 
 
 def _is_only_letter(numbers: Sequence[NameNumber], texts: Sequence[str]) -> bool:

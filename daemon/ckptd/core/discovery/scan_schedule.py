@@ -26,7 +26,7 @@ class WatchedRun:
     trouble_count: int = 0
     last: Scan | Unknown | None = None  # without its checkpoints: the record has them
     is_last_scan: bool = False  # its jobs have ended: one more complete scan, then it is dropped
-    ended_at: datetime | None = None  # when a poll no longer found its jobs
+    ended_at: datetime | None = None  # when a poll no longer found its jobs; None while one is there
 
     @property
     def is_unknown(self) -> bool:
@@ -91,7 +91,7 @@ def after_scan(
     what they saved in the end: one more follows. A last scan of a known directory is repeated if it could not read
     everything, or found a save that may still be going on.
     """
-    if watched.is_last_scan and scanned is not None and not scanned.is_last_scan:
+    if watched.is_last_scan and scanned is not None and scanned.ended_at != watched.ended_at:
         return watched
     is_failed = isinstance(found, Unknown)
     if watched.is_last_scan:

@@ -84,7 +84,7 @@ def _list_kept_in_series(run: JudgedRun) -> Iterator[tuple[int, str]]:
 
 
 def _list_last_with_part(run: JudgedRun, complete: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """Keep the newest one of a series with a part that no newer one has.
+    """Keep the newest one of a series with a part that no newer one has, if it has more parts than the newest of all.
 
     Files of several trainings that save alternately can look like parts of one checkpoint. The last one of a training
     that ends before the others is then only in an older one.
@@ -93,11 +93,12 @@ def _list_last_with_part(run: JudgedRun, complete: Sequence[int]) -> Iterator[tu
     if all(len(found.parts) < 2 for found in checkpoints.values()):
         return
     known: set[str] = set()
+    fewest = max(len(checkpoints[complete[-1]].parts), 1)
     for index in reversed(complete):
         found = checkpoints[index]
         parts = {_name_part(found, part): part for part in found.parts or (found,)}
         last = [part.path.name for name, part in parts.items() if name not in known]
-        if last and known:
+        if last and len(found.parts) > fewest:
             yield index, f"the newest one with a part such as {last[0]}"
         known |= parts.keys()
 
