@@ -41,7 +41,7 @@ def scan(run, *work_dirs):
 
 def test_no_child_is_forked_for_directories_above_the_scanned_one_that_name_nothing(run, monkeypatch):
     forked = []
-    monkeypatch.setattr(pointers, "_run_steps", lambda steps: forked.extend(steps) or [])
+    monkeypatch.setattr(pointers, "run_steps", lambda steps: forked.extend(steps) or [])
     monkeypatch.setattr(declarations.abandonable_child, "run", lambda *_: forked.append("resumed"))
     scan(run, run, run.parent, run.parent.parent)
     assert forked == []

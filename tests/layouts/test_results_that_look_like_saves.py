@@ -73,6 +73,58 @@ CASES = {
         at_once([(f"subject{number}_epoch_{{}}.pt", 2) for number in (1, 2, 3)]),
         {"subject1_epoch_6.pt", "subject2_epoch_6.pt", "subject3_epoch_3.pt"},
     ),
+    "dates of starts of trainings at once": (
+        at_once([(f"2026-11-{day}_step_{{}}000.pt", 2) for day in (20, 22, 24)]),
+        {"2026-11-20_step_6000.pt", "2026-11-22_step_6000.pt", "2026-11-24_step_3000.pt"},
+    ),
+    "planned steps beside epochs": (
+        in_turn(
+            *((f"ddpm_steps{planned}_epoch_{epoch}.pt", checkpoint_bytes.torch_state())
+              for planned, count in ((50, 6), (250, 2), (1000, 4)) for epoch in range(1, count + 1))
+        ),
+        {"ddpm_steps50_epoch_6.pt", "ddpm_steps250_epoch_2.pt", "ddpm_steps1000_epoch_4.pt"},
+    ),
+    "members that train at once": (
+        at_once([(f"host{number}_epoch_{{}}.pt", 2) for number in (1, 2, 3)]),
+        {"host1_epoch_6.pt", "host2_epoch_6.pt", "host3_epoch_3.pt"},
+    ),
+    "numbers of processors, with steps of their own": (
+        in_turn(
+            *((f"vit_gpu{count}_step_{step}.pt", checkpoint_bytes.torch_state())
+              for count, steps in ((4, (10432, 20911, 31377)), (8, (9120, 18333)), (16, (13871, 27744, 41590)))
+              for step in steps)
+        ),
+        {"vit_gpu4_step_31377.pt", "vit_gpu8_step_18333.pt", "vit_gpu16_step_41590.pt"},
+    ),
+    "settings with a fraction": (
+        in_turn(
+            *((f"gpt_dropout{rate}_step_{step}.pt", checkpoint_bytes.torch_state())
+              for rate, steps in ((0.1, (10432, 20911, 31377)), (0.3, (9120, 18333)), (0.5, (13871, 27744, 41590)))
+              for step in steps)
+        ),
+        {"gpt_dropout0.1_step_31377.pt", "gpt_dropout0.3_step_18333.pt", "gpt_dropout0.5_step_41590.pt"},
+    ),
+    "resolutions in directories": (
+        in_turn(
+            *((f"checkpoint_{size}/step_{step}000.pt", checkpoint_bytes.torch_state(step=1000 * step))
+              for size, count in ((256, 6), (512, 2), (1024, 4)) for step in range(1, count + 1))
+        ),
+        {"checkpoint_256/step_6000.pt", "checkpoint_512/step_2000.pt", "checkpoint_1024/step_4000.pt"},
+    ),
+    "jobs by their ids": (
+        in_turn(
+            *((f"ckpt_{job}_step_{step}000.pt", checkpoint_bytes.torch_state())
+              for job, count in ((471123, 6), (482044, 2), (510277, 4)) for step in range(1, count + 1))
+        ),
+        {"ckpt_471123_step_6000.pt", "ckpt_482044_step_2000.pt", "ckpt_510277_step_4000.pt"},
+    ),
+    "dates of starts": (
+        in_turn(
+            *((f"2026-11-{day}_step_{step}000.pt", checkpoint_bytes.torch_state())
+              for day, count in ((20, 6), (22, 2), (24, 4)) for step in range(1, count + 1))
+        ),
+        {"2026-11-20_step_6000.pt", "2026-11-22_step_2000.pt", "2026-11-24_step_4000.pt"},
+    ),
     "models of several sizes": (
         in_turn(
             *((f"ckpt_{size}b_epoch_{epoch}.pt", model(2, epoch))
@@ -151,9 +203,13 @@ def play(root, saves):
         for name, data in files.items():
             put(root, name, data, at)
         watch.look(at + pipeline.UNTIL_SEEN)
-    for later in (2, 5):
+    for later in (2, 5, 8, 11):  # what goes each time is not there the next time
         watch.look(pipeline.START + (hours + later) * HOUR)
-    return list_kept(root, watch, pipeline.START + (hours + 6) * HOUR)
+        kept = list_kept(root, watch, pipeline.START + (hours + later + 1) * HOUR)
+        for path in root.rglob("*"):
+            if path.is_file() and str(path.relative_to(root)) not in kept:
+                path.unlink()
+    return kept
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -162,7 +218,7 @@ def test_it_stays(tmp_path, name):
     assert must_stay <= play(tmp_path, saves)
 
 
-@pytest.mark.parametrize("name", ["models that train at once", "models of several sizes"])
+@pytest.mark.parametrize("name", ["models that train at once", "members that train at once"])
 def test_older_saves_of_the_same_trainings_go(tmp_path, name):
     saves, _ = CASES[name]
     assert len(play(tmp_path, saves)) < len({name for _, files in saves for name in files})
@@ -180,6 +236,12 @@ def test_older_saves_of_the_same_trainings_go(tmp_path, name):
         ["model_epochs_{n}_iters_{n}00.pth"],
         ["temp_{n}00.pt"],
         ["ckpt_T{n}00.pt"],
+        ["olmo/step{n}00-tokens{n}B/model.pt"],
+        ["step_{n}00_{n}M_tokens.pt"],
+        ["epoch={n}-step={n}00-tok={n}B.ckpt"],
+        ["policy_T{n}00.pt"],
+        ["ckpt_{n}_step_{n}00.pt"],
+        ["epoch_{n}/step_{n}00.pt"],
         ["epoch_{n}/model_{before}.pt", "epoch_{n}/optim_{before}.pt"],
         ["step_{n}000/model_{n}k.pt", "step_{n}000/optim_{n}k.pt"],
         ["epoch_{n}/model-{hashed}.pt", "epoch_{n}/optim-{hashed}.pt"],
@@ -205,6 +267,21 @@ def test_of_one_training_only_the_last_word_about_the_best_counts(tmp_path, name
         watch.look(at + pipeline.UNTIL_SEEN)
     best = [each.checkpoint.path.name for each in watch.records if each.checkpoint.is_best and not each.deleted_at]
     assert best == [name.format(3)]
+
+
+@pytest.mark.parametrize(
+    "name", ["ckpt_step{step}_{rank}.pt", "ckpt_{rank}_step_{step}.pt", "model_{rank}_epoch_{step}.pt"]
+)
+def test_a_rank_that_is_late_does_not_tear_checkpoints(tmp_path, name):
+    saves = []
+    for step in (100, 200, 300, 400):
+        for rank in range(4):
+            is_late = (step, rank) == (100, 3)
+            at = step / 50 + rank / 100 + (2 if is_late else 0)
+            saves.append((at, {name.format(step=step, rank=rank): checkpoint_bytes.torch_rank_state(rank, step=step)}))
+    saves.append((10, {name.format(step=500, rank=0): checkpoint_bytes.torch_rank_state(0, step=500)}))
+    kept = play(tmp_path, sorted(saves, key=lambda save: save[0]))
+    assert {name.format(step=400, rank=rank) for rank in range(4)} <= kept
 
 
 @pytest.mark.parametrize("sees_all_at_once", [False, True])

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ckptd.core.checkpoint_sets import trainings
 from ckptd.core.checkpoint_sets.content_evidence import find_stuck, judge_content, relate
 from ckptd.core.checkpoint_sets.name_numbers import (
     DATE_WORD,
@@ -91,8 +92,8 @@ def _decide(shape: Shape, pieces: list[Piece]) -> Family:
     ]
     has_word = any(first.number(place).word not in {DATE_WORD, TIME_WORD} for place in progress)
     evidence = f"the word `{first.number(progress[-1]).word}` is beside the number" if progress else ""
-    contradiction = None
-    if progress:
+    contradiction = trainings.find_several(pieces)
+    if progress and not contradiction:
         contradiction = (
             _contradiction(pieces, progress)
             or _find_ranks(pieces, progress)

@@ -49,7 +49,7 @@ _VARIANT_WORDS = split_words(
     "fold folds cv split seed trial run exp experiment version v ensemble agent client task config cfg lr bs "
     "try attempt job env variant stage phase temperature pressure"
 )
-_METRIC_WORDS = split_words(
+METRIC_WORDS = split_words(
     "acc accuracy loss score auc bleu ppl mse mae rmse reward psnr ssim iou miou wer cer fid top val metric map"
 )
 _SAVE_WORDS = split_words("checkpoint checkpoints ckpt ckpts chkpt chk cp snapshot restart save saved recovery")
@@ -65,9 +65,8 @@ _NUMBER = re.compile(
 _CP2K = re.compile("cp2k", re.IGNORECASE)
 _WORD_BEFORE = re.compile(r"([A-Za-z]+)[-_=. ]{0,2}$")
 _WORD_BEHIND = re.compile(r"[-_]?(?:global_)?([A-Za-z]+)(?![A-Za-z]|[-_=.]?\d)")
-_SIZE = re.compile(r"[bBmM](?![A-Za-z])")  # of a model, as in `ckpt_7b_epoch_2`; alone, steps or tokens as often
-_UNIT = re.compile(r"(?:K|bar|atm|[kMG]Pa)(?![A-Za-z])")  # of temperatures and pressures, as in `npt_300K.cpt`
-_QUANTITY = re.compile(r"(?<![A-Za-z])[TP][-_=]?$")  # as in `T300/restart`
+_UNIT = re.compile(r"(?:K|bar|atm|[kMG]Pa)(?![A-Za-z0-9])")
+_QUANTITY = re.compile(r"(?<![A-Za-z])[TP][-_=]?$")
 _WORD_JOINED = re.compile(r"([A-Za-z]+)(?=[-_=.])")  # that is nearer to the number before it than to the next
 _PADDED_SHARD = 5  # digits of `model-00001-of-00002.safetensors`
 _PADDED_RANK = 3  # digits of all but the first number of `mp_rank_00_001`
@@ -150,7 +149,7 @@ def _meaning(word: str) -> Meaning | None:
         return Meaning.COUNT
     if word in _VARIANT_WORDS:
         return Meaning.VARIANT
-    return Meaning.METRIC if word in _METRIC_WORDS else None
+    return Meaning.METRIC if word in METRIC_WORDS else None
 
 
 def _resolve_meanings(numbers: list[NameNumber], texts: Sequence[str]) -> Iterator[NameNumber]:
@@ -163,10 +162,6 @@ def _resolve_meanings(numbers: list[NameNumber], texts: Sequence[str]) -> Iterat
     """
     if _is_only_letter(numbers, texts):
         numbers = [numbers[0]._replace(meaning=Meaning.OPEN), *numbers[1:]]
-    numbers = [
-        each._replace(meaning=Meaning.VARIANT) if _is_quantity(at, numbers, texts) else each
-        for at, each in enumerate(numbers)
-    ]
     is_parallel = any(number.word in _PARALLEL_WORDS for number in numbers)
     is_parallel_rank = is_padded = False
     for at, number in enumerate(numbers):
@@ -181,13 +176,11 @@ def _resolve_meanings(numbers: list[NameNumber], texts: Sequence[str]) -> Iterat
         yield number._replace(meaning=Meaning.MEMBER) if is_expert or is_one_of or is_more else number
 
 
-def _is_quantity(at: int, numbers: Sequence[NameNumber], texts: Sequence[str]) -> bool:
-    """Whether a number is the size of a model or a condition of a simulation, which tells trainings apart."""
-    meaning, before, behind = numbers[at].meaning, texts[at], texts[at + 1]
-    if meaning is Meaning.OPEN and (_UNIT.match(behind) or _QUANTITY.search(before)):
-        return not SAVE_WORD.search("".join(texts))
-    is_beside_progress = any(number.meaning is Meaning.PROGRESS for number in numbers)
-    return meaning in {Meaning.OPEN, Meaning.SAVE} and is_beside_progress and bool(_SIZE.match(behind))
+def is_condition(name: Name, index: int) -> bool:
+    """Whether a number with no known word is a temperature or a pressure, as in `npt_300K.cpt` and `T300/restart`."""
+    if name.numbers[index].meaning is not Meaning.OPEN or SAVE_WORD.search("".join(name.texts)):
+        return False
+    return bool(_UNIT.match(name.texts[index + 1]) or _QUANTITY.search(name.texts[index]))
 
 
 def _is_only_letter(numbers: Sequence[NameNumber], texts: Sequence[str]) -> bool:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
-from ckptd.core.checkpoint_sets.name_numbers import Meaning, parse_name
+from ckptd.core.checkpoint_sets.name_numbers import Meaning, NameNumber, parse_name
 from ckptd.core.checkpoint_sets.pieces import render
 from ckptd.core.model import Certainty, Checkpoint, RunRecord
 from ckptd.core.retention import copied_runs, marked_best, references, resume_candidates, run_guards
@@ -15,8 +16,10 @@ from ckptd.core.retention.rules import Ranked, SeriesKey
 from ckptd.core.runs.copied_checkpoints import identify_by_name
 
 NEWEST = "the newest complete one"
-_MEMBERS = frozenset((Meaning.MEMBER, Meaning.COUNT))
-_COUNTED = _MEMBERS | {Meaning.PROGRESS, Meaning.SAVE}
+_MAY_BE_TRAININGS = frozenset(
+    ("gpu", "host", "node", "expert", "chain", "replica", "walker", "member", "device", "worker")
+)
+_COUNTED = frozenset((Meaning.MEMBER, Meaning.COUNT, Meaning.PROGRESS, Meaning.SAVE))
 _UNEXPLAINED = frozenset((Meaning.OPEN, Meaning.BARE))
 RESUMED = {
     Certainty.PROVEN: "the running attempt resumed from it",
@@ -84,26 +87,35 @@ def _list_kept_in_series(run: JudgedRun) -> Iterator[tuple[int, str]]:
 
 
 def _list_last_with_part(run: JudgedRun, complete: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """Keep the newest one of a series with a part that no newer one has, if it has more parts than the newest of all.
+    """Keep the newest one of a series with a part that no newer one has.
 
     Files of several trainings that save alternately can look like parts of one checkpoint. The last one of a training
-    that ends before the others is then only in an older one.
+    that ends before the others is then only in an older one. That has more parts than the newest, or the part has a
+    number of a member in its name, such as `gpu4`: other names may differ in each save.
     """
     checkpoints = {index: run.sets[index].record.checkpoint for index in complete}
-    if all(len(found.parts) < 2 for found in checkpoints.values()):
+    if all(len(found.parts) < 2 and "*" not in found.grouping.series for found in checkpoints.values()):
         return
-    known: set[str] = set()
+    known: set[_PartName] = set()
     fewest = max(len(checkpoints[complete[-1]].parts), 1)
     for index in reversed(complete):
         found = checkpoints[index]
         parts = {_name_part(found, part): part for part in found.parts or (found,)}
-        last = [part.path.name for name, part in parts.items() if name not in known]
-        if last and len(found.parts) > fewest:
+        is_larger = len(found.parts) > fewest
+        last = [part.path.name for name, part in parts.items() if name not in known and (is_larger or name.is_member)]
+        if last and known:
             yield index, f"the newest one with a part such as {last[0]}"
         known |= parts.keys()
 
 
-def _name_part(found: Checkpoint, part: Checkpoint) -> str:
+class _PartName(NamedTuple):
+    """What is alike in the names of a part in the checkpoints of one series."""
+
+    text: str
+    is_member: bool  # a number that is not progress tells it from other members
+
+
+def _name_part(found: Checkpoint, part: Checkpoint) -> _PartName:
     """Return what is alike in the names of a part in the checkpoints of one series.
 
     That is all but progress, measured values, and numbers that a word explains as those of ranks or shards, of which
@@ -113,7 +125,7 @@ def _name_part(found: Checkpoint, part: Checkpoint) -> str:
     shown = [_show_as(name, one) for name, one in zip(str(part.path).split("/")[-len(series) :], series, strict=False)]
     named = [name for name in shown if name is not None]
     if len(named) == len(series):
-        return "/".join(named)
+        return _PartName("/".join(each.text for each in named), any(each.is_member for each in named))
     path = str(part.path).removeprefix(f"{found.path}/").removeprefix(f"{found.path.parent}/")
     below = [parse_name(name) for name in path.split("/")]
     marks = {
@@ -122,16 +134,16 @@ def _name_part(found: Checkpoint, part: Checkpoint) -> str:
         for index, number in enumerate(name.numbers)
         if number.meaning in _COUNTED or (number.meaning in _UNEXPLAINED and number.value in found.grouping.progress)
     }
-    return render(below, marks, metric="~")
+    return _PartName(render(below, marks, metric="~"), is_member=False)
 
 
-def _show_as(name: str, series: str) -> str | None:
-    """Return a name as its series shows it, with those numbers of members that no word explains; None: it is another.
+def _show_as(name: str, series: str) -> _PartName | None:
+    """Return a name as its series shows it, with those numbers of members that may be trainings; None: it is another.
 
     In `resnet*_rank*_epoch_#.pth`, `resnet18_rank0_epoch_3.pth` becomes `resnet18_rank#_epoch_#.pth`.
     """
     parsed = parse_name(name)
-    found, left = parsed.texts[0], series
+    found, left, is_member = parsed.texts[0], series, False
     if not left.startswith(parsed.texts[0]):
         return None
     left = left[len(parsed.texts[0]) :]
@@ -140,9 +152,18 @@ def _show_as(name: str, series: str) -> str | None:
         if not left.startswith(mark + text) or (mark != number.text and mark not in {"#", "*", "~"}):
             return None
         left = left[len(mark + text) :]
-        shown = "#" if mark == "*" and number.meaning in _MEMBERS else number.text if mark == "*" else mark
-        found += shown + text
-    return None if left else found
+        if mark == "*":
+            is_member = is_member or not _counts_ranks(number)
+            mark = "#" if _counts_ranks(number) else number.text
+        found += mark + text
+    return None if left else _PartName(found, is_member)
+
+
+def _counts_ranks(number: NameNumber) -> bool:
+    """Whether a word says that a number is one of ranks or shards, of which there may be others after each start."""
+    return number.meaning is Meaning.COUNT or (
+        number.meaning is Meaning.MEMBER and number.word not in _MAY_BE_TRAININGS
+    )
 
 
 def _list_special(run: JudgedRun) -> Iterator[tuple[int, str]]:

@@ -1,0 +1,98 @@
+"""Finds names that are those of several trainings in one place: then nobody can tell which saves are older ones.
+
+Names such as `checkpoint_256/step_6000.pt` and `checkpoint_512/step_1000.pt` may count saves and steps of one training,
+or be of two with other settings. Where the steps begin again with each value of the other number, they are of several.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
+
+from ckptd.core.checkpoint_sets.content_evidence import judge_content
+from ckptd.core.checkpoint_sets.name_numbers import (
+    DATE_WORD,
+    EPOCH_WORDS,
+    METRIC_WORDS,
+    TIME_WORD,
+    Meaning,
+    is_condition,
+)
+from ckptd.core.checkpoint_sets.number_behaviour import appears_in_each
+from ckptd.core.checkpoint_sets.pieces import Piece, Place
+
+_UNEXPLAINED = frozenset((Meaning.OPEN, Meaning.SAVE, Meaning.BARE))
+_COUNTED = frozenset((Meaning.PROGRESS, Meaning.SAVE))
+_WORD = re.compile(r"([A-Za-z]+)[-_=]?$")
+
+
+def find_several(pieces: Sequence[Piece]) -> str | None:
+    """Return why pieces whose paths differ only in numbers may be of several trainings, or None."""
+    for place in pieces[0].places():
+        if len({piece.number(place).text for piece in pieces}) > 1 and (why := _tells_apart(pieces, place)):
+            return why
+    return None
+
+
+def _tells_apart(pieces: Sequence[Piece], place: Place) -> str | None:
+    first = pieces[0]
+    name, number = first.names[place[0]], first.number(place)
+    if is_condition(name, place[1]):
+        is_counted = _is_of_content(pieces, place)
+        return None if is_counted else "a number with the unit or letter of a temperature or pressure is in the names"
+    is_date = number.word in {DATE_WORD, TIME_WORD}
+    is_of_file = place[0] == len(first.names) - 1  # directories with other settings are told apart anyway
+    is_setting = number.meaning is Meaning.METRIC and is_of_file and not _is_measured(name.texts[place[1]])
+    is_planned = number.meaning is Meaning.PROGRESS and number.word not in EPOCH_WORDS  # `ddpm_steps50_epoch_6`
+    if not (is_setting or is_planned or number.meaning in _UNEXPLAINED):
+        return None
+    if is_date and _falls(pieces, place):
+        return "the dates in the names may be those of starts: they fall from one save to the next"
+    others = [other for other in first.places() if other != place and _counts(first, place, other)]
+    if not others or (not is_date and not is_setting and judge_content(pieces, place)[0]):
+        return None
+    if any(_begins_again(pieces, place, other) for other in others):
+        return f"the names may be of several trainings: steps or epochs begin again beside {number.text} and others"
+    return None
+
+
+def _is_measured(text: str) -> bool:
+    word = _WORD.search(text)
+    return word is not None and word[1].lower() in METRIC_WORDS
+
+
+def _counts(piece: Piece, place: Place, other: Place) -> bool:
+    """Whether another number counts progress: by its word, or in a later component by a word such as `checkpoint`."""
+    number = piece.number(other)
+    if number.word in {DATE_WORD, TIME_WORD}:
+        return False
+    return number.meaning is Meaning.PROGRESS or (number.meaning in _COUNTED and other[0] > place[0])
+
+
+def _is_of_content(pieces: Sequence[Piece], place: Place) -> bool:
+    """Whether the content says the same step: in ones, or in thousands as in `net_100K.pth`."""
+    said = [(piece.number(place).value, piece.checkpoint.content_step) for piece in pieces]
+    return any(all(step == value * scale for value, step in said) for scale in (1, 1000))
+
+
+def _begins_again(pieces: Sequence[Piece], place: Place, other: Place) -> bool:
+    """Whether with at least half of a number's values, another number falls to where it began with the value before.
+
+    After a rollback it goes on below where it was, not where it began. Ranks of one training have the same numbers.
+    """
+    found: dict[str, list[int]] = defaultdict(list)
+    saves: dict[int, set[int]] = defaultdict(set)
+    for piece in sorted(pieces, key=lambda piece: (piece.modified_ns, piece.path)):
+        found[piece.number(place).text].append(piece.number(other).value)
+        saves[piece.number(other).value].add(piece.number(place).value)
+    if appears_in_each(list(saves.values())):
+        return False
+    pairs = list(pairwise(found.values()))
+    again = sum(after[0] <= before[0] and after[0] < before[-1] for before, after in pairs)
+    return again * 2 >= max(len(pairs), 1)
+
+
+def _falls(pieces: Sequence[Piece], place: Place) -> bool:
+    """Whether a number falls from one save to the next: a date that does is not that of the save."""
+    ordered = sorted(pieces, key=lambda piece: (piece.modified_ns, piece.path))
+    return any(before.number(place).value > after.number(place).value for before, after in pairwise(ordered))
