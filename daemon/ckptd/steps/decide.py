@@ -94,7 +94,7 @@ def _decide(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChang
             state.own(DecisionSlice, DecisionSlice).compared_at = None
             return _record(parts, state, _judge(parts, state, now), now)
     except Exception:
-        state.own(DecisionSlice, DecisionSlice).compared_at = None  # nobody knows what was decided and kept
+        state.own(DecisionSlice, DecisionSlice).compared_at = None  # part of it may be decided, or on record
         raise
 
 

@@ -41,7 +41,7 @@ def _tells_apart(pieces: Sequence[Piece], place: Place) -> str | None:
         is_counted = _is_of_content(pieces, place)
         return None if is_counted else "a number with the unit or letter of a temperature or pressure is in the names"
     is_date = number.word in {DATE_WORD, TIME_WORD}
-    is_of_file = place[0] == len(first.names) - 1  # directories with other settings are told apart anyway
+    is_of_file = place[0] == len(first.names) - 1  # directories with other settings are other series
     is_setting = number.meaning is Meaning.METRIC and is_of_file and not _is_measured(name.texts[place[1]])
     is_planned = number.meaning is Meaning.PROGRESS and number.word not in EPOCH_WORDS  # `ddpm_steps50_epoch_6`
     if not (is_setting or is_planned or number.meaning in _UNEXPLAINED):

@@ -97,11 +97,11 @@ def _list_last_with_part(run: JudgedRun, complete: Sequence[int]) -> Iterator[tu
     if all(len(found.parts) < 2 and "*" not in found.grouping.series for found in checkpoints.values()):
         return
     known: set[_PartName] = set()
-    fewest = max(len(checkpoints[complete[-1]].parts), 1)
+    newest_count = max(len(checkpoints[complete[-1]].parts), 1)
     for index in reversed(complete):
         found = checkpoints[index]
         parts = {_name_part(found, part): part for part in found.parts or (found,)}
-        is_larger = len(found.parts) > fewest
+        is_larger = len(found.parts) > newest_count
         last = [part.path.name for name, part in parts.items() if name not in known and (is_larger or name.is_member)]
         if last and known:
             yield index, f"the newest one with a part such as {last[0]}"
