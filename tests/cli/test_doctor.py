@@ -19,7 +19,7 @@ from ckptd.service.doctor.kernel_features import KernelFeatures
 from ckptd.slurm.slurmrestd import DESCRIPTION
 from demo.patience import allow
 from slurm import stand_in_slurmrestd
-from support.mail_server import free_port
+from support.mail_server import free_port, wait_until
 from support.migrated import open_record
 
 CONF = (
@@ -140,11 +140,14 @@ def test_people_are_told_to_run_it_as_root(world, monkeypatch):
     assert [text for text in found(world.doctor(), "account") if text.startswith("this account can check neither")]
 
 
-def test_a_check_that_hangs_is_given_up_and_delays_nothing_else(world):
-    world.program("squeue", "sleep 600")
+def test_a_check_that_hangs_is_given_up_with_its_program_and_delays_nothing_else(world):
+    started = world.root / "squeue.pid"
+    world.program("squeue", f"echo $$ > {started}; sleep 600")
     began = time.monotonic()
     checks = world.doctor("", timeout=2)
     assert time.monotonic() - began < allow(20)
+    program = int(started.read_text())
+    wait_until(lambda: not Path(f"/proc/{program}").exists())
     assert found(checks, "slurm", "error") == ["the check took over 2 s"]
     assert found(checks, "kernel")
 

@@ -15,6 +15,7 @@ from ckptd.service.doctor.findings import Account, Check, CheckResult, Verdict, 
 from ckptd.service.privileges import drop_root
 
 _CHUNK_BYTES = 65_536
+_ENDING_SECONDS = 1.0  # how long a check that is given up may take to end its programs
 
 
 class CheckedTopic(NamedTuple):
@@ -74,7 +75,8 @@ def _start(check: Check, config: Config) -> _Child:
 def _be_child(check: Check, config: Config, pipe: int) -> NoReturn:
     """Do the child's work and exit; never return."""
     try:
-        os.setpgid(0, 0)  # so that the programs that it starts end with it
+        os.setpgid(0, 0)  # so that its own children end with it
+        signal.signal(signal.SIGTERM, _give_up)
         found: list[CheckResult] = []
         try:
             if check.account is Account.SERVICE and config.service.user:
@@ -90,6 +92,11 @@ def _be_child(check: Check, config: Config, pipe: int) -> NoReturn:
         os._exit(0)
 
 
+def _give_up(_signal: int, _frame: object) -> NoReturn:
+    """End this check. Programs of Slurm have sessions of their own: whoever runs one ends it while this is raised."""
+    raise SystemExit
+
+
 def _read(child: _Child, deadline: float) -> bytes | None:
     """Return what a child wrote; None if it took too long."""
     pieces: list[bytes] = []
@@ -100,6 +107,8 @@ def _read(child: _Child, deadline: float) -> bytes | None:
                 os.waitpid(child.pid, 0)
                 return b"".join(pieces)
             pieces.append(piece)
+        os.kill(child.pid, signal.SIGTERM)
+        select.select([pipe], [], [], _ENDING_SECONDS)  # readable when it has ended
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except ProcessLookupError:
