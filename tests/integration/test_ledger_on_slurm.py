@@ -387,9 +387,11 @@ def test_of_a_federation_only_what_runs_here_counts_and_signals_go_where_a_job_r
             return {job.job_id: job for job in here.read_queue(now()).jobs if job.is_running}
 
         other.wait_for("all to run there", lambda: running().keys() == {*theirs, ours})
-        watch.wait("all to be revoked here", lambda: watch.state.latest(PolledQueue).jobs_by_state["REVOKED"] == 1)
-        revoked = slurm.command("squeue", "--local", "--noheader", "--states=REVOKED", "--format=%A").split()
-        assert sorted(revoked) == sorted([str(ours), "4294967294", "4294967294"])
+        revoked = sorted([str(ours), "4294967294", "4294967294"])
+        listing = ("squeue", "--local", "--noheader", "--states=REVOKED", "--format=%A")
+        slurm.wait_for("all to be revoked here", lambda: sorted(slurm.command(*listing).split()) == revoked)
+        watch.turn()
+        assert watch.state.latest(PolledQueue).jobs_by_state["REVOKED"] == 1
         assert watch.state.latest(PolledQueue).slurm_trouble is None
         assert not watch.state.latest(PolledQueue).tracked.keys() & {*theirs, ours, 4294967294}
         slurm.wait_for("its handler to stand", (user.home / f"slurm-{ours}.out").exists)
