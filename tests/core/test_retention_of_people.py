@@ -119,6 +119,13 @@ def test_a_copy_from_the_trash_is_not_pruned_again():
     assert reasons_of("epoch_2.pt", run) == ("it appeared again after it was pruned",)
 
 
+def test_a_later_save_with_the_same_file_names_and_sizes_is_no_copy_from_the_trash():
+    file = "mp_rank_00_model_states.pt"
+    records = [saved(f"global_step{n}", 100 - n, step=n, files=(f"global_step{n}/{file}",)) for n in range(31, 39)]
+    pruned = [replace(one, pruned_at=NOW - hours(63.5), deleted_at=NOW - hours(63.5)) for one in records[:6]]
+    assert removed(run_of(*pruned, *records[6:])) == {"global_step37"}
+
+
 def test_copies_from_the_trash_into_a_directory_of_their_own_are_not_pruned_again():
     records = epochs(1, 8)
     pruned = [replace(one, pruned_at=NOW - hours(30), deleted_at=NOW - hours(30)) for one in records[:5]]

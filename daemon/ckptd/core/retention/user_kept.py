@@ -193,7 +193,10 @@ class _Pruned:
         return len(record.checkpoint.files), record.checkpoint.size_bytes
 
     def is_copy(self, record: RecordedCheckpoint) -> bool:
-        """Whether it appeared after one with the same names and sizes was pruned."""
+        """Whether it appeared after one with the same names and sizes was pruned, and not with other progress.
+
+        All checkpoints of DeepSpeed or Megatron have the same files; only their directories differ.
+        """
         alike = self._known.get(self._size(record))
         if not alike:
             return False
@@ -201,9 +204,14 @@ class _Pruned:
         return any(
             each.pruned_at is not None
             and record.first_seen_at >= each.pruned_at
+            and _may_be_alike(copies.read_progress(record.checkpoint), copies.read_progress(each.checkpoint))
             and _list_contents(each.checkpoint) == contents
             for each in alike
         )
+
+
+def _may_be_alike(progress: float | None, other: float | None) -> bool:
+    return progress is None or other is None or progress == other
 
 
 def _list_contents(found: Checkpoint) -> Contents:
