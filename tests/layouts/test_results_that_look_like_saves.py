@@ -64,6 +64,8 @@ def melt(step):
     return RESTART(Save(s=step))
 
 
+STAGES = (50_000, 100_000, 500_000, 1_000_000)
+
 CASES = {
     "models that train at once": (
         at_once((("resnet18_epoch_{}.pth", 18), ("resnet34_epoch_{}.pth", 34), ("resnet50_epoch_{}.pth", 50))),
@@ -175,6 +177,31 @@ CASES = {
         ),
         {f"npt_{kelvin}K.cpt" for kelvin in (300, 320, 340, 360)} | {f"P{bar}/npt.cpt" for bar in (1, 10, 100, 1000)},
     ),
+    "stages of GROMACS": (
+        in_turn(*((f"step{at}.cpt", CPT(Save(s=step))) for at, step in enumerate(STAGES, 1))),
+        {f"step{at}.cpt" for at in (1, 2, 3, 4)},
+    ),
+    "stages of LAMMPS in directories": (
+        in_turn(*((f"step{at}/final.restart", melt(step)) for at, step in enumerate(STAGES, 1))),
+        {f"step{at}/final.restart" for at in (1, 2, 3, 4)},
+    ),
+    **{
+        name.format(1, 2): (
+            in_turn(
+                *((name.format(start, start + more), checkpoint_bytes.torch_state(step=start + more))
+                  for start in starts for more in (100, 200, 300))
+            ),
+            {name.format(start, start + 300) for start in starts},
+        )
+        for name, starts in (
+            ("sft_from_step_{}/checkpoint-{}/model.pt", (1000, 2000, 4000)),
+            ("anneal_step{}/step{}.pt", (1000, 2000, 4000)),
+            ("step{}-anneal/step{}.pt", (1000, 2000, 4000)),
+            ("cooldown_iter_{}/iter_{:07}/mp_rank_00/model_optim_rng.pt", (2000, 4000, 8000)),
+            ("from_epoch_{}/epoch_{}.pt", (1000, 2000, 4000)),
+            ("tuned_from_epoch_{}_epoch_{}.pt", (1000, 2000, 4000)),
+        )
+    },
 }  # fmt: skip
 
 
@@ -242,6 +269,10 @@ def test_older_saves_of_the_same_trainings_go(tmp_path, name):
         ["policy_T{n}00.pt"],
         ["ckpt_{n}_step_{n}00.pt"],
         ["epoch_{n}/step_{n}00.pt"],
+        ["epoch_{before}/epoch_{n}.pt"],
+        ["iter_{n}/checkpoint-{n}00/model.pt"],
+        ["step_{n}00/ckpt_step_{n}00.pt"],
+        ["step_{n}00/checkpoint-{n}00/model.pt"],
         ["epoch_{n}/model_{before}.pt", "epoch_{n}/optim_{before}.pt"],
         ["step_{n}000/model_{n}k.pt", "step_{n}000/optim_{n}k.pt"],
         ["epoch_{n}/model-{hashed}.pt", "epoch_{n}/optim-{hashed}.pt"],

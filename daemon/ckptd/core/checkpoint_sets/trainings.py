@@ -24,6 +24,9 @@ from ckptd.core.checkpoint_sets.pieces import Piece, Place
 _UNEXPLAINED = frozenset((Meaning.OPEN, Meaning.SAVE, Meaning.BARE))
 _COUNTED = frozenset((Meaning.PROGRESS, Meaning.SAVE))
 _WORD = re.compile(r"([A-Za-z]+)[-_=]?$")
+_STEP_WORDS = frozenset(("step", "steps", "globalstep", "gstep"))
+_ITERATION_WORDS = frozenset(("iter", "iters", "iteration", "iterations", "itr"))
+_WITH_STEP = frozenset(("cp2k", "gromacs", "lammps", "namd"))  # their content has it, whatever people name files by
 
 
 def find_several(pieces: Sequence[Piece]) -> str | None:
@@ -31,12 +34,56 @@ def find_several(pieces: Sequence[Piece]) -> str | None:
     for place in pieces[0].places():
         if len({piece.number(place).text for piece in pieces}) > 1 and (why := _tells_apart(pieces, place)):
             return why
+    if stage := next((place for place in pieces[0].places() if _is_stage(pieces, place)), None):
+        number = pieces[0].number(stage)
+        return f"the number beside `{number.word}` is not the step in the content, and may be that of a stage"
     return None
+
+
+def _is_stage(pieces: Sequence[Piece], place: Place) -> bool:
+    """Whether the word `step` counts the stages of a simulation, as in `step1.cpt` at step 50,000."""
+    number = pieces[0].number(place)
+    if number.meaning is not Meaning.PROGRESS or number.word in EPOCH_WORDS or number.word in {DATE_WORD, TIME_WORD}:
+        return False
+    if pieces[0].checkpoint.format not in _WITH_STEP:
+        return False
+    said = [(piece.number(place).value, piece.checkpoint.content_step) for piece in pieces]
+    return len({value for value, _ in said}) > 1 and all(step not in {None, value} for value, step in said)
+
+
+def _branches(pieces: Sequence[Piece], place: Place, other: Place) -> bool:
+    """Whether a number is the step at which a training began from another one, as in `from_step_2000/step_2300.pt`.
+
+    The steps behind it are counted by the same word, or in checkpoints' names, and go on from it.
+    """
+    first = pieces[0]
+    outer, inner = first.number(place), first.number(other)
+    if place >= other or Meaning.PROGRESS is not outer.meaning or outer.word in {DATE_WORD, TIME_WORD}:
+        return False
+    is_of_step = inner.meaning is Meaning.SAVE and other[0] > place[0] and _counts_steps(pieces, place)
+    if not is_of_step and (inner.meaning is not Meaning.PROGRESS or not _count_alike(outer.word, inner.word)):
+        return False
+    beyond = {piece.number(other).value - piece.number(place).value for piece in pieces}
+    return min(beyond) >= 0 and max(beyond) > 1  # `epoch_0/epoch_1.pt` counts the same epochs from 0 and from 1
+
+
+def _counts_steps(pieces: Sequence[Piece], place: Place) -> bool:
+    """Whether a number counts steps, and not rounds of a training: those of `iter_1/checkpoint-500` count in ones."""
+    values = {piece.number(place).value for piece in pieces}
+    is_in_ones = min(values) <= 1 and max(values) - min(values) == len(values) - 1
+    return pieces[0].number(place).word in _STEP_WORDS | _ITERATION_WORDS and not is_in_ones
+
+
+def _count_alike(word: str, other: str) -> bool:
+    """Whether two words count the same: `step` and `global_step`, but not epochs and steps."""
+    return word == other or any({word, other} <= words for words in (EPOCH_WORDS, _STEP_WORDS, _ITERATION_WORDS))
 
 
 def _tells_apart(pieces: Sequence[Piece], place: Place) -> str | None:
     first = pieces[0]
     name, number = first.names[place[0]], first.number(place)
+    if any(_branches(pieces, place, other) for other in first.places()):
+        return f"the number beside `{number.word}` may be where trainings began that go on from one another"
     if is_condition(name, place[1]):
         is_counted = _is_of_content(pieces, place)
         return None if is_counted else "a number with the unit or letter of a temperature or pressure is in the names"
