@@ -13,6 +13,7 @@ from ckptd.core.model import CheckpointState
 from layouts.real import pipeline
 from layouts.real.contents import made
 from layouts.real.layout import Save
+from layouts.real.research import icefall
 from layouts.real.simulation import CPT, RESTART
 from support import checkpoint_bytes
 
@@ -286,6 +287,11 @@ def test_of_an_ordinary_training_the_newest_stays_alone(tmp_path, names):
         state = checkpoint_bytes.torch_state(n, 100 * n)
         saves.append((2.0 * n, {name.format(**numbers): state for name in names}))
     assert len(play(tmp_path, saves)) == len(names)
+
+
+def test_of_icefall_within_one_epoch_the_newest_stays_alone(tmp_path):
+    saves = in_turn(*((f"checkpoint-{4000 * n}.pt", icefall(Save(e=1, s=4000 * n))) for n in (1, 2, 3, 5, 6)))
+    assert play(tmp_path, saves) == {"checkpoint-24000.pt"}
 
 
 @pytest.mark.parametrize("name", ["model-{:02}.ckpt", "epoch={}.ckpt", "resnet18-epoch={}.ckpt"])

@@ -49,6 +49,7 @@ _STEP_KEYS = (
     "iterations",
     "num_iterations",
     "step_count",
+    "batch_idx_train",
     "istep",
     "nstep",
     "niter",
