@@ -190,7 +190,7 @@ def _guided_diffusion(at, _):
 
 def _stable_baselines(at, _):
     return {
-        f"rl_model_{at.step}_steps.zip": files.stored_zip({"data": b"{}", "policy.pth": files.torch_weights()}),
+        f"rl_model_{at.step}_steps.zip": files.stable_baselines3(at.step),
         f"rl_model_replay_buffer_{at.step}_steps.pkl": files.pickle_values(),
         f"rl_model_vecnormalize_{at.step}_steps.pkl": files.pickle_values(1.5),
     }
@@ -282,7 +282,7 @@ FRAMEWORKS = {
     ),
     "litgpt": Framework(_numbered("step-{s:08}/lit_model.pth", _state)),
     "guided diffusion": Framework(_guided_diffusion, has_word=False, is_proven=False),
-    "Stable-Baselines3": Framework(_stable_baselines, is_proven=False),
+    "Stable-Baselines3": Framework(_stable_baselines),
     "icefall": Framework(_numbered("epoch-{e}.pt", _state)),
     "JAX arrays": Framework(_numbered("ckpt_{s}.npz", lambda at: files.npz_state(at.epoch, at.step)), has_word=False),
     "evolution": Framework(_numbered("gen_{e:03}.pkl", lambda at: files.pickle_state(at.epoch, at.step))),

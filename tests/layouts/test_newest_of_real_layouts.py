@@ -16,7 +16,7 @@ BY_NAME = {row.name: row for row in ROWS}
 UNKNOWN = {
     "AMBER, ntwr < 0", "AMReX", "Athena++", "CatBoost", "Equinox", "GADGET-4", "Hugging Face hub cache", "MLflow",
     "MOOSE",
-    "PyTorch Geometric, in memory", "PyTorch Geometric, one file for each graph", "Stable-Baselines3", "SWIFT",
+    "PyTorch Geometric, in memory", "PyTorch Geometric, one file for each graph", "SWIFT",
     "TensorFlow, an exported SavedModel for each version", "WRF", "a data set of numbered arrays", "a zoo of models",
     "embeddings of a corpus", "fastai with the optimizer", "fastai, SaveModelCallback(every_epoch=True)",
     "litgpt, LoRA", "llama-recipes, FSDP with full state", "parameters published with a hash",

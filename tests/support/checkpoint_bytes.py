@@ -82,6 +82,14 @@ def torch_optimizer(value=0.25):
 
 
 @cache
+def stable_baselines3(step, goal=1_000_000):
+    """An agent of Stable-Baselines3 after so many steps, with its policy and optimizer."""
+    attributes = json.dumps({"num_timesteps": step, "_total_timesteps": goal}).encode()
+    parts = {"policy.pth": torch_weights(), "policy.optimizer.pth": torch_optimizer()}
+    return stored_zip({"data": attributes, **parts, "_stable_baselines3_version": b"2.7.0"})
+
+
+@cache
 def torch_scheduler(step=None):
     """torch.save(scheduler.state_dict()) of a LambdaLR; None: one that says no step."""
     told = {} if step is None else {"last_epoch": step, "_step_count": step + 1}

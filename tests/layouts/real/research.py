@@ -12,7 +12,6 @@ from layouts.real.layout import (
     Save,
     fixed,
     state,
-    unread,
     weights,
 )
 
@@ -22,6 +21,10 @@ EPOCHS_FROM_0 = tuple(Save(e=i, s=100 * (i + 1), i=i) for i in range(3))
 def icefall(save):
     optional = {"scheduler": {}, "grad_scaler": {}, "sampler": None, "batch_idx_train": save.s, "cur_epoch": save.e}
     return made.torch_file({"model": PARAMETERS, "optimizer": ADAM, **optional})
+
+
+def baselines3(save):
+    return made.stable_baselines3(save.s)
 
 
 def fairseq(save):
@@ -298,15 +301,15 @@ ROWS = (
         name="Stable-Baselines3",
         source="DLR-RM/stable-baselines3: stable_baselines3/common/callbacks.py, CheckpointCallback",
         sets=(
-            unread(
+            state(
                 {
-                    "logs/rl_model_<s>_steps.zip": made.stored_zip({"data": b"{}", "policy.pth": made.torch_weights()}),
+                    "logs/rl_model_<s>_steps.zip": baselines3,
                     "logs/rl_model_replay_buffer_<s>_steps.pkl": lambda n: made.pickle_values(),
                     "logs/rl_model_vecnormalize_<s>_steps.pkl": lambda n: made.pickle_values(0.25),
                 },
-                why="its zip archive has no reader",
+                "s",
             ),
         ),
-        beside={"logs/best_model.zip": made.stored_zip({"data": b"{}"}), "logs/evaluations.npz": made.npz_arrays()},
+        beside={"logs/best_model.zip": baselines3, "logs/evaluations.npz": made.npz_arrays()},
     ),
 )

@@ -35,6 +35,7 @@ from ckptd.checkpoints.formats.r import R
 from ckptd.checkpoints.formats.safetensors import Safetensors
 from ckptd.checkpoints.formats.saved_model import SavedModel
 from ckptd.checkpoints.formats.sqlite import Sqlite
+from ckptd.checkpoints.formats.stable_baselines3 import StableBaselines3
 from ckptd.checkpoints.formats.tensorflow import TensorFlow
 from ckptd.checkpoints.formats.tensorflow_v1 import TensorFlowV1
 from ckptd.checkpoints.formats.torch_dcp import TorchDcp
@@ -63,6 +64,7 @@ FORMATS: dict[str, Format] = {
     "keras": Keras(),
     "hdf5": Hdf5(),
     "torch": TorchFile(),
+    "stable-baselines3": StableBaselines3(),
     "pickle": PickleFile(),
     "numpy": NumpyFile(),
     "xgboost": XGBoost(),
