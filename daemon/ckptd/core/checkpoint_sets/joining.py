@@ -191,7 +191,7 @@ def _is_agreed(one: SetDraft, other: SetDraft) -> bool:
 def _is_clearly_apart(one: DraftGroup, other: DraftGroup, relation: Relation) -> bool:
     """Whether different names belong to checkpoints that are complete by themselves."""
     if relation is Relation.UNCLEAR or len(one.drafts.keys() & other.drafts.keys()) == 1:
-        return True  # their times of writing do not connect them, and a series of one is never pruned
+        return True  # their times do not connect them, or one save does not; the floor keeps the newest that both have
     if one.is_data or other.is_data:
         return one.drafts.keys() != other.drafts.keys()  # what a checkpoint needs is written with each
     exported = [group for group in (one, other) if group.is_weights]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ckptd.core.checkpoint_sets.name_numbers import Meaning, NameNumber, parse_name
 from ckptd.core.checkpoint_sets.pieces import render
 from ckptd.core.model import Certainty, Checkpoint, RunRecord
-from ckptd.core.retention import copied_runs, marked_best, references, resume_candidates, run_guards
+from ckptd.core.retention import copied_runs, marked_best, references, resume_candidates, run_guards, saved_together
 from ckptd.core.retention.checkpoint_order import CheckpointOrder, Ranks
 from ckptd.core.retention.policy import Policy
 from ckptd.core.retention.references import Reference
@@ -52,6 +52,7 @@ def list_floor(run: JudgedRun) -> Iterator[tuple[int, str]]:
     if sets[last_written].at > sets[newest].at:
         yield last_written, "the complete one that was written last"
     yield from _list_kept_in_series(run)
+    yield from saved_together.list_newest_common(run.order)
     for index, each in enumerate(sets):
         if not each.is_complete and (index > newest or each.at > sets[last_written].at):
             yield index, "newer than the newest complete one"

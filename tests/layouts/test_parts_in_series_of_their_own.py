@@ -1,0 +1,53 @@
+"""Parts of one save whose names do not show it: if the last save is cut short, the one before it stays with all parts.
+
+Every part is a state of its own, in a series of its own.
+"""
+
+import pytest
+
+from layouts.real.layout import Save
+from layouts.real.simulation import RESTART
+from layouts.test_results_that_look_like_saves import play
+from support import checkpoint_bytes
+
+PARTS = {
+    "two networks": ["G_epoch{}.pth", "D_epoch{}.pth"],
+    "two generators": ["epoch_{}_G_A.pth", "epoch_{}_G_B.pth"],
+    "models in directories": ["forward/step_{}.pt", "inverse/step_{}.pt"],
+    "models in directories of each step": ["unet/step_{}/model.pt", "vae/step_{}/model.pt"],
+    "models of a coupled climate": ["atm/restart.{}000", "ocn/restart.{}000", "ice/restart.{}000"],
+}
+IN_DIRECTORIES = [parts for parts in PARTS.values() if "/" in parts[0]]
+
+
+def state(name, number):
+    if "restart" in name:
+        return RESTART(Save(s=1000 * number))
+    return checkpoint_bytes.torch_state(number, 100 * number)
+
+
+def save(parts, number):
+    """One save, two hours after the one before it, 20 seconds for each part."""
+    return [(2 * number + at / 180, {name.format(number): state(name, number)}) for at, name in enumerate(parts)]
+
+
+def play_cut_short(root, parts, count):
+    saves = [each for number in range(1, count + 1) for each in save(parts, number)]
+    return play(root, saves + save(parts[:1], count + 1))
+
+
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+def test_the_first_save_stays_with_all_parts_if_the_second_is_cut_short(tmp_path, parts):
+    """As after any save of a script that removes the older ones itself: only one number is in all series."""
+    assert play_cut_short(tmp_path, parts, 1) == {name.format(1) for name in parts} | {parts[0].format(2)}
+
+
+@pytest.mark.parametrize("parts", IN_DIRECTORIES)
+def test_of_many_saves_the_newest_with_all_parts_stays_if_the_last_is_cut_short(tmp_path, parts):
+    assert play_cut_short(tmp_path, parts, 5) == {name.format(5) for name in parts} | {parts[0].format(6)}
+
+
+@pytest.mark.parametrize("parts", IN_DIRECTORIES)
+def test_only_the_newest_of_saves_with_all_parts_stays(tmp_path, parts):
+    kept = play(tmp_path, [each for number in range(1, 7) for each in save(parts, number)])
+    assert kept == {name.format(6) for name in parts}
