@@ -335,12 +335,15 @@ def test_the_best_of_several_that_are_marked_as_best_stays_and_not_the_last(rule
     assert gone == {"best-epoch=1-val_acc=0.5.ckpt", "best-epoch=3-val_acc=0.6.ckpt"}
     gone = removed(run_of(*best_by_name(0.5, 0.91, 0.6, 0.72, metric="val_loss")), policy_of(*rules))
     assert gone == {"best-epoch=2-val_loss=0.91.ckpt", "best-epoch=3-val_loss=0.6.ckpt"}
+    gone = removed(run_of(*best_by_name(0.5, 0.91, 0.6, 0.72, metric="val_f1_score")), policy_of(*rules))
+    assert gone == {"best-epoch=1-val_f1_score=0.5.ckpt", "best-epoch=3-val_f1_score=0.6.ckpt"}
 
 
 @pytest.mark.parametrize("rules", [(KeepLast(1),), (KeepLast(1), KeepBest(1))])
 def test_where_no_metric_ranks_all_that_are_marked_as_best_all_of_them_stay(rules):
     values = (0.5, 0.91, 0.6, 0.72)
-    assert removed(run_of(*best_by_name(*values, metric="val_frobs")), policy_of(*rules)) == set()
+    for metric in ("val_frobs", "fid_score", "score", "mse_score", "neg_mse", "acc_gap", "val_f"):
+        assert removed(run_of(*best_by_name(*values, metric=metric)), policy_of(*rules)) == set()
     first, *others = best_by_name(*values)
     unmeasured = replace(first, checkpoint=replace(first.checkpoint, metrics={}))
     assert removed(run_of(unmeasured, *others), policy_of(*rules)) == set()

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import pytest
 
+from ckptd.checkpoints.scanning.inspection import inspect_tree
 from ckptd.core.model import CheckpointState
 from layouts.real import pipeline
 from layouts.real.contents import made
@@ -59,6 +60,12 @@ def monitored(best, epoch):
 
 def seeded(seed, epoch):
     return f"seed{seed}-epoch={epoch}-step={100 * (epoch + 1)}.ckpt"
+
+
+def best_by(metric, *values):
+    """Lightning's saves of each epoch, the second of them the best, with another metric's value in their names."""
+    names = [f"best-epoch={epoch}-{metric}={value}.ckpt" for epoch, value in enumerate(values)]
+    return in_turn(*((name, monitored(names[min(epoch, 1)], epoch)) for epoch, name in enumerate(names)))
 
 
 def melt(step):
@@ -155,6 +162,21 @@ CASES = {
               for seed in (1, 2) for epoch in range(5))
         ),
         {seeded(seed, epoch) for seed in (1, 2) for epoch in (1, 4)},
+    ),
+    "the best of Lightning's by a metric of unknown direction": (
+        best_by("fid_score", 0.5, 0.12, 0.2, 0.3, 0.25, 0.22),
+        {"best-epoch=1-fid_score=0.12.ckpt", "best-epoch=5-fid_score=0.22.ckpt"},
+    ),
+    "the best of Lightning's by another metric than that in the names": (
+        best_by("val_acc", 0.5, 0.6, 0.7, 0.75, 0.8),
+        {"best-epoch=1-val_acc=0.6.ckpt", "best-epoch=4-val_acc=0.8.ckpt"},
+    ),
+    "the best by a metric of unknown direction, in names alone": (
+        in_turn(
+            *((f"best-epoch={epoch}-fid_score={value}.pt", checkpoint_bytes.torch_state(epoch))
+              for epoch, value in enumerate((0.5, 0.12, 0.2, 0.3)))
+        ),
+        {"best-epoch=1-fid_score=0.12.pt", "best-epoch=3-fid_score=0.3.pt"},
     ),
     "temperatures in names": (
         in_turn(*((f"anneal_{kelvin}K.rst", melt(50000 * at)) for at, kelvin in enumerate((300, 350, 400, 450), 1))),
@@ -294,16 +316,33 @@ def test_of_icefall_within_one_epoch_the_newest_stays_alone(tmp_path):
     assert play(tmp_path, saves) == {"checkpoint-24000.pt"}
 
 
-@pytest.mark.parametrize("name", ["model-{:02}.ckpt", "epoch={}.ckpt", "resnet18-epoch={}.ckpt"])
+def test_what_lightning_does_not_call_its_best_goes_though_its_name_says_so(tmp_path):
+    kept = play(tmp_path, best_by("fid_score", 0.5, 0.12, 0.2, 0.3, 0.25, 0.22))
+    assert kept == {"best-epoch=1-fid_score=0.12.ckpt", "best-epoch=5-fid_score=0.22.ckpt"}
+
+
+def test_what_lightning_calls_its_best_is_still_known_when_files_are_not_read_again(tmp_path):
+    for hours, files in best_by("fid_score", 0.5, 0.12, 0.2):
+        for name, data in files.items():
+            put(tmp_path, name, data, pipeline.START + hours * HOUR)
+    first = inspect_tree(tmp_path, now=pipeline.START + 9 * HOUR)
+    put(tmp_path, "notes.json", b"{}", pipeline.START + 10 * HOUR)
+    again = inspect_tree(tmp_path, now=pipeline.START + 11 * HOUR, known=first.checkpoints)
+    assert [each.path.name for each in again.checkpoints if each.is_best] == ["best-epoch=1-fid_score=0.12.ckpt"]
+
+
+@pytest.mark.parametrize(
+    "name", ["model-{:02}.ckpt", "epoch={}.ckpt", "resnet18-epoch={}.ckpt", "best-epoch={}-fid_score=0.{}.ckpt"]
+)
 def test_of_one_training_only_the_last_word_about_the_best_counts(tmp_path, name):
     watch = pipeline.Watch(tmp_path, os.geteuid())
     for epoch in range(8):
         at = pipeline.START + 2 * (epoch + 1) * HOUR
-        for file in (name.format(epoch), "last.ckpt"):
-            put(tmp_path, file, monitored(name.format(min(epoch, 3)), epoch), at)
+        for file in (name.format(epoch, epoch), "last.ckpt"):
+            put(tmp_path, file, monitored(name.format(min(epoch, 3), min(epoch, 3)), epoch), at)
         watch.look(at + pipeline.UNTIL_SEEN)
     best = [each.checkpoint.path.name for each in watch.records if each.checkpoint.is_best and not each.deleted_at]
-    assert best == [name.format(3)]
+    assert best == [name.format(3, 3)]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from ckptd.checkpoints.formats import FORMATS, checkpoint_names, keras_names
 from ckptd.checkpoints.formats.interface import NO_CHECKSUM, Claim, DamagedError, Examination, TooLargeError
@@ -20,6 +21,13 @@ _MAX_UNSAFE = 100
 _MAX_NAME = 200
 _WORDED = frozenset((Meaning.PROGRESS, Meaning.SAVE))
 _COUNTED = _WORDED | {Meaning.BARE}
+
+
+class _Opinion(NamedTuple):
+    """The base name of what the content of a training's checkpoints calls its best, and whether that still exists."""
+
+    best: str
+    is_there: bool
 
 
 def examine_claim(claim: Claim, reader: Reader, level: Level) -> Examination:
@@ -64,19 +72,16 @@ def assemble(
     unchanged_since_ns = int((now - write_grace).timestamp() * 1e9)
     writers: frozenset[tuple[int, int]] | None = None
     for claim, result in zip(claims, examinations, strict=True):
-        opinions = best.get(_place(claim), {}) if best else {}
-        is_named = claim.path.rpartition("/")[2] in opinions.values()
-        is_judged = is_named or (bool(opinions) and _name_training(claim.path.rpartition("/")[2]) in opinions)
+        said = best.get(_place(claim)) if best else None
+        opinion = said.get(_name_training(_name(claim))) if said else None
         if isinstance(result, Checkpoint):
-            if not is_judged and _is_as_before(claim, result):
+            if opinion is None and _is_as_before(claim, result):
                 yield result
                 continue
             found = _examination_of(result)
         else:
             found = result
-        is_best = claim.is_best or found.is_best or None
-        if is_judged:
-            is_best = claim.is_best or is_named or None
+        is_best = _is_best(claim, result, opinion)
         state, reason = _classify(claim, found, level, unchanged_since_ns)
         if state is CheckpointState.DAMAGED:
             writers = list_open_for_writing() if writers is None else writers
@@ -106,22 +111,31 @@ def _epochs_by_step(
     return {place: epoch for place, epoch in epochs.items() if place not in disputed}
 
 
+def _is_best(claim: Claim, found: Examination | Checkpoint, opinion: _Opinion | None) -> bool | None:
+    """Tell whether a checkpoint is the best: as the content of its training says, or else its name or own content."""
+    if opinion is not None and opinion.is_there:
+        return _name(claim) == opinion.best or None
+    if opinion is not None:
+        return claim.is_best
+    # the name was asked when the checkpoint was first found, and what the content has said since outweighs it
+    return found.is_best or (claim.is_best if isinstance(found, Examination) else None) or None
+
+
 def _name_epoch(claim: Claim, found: Examination | Checkpoint) -> float | None:
     """Return the epoch that the name states; no number that no word explains, where the content calls it a step."""
     if claim.name_epoch is None or found.step != claim.name_epoch:
         return claim.name_epoch
-    name = claim.path.rpartition("/")[2]
+    name = _name(claim)
     said = keras_names.epoch_of_name(name)
     return checkpoint_names.parse_name(name).epoch if said is None else said
 
 
 def _is_as_before(claim: Claim, found: Checkpoint) -> bool:
     """Tell whether names and markers around a checkpoint say the same of it as when it was found complete."""
-    return (
-        claim.damage is claim.in_progress is claim.temporary is claim.note is None
-        and (claim.is_newest, claim.is_listed) == (found.is_newest, found.is_listed)
-        and (claim.is_best is None or claim.is_best == found.is_best)
-    )
+    return claim.damage is claim.in_progress is claim.temporary is claim.note is None and (
+        claim.is_newest,
+        claim.is_listed,
+    ) == (found.is_newest, found.is_listed)
 
 
 def _examination_of(found: Checkpoint) -> Examination:
@@ -146,8 +160,8 @@ def _examination_of(found: Checkpoint) -> Examination:
 
 def _best_names(
     claims: Sequence[Claim], examinations: Sequence[Examination | Checkpoint]
-) -> dict[tuple[str, str], dict[str, str]]:
-    """Return the names of the best of each place, by the training that it is of.
+) -> dict[tuple[str, str], dict[str, _Opinion]]:
+    """Return what the content of checkpoints calls the best in each place, by the training that it is of.
 
     Each checkpoint names one as of its time; of those that name one of the same training, the furthest is believed.
     """
@@ -159,7 +173,11 @@ def _best_names(
             opinion = (-1 if step is None else step, modified_ns(claim), found.best_path)
             training = _name_training(found.best_path)
             said[training] = max(opinion, said.get(training, opinion))
-    return {place: {training: name for training, (_, _, name) in said.items()} for place, said in opinions.items()}
+    there = {(_place(claim), _name(claim)) for claim in claims} if opinions else set()
+    return {
+        place: {training: _Opinion(name, (place, name) in there) for training, (_, _, name) in said.items()}
+        for place, said in opinions.items()
+    }
 
 
 def _name_training(text: str) -> str:
@@ -173,6 +191,10 @@ def _name_training(text: str) -> str:
 
 def _place(claim: Claim) -> tuple[str, str]:
     return claim.format, claim.path.rpartition("/")[0]
+
+
+def _name(claim: Claim) -> str:
+    return claim.path.rpartition("/")[2]
 
 
 def modified_ns(claim: Claim) -> int:

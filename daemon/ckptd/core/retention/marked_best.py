@@ -12,11 +12,14 @@ from heapq import nlargest
 from ckptd.core.model import Checkpoint
 from ckptd.core.runs.improvement import is_in_name
 
-_WORD = re.compile(r"[a-z]+|[0-9]+")
-_HIGHER = frozenset(["acc", "accuracy", "f", "auc", "auroc", "score", "bleu"])
+_WORD = re.compile(r"f1|[a-z]+|[0-9]+")
+_HIGHER = frozenset(["acc", "accuracy", "f1", "auc", "auroc", "bleu"])
 _LOWER = frozenset(["loss", "error", "err", "ppl", "perplexity", "mae", "mse", "rmse"])
-_TURNED = frozenset(["neg", "negative", "minus", "inverse", "inverted"])
+_SCORE = "score"  # of `f1_score` more is better, of `fid_score` less, of `mse_score` it depends on the library
 _HELD_OUT = frozenset(["val", "valid", "validation", "eval", "evaluation", "dev", "test", "best"])
+_SUMMED = frozenset(["avg", "average", "mean", "total", "macro", "micro", "weighted", "balanced", "top", "epoch"])
+_PARTS = frozenset(["train", "training", "cross", "entropy", "ce", "bce", "nll", "token", "word", "char", "seg", "cls"])
+_KNOWN = frozenset([_SCORE]) | _HIGHER | _LOWER | _HELD_OUT | _SUMMED | _PARTS
 
 
 def choose(marked: Sequence[Checkpoint], count: int) -> Mapping[int, str]:
@@ -59,9 +62,9 @@ def _is_stated(metrics: Iterable[str], marked: Sequence[Checkpoint]) -> bool:
 
 
 def _read_direction(metric: str) -> int:
-    """Return 1 if more is better, -1 if less is, 0 if unknown."""
-    words = set(_WORD.findall(metric.lower()))
+    """Return 1 if more is better, -1 if less is, 0 if unknown: any word that is not known may turn it round."""
+    words = {word for word in _WORD.findall(metric.lower()) if not word.isdecimal()}
     is_higher, is_lower = not words.isdisjoint(_HIGHER), not words.isdisjoint(_LOWER)
-    if is_higher is is_lower or not words.isdisjoint(_TURNED):
+    if is_higher is is_lower or not words <= _KNOWN or (is_lower and _SCORE in words):
         return 0
     return 1 if is_higher else -1
