@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from ckptd.checkpoints.scanning import locate as locating
+from ckptd.checkpoints.scanning import user_file
 from ckptd.checkpoints.scanning.locate import LocationCandidate, SiteRule, expand_template, locate, plan_candidates
 from core.histories import job
 
@@ -119,6 +120,17 @@ def test_a_bad_file_of_the_user_costs_only_itself(ask, tmp_path, content):
 def test_a_file_that_takes_long_to_read_is_not_read(ask, tmp_path):
     (tmp_path / ".ckptd.toml").write_text(f"a{'.a' * 10_000} = 1\n")
     assert "larger than" in ask(("user-file", ".ckptd.toml"))["user_settings"]["problem"]
+
+
+@pytest.mark.parametrize("key", ["", "keep.", "keep.last.", "prune_files."])
+def test_a_file_with_tables_far_inside_one_another_is_refused_at_any_depth(tmp_path, key):
+    """Python builds the tables of dotted keys without a limit, but encodes them only as deep as its stack allows."""
+    first = 1 + key.count(".")
+    for depth in (*range(first, 50), *range(50, 1000, 10), 995, 999, 1000):
+        (tmp_path / USER_FILE.path).write_text(f"{key}{'.'.join('a' * (depth - first + 1))} = 1\n")
+        found = user_file.read_user_file(str(tmp_path), problems := [], ["/"])
+        is_refused = depth > user_file.MAX_USER_FILE_DEPTH
+        assert (found.keys() == {"problem"}, len(problems)) == (is_refused, int(is_refused)), depth
 
 
 def test_a_working_directory_that_is_not_there_is_no_word_that_nothing_is_wished(ask, tmp_path):

@@ -7,9 +7,11 @@ from typing import Any, Protocol, TypeVar
 
 from ckptd.checkpoints.agent.client import Answer, Batch
 from ckptd.core.model import Unknown
+from ckptd.core.text.nesting import is_nested_deeper
 
 Value = TypeVar("Value")
 MAX_BATCH = 50  # directories that one child scans before another user's turn
+MAX_ANSWER_DEPTH = 40  # of containers: a user's own settings take up to 21, a scan 7
 
 
 class BatchRunner(Protocol):
@@ -65,9 +67,14 @@ def _group_by_owner(
 
 
 def decode_answer(answer: Answer, decode: Callable[[dict[str, Any]], Value]) -> Value | Unknown:
-    """Decode an answer; Unknown if it is missing or malformed."""
+    """Decode an answer; Unknown if it is missing or malformed.
+
+    A subverted child may nest it so deep that it could be decoded here, and not encoded again for the database.
+    """
     if isinstance(answer, Unknown):
         return answer
+    if is_nested_deeper(answer, MAX_ANSWER_DEPTH):
+        return Unknown(what="answer", reason="the child's answer is malformed: it is nested too deep")
     try:
         return decode(answer)
     except (

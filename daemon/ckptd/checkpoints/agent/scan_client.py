@@ -253,6 +253,8 @@ def _with_quota(scan: Scan | Unknown, last: Scan | None) -> Scan | Unknown:
 
 
 def _location(data: dict[str, Any]) -> CheckpointLocation:
+    if not isinstance(data["user_settings"], dict):
+        raise TypeError("the user settings are not a table")
     return CheckpointLocation(
         directory=PurePosixPath(data["directory"]) if data["directory"] else None,
         located_by=data["located_by"],

@@ -5,10 +5,8 @@ All values come from users: paths are only opened as the user and only below the
 """
 
 import itertools
-import json
 import os
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
@@ -27,6 +25,7 @@ from ckptd.checkpoints.scanning.examination import examine_in_child
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.shared_parser import SharedParser
 from ckptd.checkpoints.scanning.tree import list_places
+from ckptd.checkpoints.scanning.user_file import USER_FILE, read_user_file
 from ckptd.checkpoints.scanning.user_paths import expand_home, explain_absence, find_directory, may_write
 from ckptd.core.discovery import batch_script
 from ckptd.core.discovery.declared import is_declared_without, list_directories, split_locations, stated_path
@@ -35,10 +34,7 @@ from ckptd.core.model import EVERY_RULE, Job, Level, NamedLocation, Role
 from ckptd.core.node_scans.node_directories import find_on_nodes
 from ckptd.core.runs.resumable import is_named_as_checkpoint
 from ckptd.core.text.job_patterns import JobPatterns
-from ckptd.errors import CkptdError
 
-USER_FILE = ".ckptd.toml"
-MAX_USER_FILE_BYTES = 16_384  # the time to read one grows with the square of its longest key
 # containers of any kind of data: a search takes them for checkpoints only if their names say so
 _ROLES = list(Role)  # the strongest evidence first
 MAX_JUDGED = 20  # directories of one search whose files are read
@@ -193,40 +189,6 @@ def read_mutes(item: dict[str, Any]) -> dict[str, Any]:
 
 _STATED = frozenset({"comment", "admin-comment"})
 _NAMED = _STATED | {"user-file", "batch-script"}  # by the job or its owner
-
-
-def read_user_file(work_dir: str | None, problems: list[str], roots: Iterable[str]) -> dict[str, Any]:
-    """Return what the user's own file in a working directory says; why it cannot be read is added to `problems`.
-
-    Outside the allowed roots there is no such file.
-    """
-    if work_dir is None or not is_allowed(real := os.path.realpath(work_dir), roots):
-        return {}
-    try:
-        with open_allowed(real, roots) as descriptor, Reader(descriptor) as reader:
-            try:
-                text = _read_own(reader, USER_FILE)
-            except FileNotFoundError:
-                return {}
-        user_settings: dict[str, Any] = json.loads(json.dumps(tomllib.loads(text), default=str))  # dates become text
-    except OutsideRootsError:
-        return {}
-    except (OSError, ValueError, RecursionError, CkptdError) as error:
-        problems.append(f"{work_dir}/{USER_FILE}: {error}")
-        return {"problem": str(error)}
-    return user_settings
-
-
-def _read_own(reader: Reader, path: str) -> str:
-    """Return a file of this process's user or of root: others may write into a directory where many people work."""
-    with reader.open(path) as file:
-        owner = os.fstat(file.fileno()).st_uid
-        if owner not in {os.geteuid(), 0}:
-            raise ValueError(f"it belongs to uid {owner}, and not to the job's user: it counts for nothing")
-        data = file.read(MAX_USER_FILE_BYTES + 1)
-    if len(data) > MAX_USER_FILE_BYTES:
-        raise ValueError(f"it is larger than {MAX_USER_FILE_BYTES} bytes")
-    return data.decode()
 
 
 @dataclass(slots=True)

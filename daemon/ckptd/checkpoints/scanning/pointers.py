@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild
-from ckptd.checkpoints.scanning import locate, user_paths
+from ckptd.checkpoints.scanning import user_file, user_paths
 from ckptd.checkpoints.scanning.access_times import open_keeping_atime
 from ckptd.checkpoints.scanning.allowed_roots import is_allowed
 from ckptd.checkpoints.scanning.tree import Directory
@@ -180,14 +180,14 @@ def _list_directory(directory: str) -> Iterator[LinkText]:
 
 
 def _read_user_file(work_dir: str, roots: Sequence[str]) -> Iterator[SeenLink]:
-    path = posixpath.join(work_dir, locate.USER_FILE)
+    path = posixpath.join(work_dir, user_file.USER_FILE)
     try:
         if os.lstat(path).st_uid not in {os.geteuid(), 0}:
             return  # nobody keeps another's checkpoints by a file that cannot be read
     except OSError:
         return
     problems: list[str] = []
-    said = locate.read_user_file(work_dir, problems, roots).get("resume_from")
+    said = user_file.read_user_file(work_dir, problems, roots).get("resume_from")
     if problems:
         yield SeenLink(path=path, target="")  # what it said before is not known here
     named = said if isinstance(said, list) else [said]

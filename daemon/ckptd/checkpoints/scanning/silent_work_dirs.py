@@ -8,8 +8,8 @@ import os
 import posixpath
 from collections.abc import Iterable
 
-from ckptd.checkpoints.scanning.locate import USER_FILE
 from ckptd.checkpoints.scanning.pointers import has_links
+from ckptd.checkpoints.scanning.user_file import USER_FILE
 from ckptd.core.runs.declared_resume import DIRECTORY
 
 

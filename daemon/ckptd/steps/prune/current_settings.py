@@ -3,7 +3,8 @@
 A search for a run's directory reads the same file, but only once for each job; its owner may write it later.
 """
 
-from collections.abc import Collection, Iterator
+import logging
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -14,6 +15,9 @@ from ckptd.core.discovery.nearby_candidates import DirectorySearch
 from ckptd.core.model import RunKey, Unknown
 from ckptd.core.model.records import LocationRecord, PrunableRun
 from ckptd.steps.parts import Parts
+from ckptd.store.database_errors import StoreError
+
+log = logging.getLogger("ckptd.steps.prune")
 
 MAX_RUNS = 400  # of one step, beside those from which something is removed
 
@@ -24,7 +28,7 @@ class _FileToRead(NamedTuple):
 
 
 def renew(parts: Parts, runs: Collection[PrunableRun], now: datetime) -> set[RunKey]:
-    """Read and record the files of these runs' owners; return the runs of which a file got no answer."""
+    """Read and record the files of these runs' owners; return the runs of which a file was not read or recorded."""
     asked = [each for run in runs for each in _list_files(run, now)]
     answers = locate_jobs(parts.agent, [each.search for each in asked], (), parts.limits) if asked else []
     found, silent = [], set()
@@ -42,8 +46,27 @@ def renew(parts: Parts, runs: Collection[PrunableRun], now: datetime) -> set[Run
                 settings_directory=str(search.job.work_dir),
             )
         )
-    parts.store.located_runs.record(found, now)
-    return silent
+    return silent | _record(parts, found, now)
+
+
+def _record(parts: Parts, found: Sequence[LocationRecord], now: datetime) -> set[RunKey]:
+    """Record what the files say; return the runs of users whose settings could not be recorded.
+
+    Raises:
+        StoreError: the database fails, for whomever.
+
+    """
+    try:
+        parts.store.located_runs.record(found, now)
+    except StoreError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the settings of one user must not stop the removals of others
+        owners = {each.run.uid for each in found}
+        if len(owners) == 1:
+            log.warning("the settings of uid %d could not be recorded: %s", *owners, type(error).__name__)
+            return {each.run for each in found}
+        return set().union(*(_record(parts, [each for each in found if each.run.uid == uid], now) for uid in owners))
+    return set()
 
 
 def _list_files(run: PrunableRun, now: datetime) -> Iterator[_FileToRead]:
