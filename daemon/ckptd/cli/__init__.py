@@ -2,10 +2,12 @@
 
 import importlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
+
+from ckptd.cli.standard_output import check_output
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -49,6 +51,10 @@ COMMANDS = {
 
 class Commands(click.Group):
     """Import a command's module only when the command is used, so that other commands start fast."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        with check_output():
+            return super().main(*args, **kwargs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's own signature
         return sorted(COMMANDS)

@@ -27,6 +27,7 @@ def format_manual(root: click.Command) -> str:
         *_commands(root, context),
         ".SH EXIT STATUS",
         "0 on success, 1 if problems were found, 2 if the command line or the configuration is wrong.",
+        "It is also 2 if standard output cannot be written.",
         "ckptd newest exits with 1 if there is no complete checkpoint, and with 3 if that is unknown.",
         ".SH FILES",
         ".I /etc/ckptd/config.toml",

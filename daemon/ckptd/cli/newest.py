@@ -5,12 +5,14 @@ Exit status 1 makes a job script start from the beginning. Every failure therefo
 
 import os
 import sys
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import click
 
 from ckptd.cli import output
+from ckptd.cli.standard_output import UnwritableOutputError
 from ckptd.core.model import Checkpoint, Level, Unknown
 from ckptd.core.runs.newest_complete import Elsewhere, NewestComplete
 from ckptd.present.formatting import format_duration, safe
@@ -55,6 +57,8 @@ def newest(
         _run(directories, Level(verify), step, timeout, is_null=is_null, as_json=as_json)
     except click.UsageError:
         raise
+    except UnwritableOutputError as error:
+        _fail(str(error))
     except Exception as error:  # noqa: BLE001 - as a status of 1 it would start a job from the beginning
         _fail(f"{type(error).__name__}: {error}")
     except KeyboardInterrupt:
@@ -139,7 +143,8 @@ def _describe_elsewhere(other: Elsewhere, chosen: Checkpoint | None) -> str:
 
 
 def _print_error(text: str) -> None:
-    click.echo(f"ckptd newest: {safe(text)}", err=True)
+    with suppress(OSError):  # stderr may be unwritable; the status must still be that of the answer
+        click.echo(f"ckptd newest: {safe(text)}", err=True)
 
 
 def _fail(reason: str) -> NoReturn:
