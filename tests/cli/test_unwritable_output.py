@@ -77,3 +77,9 @@ def test_newest_prints_the_path_where_its_messages_cannot_be_written(site, redir
     (site / "sub/epoch_2.pt").write_bytes(torch_state(2, 200)[:50])  # damaged: a message names it
     done = shell(site, f'"$@" {redirection}', NEWEST)
     assert (done.returncode, done.stdout) == (0, f"{site}/checkpoint.pt\n")
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, NEWEST, f"{NEWEST} --json"])
+def test_a_command_ends_quietly_by_sigpipe_if_the_reader_closes_the_pipe(site, command):
+    script = 'exec 3> >(:); wait $!; "$@" >&3'  # the reader has ended before the command starts
+    assert shell(site, f"{script}; echo $? >&2", command).stderr == "141\n"

@@ -58,6 +58,8 @@ def newest(
     except click.UsageError:
         raise
     except UnwritableOutputError as error:
+        if error.is_pipe_closed:
+            raise
         _fail(str(error))
     except Exception as error:  # noqa: BLE001 - as a status of 1 it would start a job from the beginning
         _fail(f"{type(error).__name__}: {error}")

@@ -22,6 +22,7 @@ class UnwritableOutputError(BaseException):
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(f"standard output cannot be written: {cause.strerror}")
+        self.is_pipe_closed = isinstance(cause, BrokenPipeError)
 
 
 class _CheckedFile(io.FileIO):
@@ -41,7 +42,7 @@ class _CheckedFile(io.FileIO):
 
 @contextmanager
 def check_output() -> Iterator[None]:
-    """Let a command end with one sentence if its standard output cannot be written.
+    """Let a command end with one sentence if its standard output cannot be written; quietly if its reader has ended.
 
     Tests and programs that set `sys.stdout` themselves keep theirs.
     """
@@ -55,9 +56,19 @@ def check_output() -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except UnwritableOutputError as error:
+        if error.is_pipe_closed:
+            _end_by_sigpipe()
         with suppress(OSError):  # stderr may be the same file
             click.echo(f"ckptd: {error}", err=True)
         raise SystemExit(CkptdError.exit_status) from error
+
+
+def _end_by_sigpipe() -> None:
+    """End this process by SIGPIPE, which Python ignores, as the kernel ends other programs."""
+    import signal  # noqa: PLC0415 - no other command waits for it
+
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGPIPE)
 
 
 def _open_checked() -> io.TextIOWrapper:
