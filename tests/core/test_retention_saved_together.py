@@ -41,3 +41,10 @@ def test_exported_parameters_and_the_best_one_keep_no_state():
     best = saved("best_step_1.pt", 49.9, step=1)
     policy = policy_of(KeepLast(1), roles=frozenset({Role.STATE, Role.WEIGHTS}))
     assert removed(run_of(*states, exported, best), policy) == {"step_1.pt", "step_2.pt"}
+
+
+def test_the_trials_of_a_sweep_are_no_parts_of_one_save():
+    ages = {f"trial{n}": {1: 50, 2: 40} if n else {1: 50, 2: 40, 3: 30} for n in range(60)}
+    gone = removed(run(**ages))
+    assert {"trial0_step_1.pt", "trial0_step_2.pt", "trial1_step_1.pt"} <= gone
+    assert "trial0_step_2.pt" not in removed(run(trial0=ages["trial0"], trial1=ages["trial1"]))

@@ -16,6 +16,8 @@ from ckptd.core.model import Role
 from ckptd.core.retention.checkpoint_order import CheckpointOrder
 from ckptd.core.retention.rules import Ranked, SeriesKey
 
+_MOST_PARTS = 50  # of more series in one directory, each is a trial of a sweep; every one is compared with all others
+
 
 def list_newest_common(order: CheckpointOrder) -> Iterator[tuple[int, str]]:
     """Yield index and reason of the newest checkpoints that two series have in common, if they were saved together."""
@@ -24,6 +26,8 @@ def list_newest_common(order: CheckpointOrder) -> Iterator[tuple[int, str]]:
         for key, indexes in order.complete_of_series.items()
         if _may_be_part(order.sets[indexes[-1]])
     ]
+    if len(series) > _MOST_PARTS:
+        return
     for one, other in combinations(series, 2):
         if one.newest == other.newest or one.role != other.role:
             continue  # both newest ones stay in any case
