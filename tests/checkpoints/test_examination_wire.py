@@ -17,7 +17,7 @@ EVERYTHING = Examination(
     epoch=1.5,
     step=7,
     is_best=False,
-    best_path="best.pt",
+    best_paths=("best.pt", "by_acc/best.pt"),
     metrics={"loss": 0.5},
     goal_epoch=3,
     goal_step=70,
@@ -56,6 +56,7 @@ def test_what_an_examination_does_not_know_is_not_sent():
         {"metrics": 3},
         {"metrics": {"a": None}},
         {"unsafe": 1},
+        {"best_paths": 1},
     ],
 )
 def test_a_malformed_examination_is_refused(wrong):

@@ -41,9 +41,19 @@ def in_turn(*saves):
     return [(2.0 * number, {name: data}) for number, (name, data) in enumerate(saves, start=1)]
 
 
-def monitored(best, epoch):
-    """A checkpoint of Lightning's that names the best so far, by the path that it had on another mount."""
-    said = {"monitor": "val_loss", "best_model_path": f"/elsewhere/{best}", "current_score": made.Tensor((), 0.5)}
+def monitored(best, epoch, *others):
+    """A checkpoint of Lightning's that names the best so far, by the path that it had on another mount.
+
+    `others` are the best by further callbacks.
+    """
+    callbacks = {
+        f"ModelCheckpoint{{'monitor': '{monitor}'}}": {
+            "monitor": monitor,
+            "best_model_path": f"/elsewhere/{path}",
+            "current_score": made.Tensor((), 0.5),
+        }
+        for monitor, path in zip(("val_loss", "val_acc"), (best, *others), strict=False)
+    }
     return made.torch_file(
         {
             "epoch": epoch,
@@ -51,7 +61,7 @@ def monitored(best, epoch):
             "pytorch-lightning_version": "2.5.0",
             "state_dict": made.parameters(),
             "loops": {},
-            "callbacks": {"ModelCheckpoint{'monitor': 'val_loss'}": said},
+            "callbacks": callbacks,
             "optimizer_states": [made.adam()],
             "lr_schedulers": [],
         }
@@ -60,6 +70,16 @@ def monitored(best, epoch):
 
 def seeded(seed, epoch):
     return f"seed{seed}-epoch={epoch}-step={100 * (epoch + 1)}.ckpt"
+
+
+def by_two(name, other_name):
+    """Saves of Lightning's two callbacks, of which epoch 1 is the best by the first and epoch 3 by the second."""
+    saves = []
+    for epoch in range(6):
+        best, other = name.format(min(epoch, 1)), other_name.format(min(epoch, 3))
+        said = monitored(best, epoch, other)
+        saves.append((2.0 * epoch, {each.format(epoch): said for each in (name, other_name)}))
+    return saves
 
 
 def best_by(metric, *values):
@@ -329,6 +349,19 @@ def test_what_lightning_calls_its_best_is_still_known_when_files_are_not_read_ag
     put(tmp_path, "notes.json", b"{}", pipeline.START + 10 * HOUR)
     again = inspect_tree(tmp_path, now=pipeline.START + 11 * HOUR, known=first.checkpoints)
     assert [each.path.name for each in again.checkpoints if each.is_best] == ["best-epoch=1-fid_score=0.12.ckpt"]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("by_loss/epoch={}.ckpt", "by_acc/epoch={}.ckpt"),
+        ("by_loss/best-epoch={}.ckpt", "by_acc/best-epoch={}.ckpt"),
+        ("epoch={}.ckpt", "epoch={}.ckpt"),
+    ],
+)
+def test_what_each_callback_of_lightnings_calls_its_best_stays(tmp_path, names):
+    kept = play(tmp_path, by_two(*names))
+    assert kept == {names[0].format(epoch) for epoch in (1, 5)} | {names[1].format(epoch) for epoch in (3, 5)}
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ class PartFindings:
     epoch: float | None = None
     step: int | None = None
     metrics: dict[str, float] = field(default_factory=dict)
-    best_path: str | None = None
+    best_paths: list[str] = field(default_factory=list)
     goal_epoch: float | None = None
     goal_step: int | None = None
     computation: str | None = None
@@ -53,7 +53,8 @@ class PartFindings:
         found = facts.find_facts(content, number)
         self.epoch = found.epoch if self.epoch is None else self.epoch
         self.step = found.step if self.step is None else self.step
-        self.best_path = self.best_path or found.best_path
+        if found.best_path and not self.best_paths:
+            self.best_paths.append(found.best_path)
         self.goal_epoch = found.goal_epoch if self.goal_epoch is None else self.goal_epoch
         self.goal_step = found.goal_step if self.goal_step is None else self.goal_step
         self.metrics = {**found.metrics, **self.metrics}
@@ -273,7 +274,7 @@ def examine_parts(parts: CheckpointParts, check: Callable[[], object], unread: R
         reason=reason,
         epoch=found.epoch,
         step=found.step,
-        best_path=found.best_path,
+        best_paths=tuple(found.best_paths),
         goal_epoch=found.goal_epoch,
         goal_step=found.goal_step,
         computation=found.computation,

@@ -237,7 +237,7 @@ def examine_state(
         epoch=facts.epoch,
         step=facts.step,
         metrics=facts.metrics,
-        best_path=facts.best_path,
+        best_paths=(facts.best_path,) if facts.best_path else (),
         is_best=facts.is_best,
         goal_epoch=facts.goal_epoch,
         goal_step=facts.goal_step,

@@ -90,7 +90,7 @@ def _check_state(parts: CheckpointParts) -> None:
     found.goal_step = facts.find_facts(state).goal_step  # the epochs there are rounded up
     best = state.get("best_model_checkpoint")
     if isinstance(best, str) and best:
-        found.best_path = best.rstrip("/").rpartition("/")[2]
+        found.best_paths.append(best.rstrip("/").rpartition("/")[2])
     found.metrics.update(_read_metrics(state))
     found.computation = _identify_evaluations(state)
 

@@ -69,7 +69,8 @@ class Examination:
     epoch: float | None = None
     step: int | None = None
     is_best: bool | None = None
-    best_path: str | None = None  # the base name of the checkpoint beside it that its content calls the best
+    # what its content calls the best, by each metric: base names, with the names of their directories where known
+    best_paths: tuple[str, ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
     goal_epoch: float | None = None  # the goal of the training, if its state has one
     goal_step: int | None = None

@@ -22,13 +22,15 @@ from ckptd.checkpoints.formats.encodings.torch_legacy import TorchLegacy
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination, Shape
 from ckptd.checkpoints.formats.torch_dcp import METADATA, check_dcp, is_dcp
 from ckptd.checkpoints.scanning.reader import Reader
-from ckptd.checkpoints.scanning.tree import Directory
+from ckptd.checkpoints.scanning.tree import NAME_MAX, Directory
 from ckptd.core.model import Level
 
 _VERSION_KEY = b"pytorch-lightning_version"
 _NAME = re.compile(r"(?:.*[-_])?(?:epoch|step)=\d+(?:[-_].*)?\.ckpt|hpc_ckpt_\d+\.ckpt", re.DOTALL)
 _HEAD_BYTES = 2048  # the key is the third that the trainer puts into its state
 _META = "meta.pt"
+_MAX_BEST = 64
+_MAX_PATH = 2 * NAME_MAX + 1
 _TAG = "checkpoint"
 _TRAINING_KEYS = frozenset({"optimizer_states", "callbacks", "lr_schedulers"})  # never with `save_weights_only`
 
@@ -90,7 +92,10 @@ def _check_deepspeed(parts: CheckpointParts) -> None:
 
 
 def _add_callbacks(parts: CheckpointParts, archive: TorchArchive | TorchLegacy, callbacks: Any) -> None:
-    """Take the best checkpoint and the scores of what is monitored; without a monitor "best" means the last."""
+    """Take the best checkpoint by each thing that is monitored, and the scores; without a monitor it is the last.
+
+    Of the path, only its last directory is compared: the others may be those of another mount.
+    """
     for state in callbacks.values() if isinstance(callbacks, dict) else ():
         monitor = state.get("monitor") if isinstance(state, dict) else None
         if not isinstance(monitor, str):
@@ -99,5 +104,5 @@ def _add_callbacks(parts: CheckpointParts, archive: TorchArchive | TorchLegacy, 
         if score is not None:
             parts.findings.metrics[monitor] = float(score)
         best = state.get("best_model_path")
-        if isinstance(best, str) and best:
-            parts.findings.best_path = parts.findings.best_path or best.rstrip("/").rpartition("/")[2]
+        if isinstance(best, str) and best and len(parts.findings.best_paths) < _MAX_BEST:
+            parts.findings.best_paths.append("/".join(best.rstrip("/").split("/")[-2:])[-_MAX_PATH:])

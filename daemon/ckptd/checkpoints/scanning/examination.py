@@ -150,8 +150,9 @@ def encode(found: Examination) -> dict[str, Any]:
             data[name] = value
     if found.metrics:
         data["metrics"] = dict(found.metrics)
-    if found.unsafe:
-        data["unsafe"] = found.unsafe
+    for name in _LISTS:
+        if value := getattr(found, name):
+            data[name] = value
     return data
 
 
@@ -165,8 +166,7 @@ def decode(data: dict[str, Any]) -> Examination:
     told = {name: _DECODERS[name](value) for name, value in data.items() if name in _DECODERS and value is not None}
     if "metrics" in data:
         told["metrics"] = {str(name): float(value) for name, value in data["metrics"].items()}
-    if "unsafe" in data:
-        told["unsafe"] = tuple([str(name) for name in data["unsafe"]])
+    told.update((name, tuple([str(text) for text in data[name]])) for name in _LISTS if name in data)
     return Examination(state=_STATES[data["state"]], role=_ROLES[data["role"]], **told)
 
 
@@ -175,12 +175,12 @@ def _number(value: Any) -> float:
     return int(value) if isinstance(value, int) else float(value)  # a truth value is an int, too
 
 
+_LISTS = ("unsafe", "best_paths")
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "reason": str,
     "epoch": _number,
     "step": int,
     "is_best": bool,
-    "best_path": str,
     "goal_epoch": _number,
     "goal_step": int,
     "has_checksum": bool,

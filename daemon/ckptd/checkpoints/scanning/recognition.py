@@ -1,6 +1,6 @@
 """Turns claims into checkpoints: examines each, then combines the results of claims that refer to each other."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -24,9 +24,9 @@ _COUNTED = _WORDED | {Meaning.BARE}
 
 
 class _Opinion(NamedTuple):
-    """The base name of what the content of a training's checkpoints calls its best, and whether that still exists."""
+    """The base names of what a training's checkpoints call its best, by each metric, and whether any still exists."""
 
-    best: str
+    best: tuple[str, ...]
     is_there: bool
 
 
@@ -67,7 +67,7 @@ def assemble(
     A checkpoint among the examinations is the result of an earlier scan of the same files.
     """
     claims = mark_strangers(claims)
-    best = _best_names(claims, examinations)
+    best = _best_names(claims, examinations, root.name)
     epochs = _epochs_by_step(claims, examinations)
     unchanged_since_ns = int((now - write_grace).timestamp() * 1e9)
     writers: frozenset[tuple[int, int]] | None = None
@@ -114,7 +114,7 @@ def _epochs_by_step(
 def _is_best(claim: Claim, found: Examination | Checkpoint, opinion: _Opinion | None) -> bool | None:
     """Tell whether a checkpoint is the best: as the content of its training says, or else its name or own content."""
     if opinion is not None and opinion.is_there:
-        return _name(claim) == opinion.best or None
+        return _name(claim) in opinion.best or None
     if opinion is not None:
         return claim.is_best
     # the name was asked when the checkpoint was first found, and what the content has said since outweighs it
@@ -159,25 +159,43 @@ def _examination_of(found: Checkpoint) -> Examination:
 
 
 def _best_names(
-    claims: Sequence[Claim], examinations: Sequence[Examination | Checkpoint]
+    claims: Sequence[Claim], examinations: Sequence[Examination | Checkpoint], root_name: str
 ) -> dict[tuple[str, str], dict[str, _Opinion]]:
     """Return what the content of checkpoints calls the best in each place, by the training that it is of.
 
-    Each checkpoint names one as of its time; of those that name one of the same training, the furthest is believed.
+    Each checkpoint names them as of its time; of those that name some of the same training, the furthest is believed.
     """
-    opinions: dict[tuple[str, str], dict[str, tuple[int, int, str]]] = {}
+    opinions: dict[tuple[str, str], dict[str, tuple[int, int, tuple[str, ...]]]] = {}
     for claim, found in zip(claims, examinations, strict=True):
-        if isinstance(found, Examination) and found.best_path:
+        if isinstance(found, Examination) and found.best_paths:
             said = opinions.setdefault(_place(claim), {})
             step = found.step if found.step is not None else claim.name_step
-            opinion = (-1 if step is None else step, modified_ns(claim), found.best_path)
-            training = _name_training(found.best_path)
-            said[training] = max(opinion, said.get(training, opinion))
+            for training, names in _best_of_trainings(claim, found.best_paths, root_name).items():
+                opinion = (-1 if step is None else step, modified_ns(claim), names)
+                said[training] = max(opinion, said.get(training, opinion))
     there = {(_place(claim), _name(claim)) for claim in claims} if opinions else set()
     return {
-        place: {training: _Opinion(name, (place, name) in there) for training, (_, _, name) in said.items()}
+        place: {
+            training: _Opinion(names, any((place, name) in there for name in names))
+            for training, (_, _, names) in said.items()
+        }
         for place, said in opinions.items()
     }
+
+
+def _best_of_trainings(claim: Claim, paths: Iterable[str], root_name: str) -> dict[str, tuple[str, ...]]:
+    """Return the names of the best beside a checkpoint that says so, by training.
+
+    Where it names some in a directory of this name and some in others, these are those of other directories.
+    """
+    directory = claim.path.split("/")[-2] if "/" in claim.path else root_name
+    parted = [path.rpartition("/") for path in paths]
+    here = [name for parent, _, name in parted if parent == directory] or [name for _, _, name in parted]
+    found: dict[str, tuple[str, ...]] = {}
+    for name in here:
+        training = _name_training(name)
+        found[training] = (*found.get(training, ()), name)
+    return found
 
 
 def _name_training(text: str) -> str:

@@ -12,6 +12,7 @@ from heapq import nlargest
 from ckptd.core.model import Checkpoint
 from ckptd.core.runs.improvement import is_in_name
 
+_NAMES_EACH = "lightning"
 _WORD = re.compile(r"f1|[a-z]+|[0-9]+")
 _HIGHER = frozenset(["acc", "accuracy", "f1", "auc", "auroc", "bleu"])
 _LOWER = frozenset(["loss", "error", "err", "ppl", "perplexity", "mae", "mse", "rmse"])
@@ -25,9 +26,10 @@ _KNOWN = frozenset([_SCORE]) | _HIGHER | _LOWER | _HELD_OUT | _SUMMED | _PARTS
 def choose(marked: Sequence[Checkpoint], count: int) -> Mapping[int, str]:
     """Return the places of those that stay, with the reason; the order is the oldest first.
 
-    Where several metrics rank them all, the best by each stay. Of equal ones the newer stays.
+    Where several metrics rank them all, the best by each stay. Of equal ones the newer stays. Lightning's are not
+    ranked: each of its callbacks names one, by a metric of its own.
     """
-    if len(marked) < 2:
+    if len(marked) < 2 or all(each.format == _NAMES_EACH for each in marked):
         return dict.fromkeys(range(len(marked)), "the format's marker names it as the best")
     found: dict[int, str] = {}
     for metric, sign in _list_metrics(marked):
