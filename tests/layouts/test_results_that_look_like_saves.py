@@ -19,6 +19,7 @@ from layouts.real.simulation import CPT, RESTART
 from support import checkpoint_bytes
 
 HOUR = timedelta(hours=1)
+MARKERS = ("last_checkpoint", "latest_checkpointed_iteration.txt")
 
 
 def model(layers, epoch):
@@ -198,6 +199,24 @@ CASES = {
         ),
         {"best-epoch=1-fid_score=0.12.pt", "best-epoch=3-fid_score=0.3.pt"},
     ),
+    "the one that MMEngine's marker names, by its path on another mount": (
+        [
+            *in_turn(*((f"epoch_{epoch}.pth", checkpoint_bytes.torch_state(epoch)) for epoch in range(1, 7))),
+            (13, {"last_checkpoint": b"/elsewhere/work_dirs/run/epoch_4.pth"}),
+        ],
+        {"epoch_4.pth", "epoch_6.pth"},
+    ),
+    "the one that verl's tracker names": (
+        [
+            *(
+                (2.0 * step, {f"global_step_{step}/{name}": checkpoint_bytes.torch_rank_state(0, step=step)
+                              for name in ("data.pt", "actor/model_world_size_1_rank_0.pt")})
+                for step in range(1, 7)
+            ),
+            (13, {"latest_checkpointed_iteration.txt": b"4"}),
+        ],
+        {f"global_step_{step}/{name}" for step in (4, 6) for name in ("data.pt", "actor/model_world_size_1_rank_0.pt")},
+    ),
     "temperatures in names": (
         in_turn(*((f"anneal_{kelvin}K.rst", melt(50000 * at)) for at, kelvin in enumerate((300, 350, 400, 450), 1))),
         {f"anneal_{kelvin}K.rst" for kelvin in (300, 350, 400, 450)},
@@ -277,7 +296,7 @@ def play(root, saves):
         watch.look(pipeline.START + (hours + later) * HOUR)
         kept = list_kept(root, watch, pipeline.START + (hours + later + 1) * HOUR)
         for path in root.rglob("*"):
-            if path.is_file() and str(path.relative_to(root)) not in kept:
+            if path.name not in MARKERS and path.is_file() and str(path.relative_to(root)) not in kept:
                 path.unlink()
     return kept
 

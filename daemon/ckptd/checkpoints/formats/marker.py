@@ -1,26 +1,31 @@
-"""Marker files that name a missing checkpoint: a restart that trusts them fails, or starts without a checkpoint.
+"""Marker files that name the checkpoint from which the next start resumes, or a missing one, so that it fails.
 
-The format of the checkpoints beside a marker handles it. This module handles only markers that no format claimed.
+Some formats handle their own markers. This module also handles those beside checkpoints of other formats, such as
+verl's `global_step_N/` and the single files of MMEngine and Detectron2.
 The formats of DeepSpeed, Megatron and TensorFlow name the sources of their markers; the source of Detectron2's
 `last_checkpoint` is fvcore/common/checkpoint.py.
 """
 
+import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from ckptd.checkpoints.formats import checkpoint_names, roles
+from ckptd.checkpoints.formats.checkpoint_parts import read_head
 from ckptd.checkpoints.formats.directory_claims import read_marker
 from ckptd.checkpoints.formats.generic import LAST_CHECKPOINT
 from ckptd.checkpoints.formats.interface import Claim, Examination
 from ckptd.checkpoints.formats.tensorflow import STATE_FILE, read_state
-from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.reader import NotRegularError, Reader
 from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 _LATEST = ("latest", "latest_universal")  # DeepSpeed's
 _ITERATION = "latest_checkpointed_iteration.txt"  # Megatron's
 _RELEASE = "release"
+_LIMIT = 4096  # bytes of a marker
+_NAMES = (*_LATEST, LAST_CHECKPOINT, _ITERATION)
 
 
 class Marker:
@@ -36,6 +41,50 @@ class Marker:
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - the claim said it all
         return Examination()
+
+
+def is_beside_marker(names: Collection[str]) -> bool:
+    """Tell whether one of these names is that of a marker that may name a checkpoint beside it."""
+    return any(name in names for name in _NAMES)
+
+
+def find_named(tree: Directory, reader: Reader) -> frozenset[str]:
+    """Return the paths that markers in a tree name, of what is there or not; `claim` reports what cannot be read."""
+    named: set[str] = set()
+    for directory in tree.walk():
+        for name in _NAMES if is_beside_marker(directory.files) else ():
+            file = directory.files.get(name)
+            if file is not None and file.size_bytes <= _LIMIT:
+                with contextlib.suppress(OSError, NotRegularError):
+                    text = read_head(reader, file.path, _LIMIT).decode("utf-8", "surrogateescape")
+                    named.update(directory.join(path) for path in _list_meant(name, text.strip()))
+    return frozenset(named)
+
+
+def point_out(claim: Claim, named: Collection[str]) -> Claim:
+    """Return a claim, marked as newest where a marker names it or a directory that holds it."""
+    path = claim.path
+    while path and path not in named:
+        path = path.rpartition("/")[0]
+    return replace(claim, is_newest=True) if path else claim
+
+
+def _list_meant(marker: str, text: str) -> Iterator[str]:
+    """Yield the paths below a marker's directory that it may mean; of a longer path, the last two names at most.
+
+    MMEngine writes a whole path, which may be that of another mount. A name without a number is one that each save
+    overwrites, or that of a directory with all checkpoints.
+    """
+    if marker == _ITERATION:
+        if re.fullmatch(r"\d{1,15}", text):
+            yield from (f"iter_{int(text):07d}", f"global_step_{int(text)}")
+        return
+    parts = [part for part in text.split("/") if part not in {"", "."}]
+    if not parts or ".." in parts or not any(character.isdigit() for character in parts[-1]):
+        return
+    if marker == LAST_CHECKPOINT or _is_name_of_checkpoint(parts[-1]):
+        yield parts[-1]
+        yield "/".join(parts[-2:])
 
 
 def _named(directory: Directory, reader: Reader) -> Iterator[tuple[str, str]]:

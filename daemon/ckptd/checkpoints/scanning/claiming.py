@@ -5,12 +5,12 @@ matches them with its own listing, so that no answer can name a file that was no
 examine the claimed checkpoints, because starting another one would cost as much as reading twenty small files.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
 from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild, RunningChild
-from ckptd.checkpoints.formats import FORMATS
+from ckptd.checkpoints.formats import FORMATS, marker
 from ckptd.checkpoints.formats.interface import Claim, Format, Shape
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.shared_parser import Memory, SharedTask
@@ -32,7 +32,8 @@ def claim_tree(tree: Directory, reader: Reader) -> Claims:
     """Let every format claim its checkpoints in this process, outermost directories first; also return the rest."""
     claims: list[Claim] = []
     left: list[File] = []
-    for directory, taken, rest in _walk([tree], lambda directory: _claim_all(directory, reader)):
+    named = marker.find_named(tree, reader)
+    for directory, taken, rest in _walk([tree], lambda directory: _claim_all(directory, reader, named)):
         for problem in (one for one in taken if isinstance(one, Unknown)):
             directory.problems.append(problem)
         claims.extend(one for one in taken if isinstance(one, Claim))
@@ -109,6 +110,7 @@ class _Parent:
     """Follows the child through the tree."""
 
     def __init__(self, tree: Directory) -> None:
+        self.tree = tree
         self.pending = [tree] if not tree.is_empty else []
         self.files = {file.path: file for file in tree.walk_files()}
         self.claims: list[Claim] = []
@@ -159,13 +161,16 @@ def _run(
     """Run as the child: answer with the claims of each directory, and None after the last one of each; then go on."""
     number = parent.done_count
     claims = list(parent.claims)
+    named = marker.find_named(parent.tree, reader)
 
     def begin(index: int) -> str | None:
         step = number * len(FORMATS) + index
         teller.begin(step, seconds)
         return failed.get(step)
 
-    for directory, taken, _ in _walk(list(parent.pending), lambda directory: _claim_all(directory, reader, begin)):
+    for directory, taken, _ in _walk(
+        list(parent.pending), lambda directory: _claim_all(directory, reader, named, begin)
+    ):
         for one in taken:
             teller.answer(one.reason if isinstance(one, Unknown) else encode(one, directory))
         teller.answer(None)
@@ -194,16 +199,22 @@ def _walk(
 
 
 def _claim_all(
-    directory: Directory, reader: Reader, begin: Callable[[int], str | None] = lambda _: None
+    directory: Directory,
+    reader: Reader,
+    named: Collection[str],
+    begin: Callable[[int], str | None] = lambda _: None,
 ) -> list[Claim | Unknown]:
-    """Let each format in turn claim in what those before it left; `begin` may say why one is not to be asked."""
+    """Let each format in turn claim in what those before it left; `begin` may say why one is not to be asked.
+
+    `named` are the paths that markers name.
+    """
     found: list[Claim | Unknown] = []
     for index, each in enumerate(FORMATS.values()):
         why = begin(index)
         if why is None:
             taken, why = _claims_of(each, directory, reader)
             if taken:
-                found.extend(taken)
+                found.extend([marker.point_out(claim, named) for claim in taken] if named else taken)
                 directory = _without(directory, taken)
         if why is not None:
             found.append(Unknown(what=directory.path or ".", reason=f"could not be searched for {each.name}: {why}"))

@@ -1,8 +1,9 @@
 """Results of earlier scans, used again while the files are unchanged, so that no file is read twice without need."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
+from ckptd.checkpoints.formats import marker
 from ckptd.checkpoints.formats.interface import NO_CHECKSUM, Claim
 from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import Checkpoint, CheckpointState, Level
@@ -33,12 +34,13 @@ class EarlierCheckpoints:
     def drop_unchanged(self, tree: Directory) -> list[Checkpoint]:
         """Remove the files of directories from the tree that contain only known single files and logs.
 
-        In other directories, a new file could make the known ones parts of a larger checkpoint.
+        In other directories, a new file could make the known ones parts of a larger checkpoint; and a marker could
+        name another one than before.
         """
         if not self._by_path:
             return []
         taken: list[Checkpoint] = []
-        for directory in tree.walk():
+        for directory in _walk_apart_from_markers(tree):
             found = self._known_of(directory)
             if found:
                 taken.extend(found)
@@ -54,7 +56,7 @@ class EarlierCheckpoints:
         get, prefix = self._by_path.get, self._prefix
         for name, file in directory.files.items():
             found = get(prefix + file.path)
-            if found is not None and _is_only(found, file):
+            if found is not None and not found.is_newest and _is_only(found, file):
                 known.append(found)
             elif name.rpartition(".")[2] not in _LOG_SUFFIXES:
                 return None
@@ -75,6 +77,14 @@ class EarlierCheckpoints:
     def list_tried(self, claims: Iterable[Claim]) -> frozenset[str]:
         """Return the paths of claims that an earlier scan read without finding a complete checkpoint."""
         return frozenset(claim.path for claim in claims if self._prefix + claim.path in self._tried)
+
+
+def _walk_apart_from_markers(directory: Directory) -> Iterator[Directory]:
+    """Yield a directory and those below it, but none below one with a marker."""
+    yield directory
+    if not marker.is_beside_marker(directory.files):
+        for child in directory.directories.values():
+            yield from _walk_apart_from_markers(child)
 
 
 def _is_only(found: Checkpoint, file: File) -> bool:
