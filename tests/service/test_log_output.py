@@ -134,9 +134,33 @@ def test_a_database_that_flaps_is_reported_once_until_it_has_answered_for_a_whil
             stepper.run(name, fail(number) if number % 2 else lambda _now: StepResult())
     assert stepper.is_database_away
     clock[0] = 60.0
-    stepper.run("poll", lambda _now: StepResult())
+    for name in ("poll", "decide", "publish"):
+        assert stepper.is_database_away, "until each of these steps has recorded again"
+        stepper.run(name, lambda _now: StepResult())
     assert [record.getMessage() for record in caplog.records] == [
         "the database failed: 1; nothing is recorded until it answers",
         "the database has answered for 30 s again, after 18 s",
     ]
     assert not stepper.is_database_away
+
+
+def test_steps_that_only_read_do_not_end_an_outage_in_which_others_cannot_record(caplog):
+    clock = [0.0]
+    stepper = StepRunner(ReportCollector("1", started_at=START), Systemd({}), clock=lambda: clock[0])
+
+    def fail(_now):
+        raise DatabaseAwayError("the disk is full")
+
+    for minute in range(5):
+        clock[0] = 60.0 * minute
+        stepper.run("poll", fail)
+        stepper.run("scan-directories", fail)
+        clock[0] += 50
+        stepper.run("publish", lambda _now: StepResult())
+        stepper.run("scan-directories", lambda _now: StepResult())
+        assert stepper.is_database_away
+    stepper.run("poll", lambda _now: StepResult())
+    assert [record.getMessage() for record in caplog.records] == [
+        "the disk is full; nothing is recorded until it answers",
+        "the database has answered for 30 s again, after 240 s",
+    ]

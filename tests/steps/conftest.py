@@ -1,44 +1,19 @@
 import os
-import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from demo.patience import allow
 from steps.daemon_lives import Cluster, Disk, Service
 from steps.replayed_fleet import UID, Fleet
+from support.full_disk import mount_small_disk
 from support.shared_agent import get_agent
-
-SIZE_BYTES = 3_000_000
-
-
-class FullDisk:
-    """A file system of a few megabytes, which a file can fill."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self._ballast = folder / "ballast"
-
-    def fill(self, left_bytes=65536):
-        """Leave a few pages."""
-        free = os.statvfs(self.folder)
-        self._ballast.write_bytes(bytes(free.f_bavail * free.f_frsize - left_bytes))
-
-    def empty(self):
-        self._ballast.unlink()
 
 
 @pytest.fixture
 def full_disk():
-    folder = Path(tempfile.mkdtemp(prefix="ckptd-full-"))
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", folder], check=True, timeout=allow(30))
-    try:
-        yield FullDisk(folder)
-    finally:
-        subprocess.run(["umount", "--lazy", folder], check=True, timeout=allow(30))
-        shutil.rmtree(folder, ignore_errors=True)
+    with mount_small_disk() as disk:
+        yield disk
 
 
 @pytest.fixture

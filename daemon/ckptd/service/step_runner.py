@@ -38,6 +38,7 @@ class StepRunner:
         self._lock = threading.Lock()
         self._troubles: dict[str, str] = {}  # error of each failing step, by its name
         self._outage = Outage(clock)  # of the database, for all steps
+        self._unrecorded: set[str] = set()  # steps whose last transaction failed during the outage
 
     def run(self, name: str, step: Callable[[datetime], StepResult]) -> None:
         """Run one step; an error is logged and does not stop the others."""
@@ -68,7 +69,7 @@ class StepRunner:
                 log.warning("step %s succeeded again", name)
         if result.found_work:
             if _is_recording(name):
-                self._note_answer()
+                self._note_answer(name)
                 self._collector.record_database_step(name, is_up=True)
             self._collector.observe_step(name, timedelta(seconds=time.monotonic() - began))
 
@@ -80,7 +81,7 @@ class StepRunner:
                 self._collector.record_database_step(name, is_up=False)
         self._collector.count_failure(name)
         if isinstance(error, DatabaseAwayError):
-            self._note_outage(error)
+            self._note_outage(name, error)
             return
         with self._lock:
             if self._troubles.get(name) != str(error):
@@ -92,15 +93,19 @@ class StepRunner:
         """Whether the database failed recently."""
         return self._outage.is_on
 
-    def _note_outage(self, error: CkptdError) -> None:
+    def _note_outage(self, name: str, error: CkptdError) -> None:
         """Log that the database fails, once for all steps and reasons until it has worked for a while."""
         with self._lock:
+            if _is_recording(name):
+                self._unrecorded.add(name)
             if self._outage.note_failure():
                 log.error("%s; nothing is recorded until it answers", error)
 
-    def _note_answer(self) -> None:
+    def _note_answer(self, name: str) -> None:
+        """End the outage once every step has recorded again: on a full disk, steps that only read still succeed."""
         with self._lock:
-            if (seconds := self._outage.note_success()) is not None:
+            self._unrecorded.discard(name)
+            if not self._unrecorded and (seconds := self._outage.note_success()) is not None:
                 log.warning("the database has answered for %.0f s again, after %.0f s", CALM_SECONDS, seconds)
 
 

@@ -19,6 +19,11 @@ from ckptd.store.transaction_limits import CONNECT_ARGUMENTS, SET_LIMITS
 
 BUSY_TIMEOUT_MS = 10_000
 KEPT_STATEMENTS = 32  # the latest of each connection
+# errors of SQLite that end without a change of the configuration; see https://www.sqlite.org/rescode.html
+_AWAY = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY})
+# errors that an administrator must end at the first connection, and that may end by themselves after one has worked
+_UNUSABLE = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM})
+_FILE = "ckptd_file"  # option of an engine
 
 
 def create_engine(address: str | URL) -> sa.Engine:
@@ -66,6 +71,7 @@ def _create_sqlite(url: URL) -> sa.Engine:
     sa.event.listen(engine, "connect", _prepare_sqlite)
     if url.database and url.database != ":memory:" and "uri" not in url.query:
         file = _ExistingFile()
+        engine.update_execution_options(**{_FILE: file})
         sa.event.listen(engine, "do_connect", file.choose_mode)
         sa.event.listen(engine, "connect", file.note_connection)
     sa.event.listen(engine, "begin", _begin_sqlite)
@@ -77,6 +83,11 @@ class _ExistingFile:
 
     def __init__(self) -> None:
         self._exists = False
+
+    @property
+    def was_opened(self) -> bool:
+        """Whether a connection has worked."""
+        return self._exists
 
     def choose_mode(self, _dialect: object, _entry: object, arguments: list[Any], options: dict[str, Any]) -> None:
         if self._exists:
@@ -134,8 +145,17 @@ def _choose_kind(error: DBAPIError, engine: sa.Engine) -> type[StoreError]:
             return DatabaseAwayError
         # an option of the address that does not exist, or a missing permission
         return WrongDatabaseError if isinstance(error, sa.exc.ProgrammingError) else StoreError
-    is_other_file = getattr(error.orig, "sqlite_errorname", None) == "SQLITE_NOTADB"
-    return WrongDatabaseError if is_other_file else StoreError
+    code = _read_code(error)
+    file: _ExistingFile | None = engine.get_execution_options().get(_FILE)
+    if code in _AWAY or (code in _UNUSABLE and file is not None and file.was_opened):
+        return DatabaseAwayError
+    return WrongDatabaseError if code == sqlite3.SQLITE_NOTADB else StoreError
+
+
+def _read_code(error: DBAPIError) -> int | None:
+    """Return SQLite's primary result code, without the details of an extended one; None for another driver."""
+    code: int | None = getattr(error.orig, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
 
 
 def select_through(connection: sa.Connection) -> Select:
@@ -161,6 +181,6 @@ def name_database(url: URL) -> str:
 def _reason(error: DBAPIError) -> str:
     """Return the driver's error in one line, with advice for known errors."""
     words = " ".join(str(error.orig).split())
-    if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-        return f"{words}: nothing of this step was recorded; free space on its disk, and ckptd resumes by itself"
+    if _read_code(error) == sqlite3.SQLITE_FULL:
+        return f"{words}: free space on its disk, and ckptd resumes by itself"
     return words
