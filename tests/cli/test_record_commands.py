@@ -265,6 +265,31 @@ def test_status_says_whether_all_is_well(state):
     assert cluster["is_alive"]
 
 
+@pytest.mark.parametrize(
+    ("age", "interval", "is_late"), [(55, 2, False), (65, 2, True), (170, 60, False), (190, 60, True)]
+)
+def test_status_says_that_no_poll_was_recorded_for_several_intervals(state, age, interval, is_late):
+    config, store = state
+    config.write_text(f'{config.read_text()}[slurm]\npoll_interval = "{interval}s"\n')
+    now = datetime.now(UTC)
+    store.clusters.record_poll("alpha", now - timedelta(seconds=age))
+    daemon = DaemonIdentity(host="admin", pid=1, version="0", started_at=now - timedelta(hours=1))
+    store.clusters.record_heartbeat("alpha", daemon, now)
+    result = run(config, "status", "--json")
+    assert result.exit_code == int(is_late)
+    [cluster] = json.loads(result.stdout)["clusters"]
+    assert cluster["is_alive"]
+    told = run(config, "status").stdout
+    assert ("no poll has been recorded for" in told) == is_late
+    if is_late:
+        assert cluster["poll_delay"] in told
+        assert f"although slurm.poll_interval is {'2 s' if interval == 2 else '1 min'}" in cluster["poll_delay"]
+        store.clusters.record_heartbeat("alpha", replace(daemon, started_at=now), now)
+        assert run(config, "status").exit_code == 0, "it has just started, and polls in a moment"
+    else:
+        assert cluster["poll_delay"] is None
+
+
 def test_status_on_a_terminal_is_one_line_a_value(state, monkeypatch):
     monkeypatch.setattr(status, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
     lines = run(state[0], "status").stdout.splitlines()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # pydantic would double the time that this command takes to s
         DaemonStateFields,
         LeaderStateFields,
         MailStateFields,
+        PollStateFields,
         RetentionStateFields,
         SharedDirectoryDocument,
         StateDocument,
@@ -36,6 +37,8 @@ STATUS_COLUMNS = (
     "pruning paused", "actions on jobs", "scans on nodes", "leader", "standby", "shared directories",
 )  # fmt: skip
 STANDBY_AGE = timedelta(seconds=30)  # since a standby was last seen
+MISSED_POLLS = 3  # after so many without a recorded one, the exit status is 1
+LATE_POLL = timedelta(minutes=1)  # but not before: Slurm may be slow
 LATE_MAIL = timedelta(hours=1)  # mail that is due for longer makes the exit status 1
 
 
@@ -48,8 +51,8 @@ def status(context: click.Context, asked: str | None, is_json: bool) -> None:
     """Show whether the daemon is running and up to date.
 
     Prints the age of its last poll, scan and mail, and what is paused or overdue. The exit status is 1 if the daemon is
-    not running, Slurm does not answer, pruning is paused because of the clock, or mail has been due for more than an
-    hour.
+    not running, Slurm does not answer, no poll was recorded for three poll intervals (at least a minute), pruning is
+    paused because of the clock, or mail has been due for more than an hour.
     """
     settings = load_settings(context)
     now = datetime.now(UTC)
@@ -60,6 +63,7 @@ def status(context: click.Context, asked: str | None, is_json: bool) -> None:
         rows: list[ClusterStateDocument] = [
             {
                 **_status_row(cluster, now, settings.poll_interval),
+                **_poll_row(cluster, now, settings.poll_interval),
                 **_leader_row(select, cluster.cluster, now),
                 **_mail_row(select, cluster.cluster, now),
                 **_retention_row(select, cluster.cluster),
@@ -90,7 +94,7 @@ def _status_line(row: "ClusterStateDocument", now: datetime) -> tuple[str, ...]:
         row["cluster"],
         "running" if row["is_alive"] else "not running",
         row["slurm_trouble"] or "answers",
-        _age(row["polled_at"], now),
+        _age(row["polled_at"], now) + (f" ({row['poll_delay']})" if row["poll_delay"] else ""),
         f"missing since {_age(row['backfill_since'], now)}" if row["backfill_since"] else "up to date",
         _age(row["scanned_at"], now),
         _age(row["heartbeat_at"], now),
@@ -114,7 +118,7 @@ def _print_lines(cells: tuple[str, ...]) -> None:
 
 def _is_well(row: "ClusterStateDocument", now: datetime) -> bool:
     is_mail_late = row["mail_due_at"] is not None and now - row["mail_due_at"] > LATE_MAIL
-    is_stopped = row["slurm_trouble"] or row["pruning_paused"]
+    is_stopped = row["slurm_trouble"] or row["poll_delay"] or row["pruning_paused"]
     return row["is_alive"] and row["polled_at"] is not None and not is_stopped and not is_mail_late
 
 
@@ -182,6 +186,20 @@ def _status_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta)
         "slurm_trouble": cluster.poll_trouble.reason if cluster.poll_trouble else None,
         "node_scan_steps": cluster.node_scans.step_count,
         "node_scan_seconds": cluster.node_scans.seconds,
+    }
+
+
+def _poll_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta) -> "PollStateFields":
+    """Return why the last poll is too old, though neither the daemon nor Slurm is known to be in trouble."""
+    if cluster.polled_at is None or cluster.poll_trouble is not None:
+        return {"poll_delay": None}
+    since = max(cluster.polled_at, cluster.daemon.started_at) if cluster.daemon else cluster.polled_at
+    if now - since <= max(MISSED_POLLS * poll_interval, LATE_POLL):
+        return {"poll_delay": None}
+    return {
+        "poll_delay": f"no poll has been recorded for {format_duration(now - since)}, although slurm.poll_interval is"
+        f" {format_duration(poll_interval)}: the database cannot be written, or Slurm is slow; the daemon's log has"
+        " the reason"
     }
 
 

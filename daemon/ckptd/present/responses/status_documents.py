@@ -50,6 +50,12 @@ class MailStateFields(TypedDict):
     waiting_notices: Annotated[Count, Field(description="Notices that wait to be sent.")]
 
 
+class PollStateFields(TypedDict):
+    """Whether the daemon polls Slurm as often as it should."""
+
+    poll_delay: Annotated[str | None, Field(description="Why the last poll is too old; null if it is not.")]
+
+
 class RetentionStateFields(TypedDict):
     """Whether pruning is stopped."""
 
@@ -73,7 +79,7 @@ class SharedDirectoryDocument(TypedDict):
 
 
 class ClusterStateDocument(
-    DaemonStateFields, LeaderStateFields, MailStateFields, RetentionStateFields, ActionStateFields
+    DaemonStateFields, PollStateFields, LeaderStateFields, MailStateFields, RetentionStateFields, ActionStateFields
 ):
     """The daemon of one cluster, as `ckptd status` prints it."""
 
