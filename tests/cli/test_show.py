@@ -163,3 +163,20 @@ def test_a_run_that_is_not_on_record_is_a_sentence(config):
         result = CliRunner().invoke(main, ["--config", str(config), command, "4711"])
         assert result.exit_code == 2
         assert result.stderr.startswith("ckptd: no job or run '4711' is on record; `ckptd jobs` lists")
+
+
+@pytest.mark.parametrize(("rule", "key"), [("at-risk", "saves_that_fit"), ("will-not-finish", "epochs_that_fit")])
+def test_show_keeps_the_configured_margins_before_the_time_limit(config, tmp_path, rule, key):
+    changed = tmp_path / "margins.toml"
+
+    def set_margin(margin):
+        changed.write_text(f'{config.read_text()}\n[health.rules.{rule}]\nmargin = "{margin}"\n')
+
+    set_margin("3h")
+    by_default, shown = (
+        json.loads(say(each, "show", ALICE.directory, "--json"))["runs"][0]["forecast"]["at_limit"]["101"]
+        for each in (config, changed)
+    )
+    assert shown[key] < by_default[key]
+    set_margin("3 apples")
+    assert say(changed, "show", ALICE.directory, status=2) == ""

@@ -72,11 +72,11 @@ def test_newest_keeps_a_job_from_starting_at_the_beginning_if_it_cannot_write(si
 
 
 @pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-", "2> >(true)"])
-def test_newest_prints_the_path_where_its_messages_cannot_be_written(site, redirection):
-    (site / "sub").mkdir(exist_ok=True)
-    (site / "sub/epoch_2.pt").write_bytes(torch_state(2, 200)[:50])  # damaged: a message names it
-    done = shell(site, f'"$@" {redirection}', NEWEST)
-    assert (done.returncode, done.stdout) == (0, f"{site}/checkpoint.pt\n")
+def test_newest_prints_the_path_where_its_messages_cannot_be_written(site, tmp_path, redirection):
+    (tmp_path / "epoch_1.pt").write_bytes(torch_state(1, 100))
+    (tmp_path / "epoch_2.pt").write_bytes(torch_state(2, 200)[:50])  # damaged: a message names it
+    done = shell(site, f'"$@" {redirection}', f"newest {tmp_path}")
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path}/epoch_1.pt\n")
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, NEWEST, f"{NEWEST} --json"])

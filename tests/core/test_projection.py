@@ -5,8 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ckptd.config.health import build_rules
 from ckptd.core.forecast import projection, risk
+from ckptd.core.forecast.limit_margins import LimitMargins
 from ckptd.core.forecast.optimum import daly_optimum, mean_time_between_interruptions
+from ckptd.core.health import Override, find_margins
 from ckptd.core.model import EndCause, FreeSpaceSample, InterruptionTally, LimitSignal, UserSettings
 from ckptd.core.runs.cadence import measure_rhythm, with_rhythm
 from ckptd.present import models
@@ -325,3 +328,27 @@ def test_a_run_is_shown_with_what_its_limit_will_take():
         "goal": None,
     }
     assert (shown["interval_seconds"], shown["seconds_per_step"], shown["growth_bytes"]) == (600, 600, 0)
+
+
+def test_a_run_is_shown_with_the_margins_of_the_rules_that_judge_it():
+    limit = job(time_limit=timedelta(seconds=54), ends_at=at(0.9))
+    saves = [saved(number / 10, step=number) for number in range(1, 9)]
+    run = history(jobs=[limit], checkpoints=saves, user_settings=UserSettings(goal_step=8.5))
+    rules = build_rules({"at-risk": {"margin": "5s"}, "will-not-finish": {"margin": "1s"}})
+    margins = find_margins(run, rules, ())
+    assert margins == LimitMargins(loss=timedelta(seconds=5), goal=timedelta(seconds=1))
+    now = at(0.8)
+    shown = models.run_view(run, [], now, margins=margins)["forecast"]["at_limit"]["1"]
+    expected = projection.at_limit(run, attempt(), at(0.9), now, margin=timedelta(seconds=5))
+    assert shown["will_be_lost_seconds"] == expected.lost.total_seconds()
+    by_default = models.run_view(run, [], now)["forecast"]["at_limit"]["1"]
+    assert by_default["goal"]["is_fitting"] is False
+    assert shown["goal"]["is_fitting"] is True
+
+
+def test_margins_are_those_of_the_override_that_matches_and_the_default_of_a_disabled_rule():
+    run = history(jobs=[job()])
+    rules = build_rules({"at-risk": {"enabled": False}})
+    overrides = [Override(partition="*", rules=build_rules({"at-risk": {"margin": "2m"}}))]
+    assert find_margins(run, rules, ()) == LimitMargins()
+    assert find_margins(run, rules, overrides) == LimitMargins(loss=timedelta(minutes=2))

@@ -1,10 +1,13 @@
 import socket
 import threading
 import time
+from dataclasses import replace
+from datetime import timedelta
 
 import httpx
 import pytest
 
+from ckptd.core.forecast.limit_margins import LimitMargins
 from ckptd.errors import CkptdError
 from ckptd.web import documents
 from ckptd.web.access import AccessRules
@@ -48,6 +51,14 @@ def test_wishes_that_are_not_granted_are_told_with_their_run(record):
     reader = PageReader(record, lambda key: (f"A setting about {key.directory}",))
     found = documents.run(reader.read_run(samples.ALICE), samples.NOW)
     assert found["setting_warnings"] == [f"A setting about {samples.ALICE.directory}"]
+
+
+def test_a_run_is_forecast_with_the_margins_of_the_site(record):
+    of_site = replace(record, find_margins=lambda _: LimitMargins(loss=timedelta(hours=3), goal=timedelta(hours=3)))
+    default, wide = (documents.run(PageReader(each).read_run(samples.ALICE), samples.NOW) for each in (record, of_site))
+    for key in ("saves_that_fit", "epochs_that_fit"):
+        assert wide["forecast"]["at_limit"]["101"][key] < default["forecast"]["at_limit"]["101"][key]
+    assert wide["timeline"]["losses"][-1]["begins_at"] < default["timeline"]["losses"][-1]["begins_at"]
 
 
 def listening(record):

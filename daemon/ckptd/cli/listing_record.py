@@ -9,7 +9,9 @@ import click
 
 from ckptd.cli.output import EXIT_USAGE
 from ckptd.config.listing_settings import ListingSettings, read_listing_settings
+from ckptd.config.margin_settings import read_margins
 from ckptd.config.raw_tables import ConfigError
+from ckptd.core.forecast.limit_margins import FindMargins
 from ckptd.service.password_file import read_password
 from ckptd.store.light_reader import LightReader, open_reader
 
@@ -19,6 +21,16 @@ def load_settings(context: click.Context) -> ListingSettings:
     path: Path | None = context.find_root().params.get("config")
     try:
         return read_listing_settings(path, os.environ)
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        raise SystemExit(EXIT_USAGE) from error
+
+
+def load_margins(context: click.Context) -> FindMargins:
+    """Read the margins that the health rules keep before a time limit; exit with the configuration's errors."""
+    path: Path | None = context.find_root().params.get("config")
+    try:
+        return read_margins(path, os.environ)
     except ConfigError as error:
         click.echo(str(error), err=True)
         raise SystemExit(EXIT_USAGE) from error

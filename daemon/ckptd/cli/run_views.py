@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ckptd.cli.cluster_choice import ClusterChoice, choose_clusters
-from ckptd.cli.listing_record import load_settings, open_record
+from ckptd.cli.listing_record import load_margins, load_settings, open_record
 from ckptd.cli.run_names import find_runs
+from ckptd.core.forecast.limit_margins import FindMargins
 from ckptd.core.model import RunKey
 from ckptd.core.runs.observations import TALLY_AGE
 from ckptd.errors import CkptdError
@@ -31,12 +32,12 @@ def read_named(context: click.Context, name: str, asked: str | None) -> "list[Sh
 
     """
     now = datetime.now(UTC)
-    settings = load_settings(context)
+    settings, find_margins = load_settings(context), load_margins(context)
     with open_record(settings) as record, read_snapshot(record) as store:
         chosen = choose_clusters(asked, settings.cluster, store.clusters.read_status())
         keys = store.runs.join_parts(find_runs(store.runs, name, chosen.name))
         elsewhere = () if keys else find_runs(store.runs, name)
-        found = [view for key in keys for view in _read_view(store, key, now)]
+        found = [view for key in keys for view in _read_view(store, key, now, find_margins)]
         for view in found:
             view["setting_warnings"] += _read_refused(context, store, RunKey(view["cluster"], view["uid"], view["run"]))
     if elsewhere:
@@ -54,14 +55,18 @@ def _describe_elsewhere(name: str, chosen: ClusterChoice, keys: Iterable[RunKey]
     )
 
 
-def _read_view(store: StoreReader, key: RunKey, now: datetime) -> "list[ShownRunDocument]":
+def _read_view(store: StoreReader, key: RunKey, now: datetime, find_margins: FindMargins) -> "list[ShownRunDocument]":
     flags = store.flags.read(include_resolved=True, run=key)
     losses, ends = store.lost_work.list_lines(key), store.restart_state.read_ends(key.cluster, now - TALLY_AGE)
     actions = models.action_rows(store.audit.list_newest(key.cluster, run=key))
     histories = store.histories.read(key.cluster, [key])
     refused = [summaries.describe_refused_address(*each) for each in store.notices.list_refused_addresses(key)]
     views: list[ShownRunDocument] = [
-        {**models.run_view(history, flags, now, losses, ends), "actions": actions, "is_truncated": history.is_truncated}
+        {
+            **models.run_view(history, flags, now, losses, ends, find_margins(history)),
+            "actions": actions,
+            "is_truncated": history.is_truncated,
+        }
         for history in histories
     ]
     for view in views:

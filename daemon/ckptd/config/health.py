@@ -12,7 +12,8 @@ from typing import Any
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from ckptd.config.base import NOT_A_DURATION, Duration, Pattern, Section, describe_problem, find_switch
-from ckptd.core.health import RULES, Override, Rule
+from ckptd.core.forecast.limit_margins import FindMargins
+from ckptd.core.health import RULES, Override, Rule, find_margins
 from ckptd.core.text.quantities import parse_duration
 from ckptd.core.text.similar_names import nearest
 
@@ -161,6 +162,11 @@ def build_overrides(section: HealthSection) -> tuple[Override, ...]:
         )
         for each in section.override
     )
+
+
+def build_find_margins(section: HealthSection) -> FindMargins:
+    """Return what finds the margins that the rules of a run keep before a time limit."""
+    return functools.partial(find_margins, rules=build_rules(section.rules), overrides=build_overrides(section))
 
 
 def _laid_over(tables: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:

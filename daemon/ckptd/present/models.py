@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ckptd.core.discovery.declared import list_unmet
 from ckptd.core.forecast import projection
+from ckptd.core.forecast.limit_margins import DEFAULT_MARGINS, LimitMargins
 from ckptd.core.forecast.save_advice import Advice, advise
 from ckptd.core.model import Attempt, Flag, RecordedCheckpoint, RunRecord, Scan, Unknown
 from ckptd.core.model.records import AuditEntry
@@ -62,10 +63,12 @@ def run_view(
     now: datetime,
     losses: Iterable[LedgerLine] = (),
     ends: Iterable[EndTally] = (),
+    margins: LimitMargins = DEFAULT_MARGINS,
 ) -> "RunViewDocument":
     """Return everything about one run: its attempts with their lost work, checkpoints, flags, forecast and advice.
 
-    `ends` counts how attempts on its cluster ended; without it the advice rests on assumptions.
+    `ends` counts how attempts on its cluster ended; without it the advice rests on assumptions. `margins` are those of
+    the health rules that judge the run.
     """
     rhythm = measure_rhythm(history)
     losses = tuple(losses)
@@ -100,7 +103,7 @@ def run_view(
             "growth_bytes": rhythm.growth_bytes,
             "seconds_per_epoch": _seconds(rhythm.time_per_epoch),
             "seconds_per_step": rhythm.time_per_step.total_seconds() if rhythm.time_per_step else None,
-            "at_limit": _at_limit(history, now),
+            "at_limit": _at_limit(history, now, margins),
             "full_at": projection.full_at(history.free_space_samples),
         },
         "advice": _advice_row(advise(history, ends)),
@@ -129,34 +132,34 @@ def _free_space_row(history: RunRecord) -> "FreeSpaceDocument":
     }
 
 
-def _at_limit(history: RunRecord, now: datetime) -> "dict[str, AtLimitDocument]":
+def _at_limit(history: RunRecord, now: datetime, margins: LimitMargins) -> "dict[str, AtLimitDocument]":
     """Return, by job id, the work that will be lost at the time limit and how much of a goal fits before it."""
     expected: dict[str, AtLimitDocument] = {}
     for job in history.jobs:
         attempt = attempt_of(history, job)
         if attempt is None or job.ends_at is None or job.time_limit is None:
             continue
-        limit = projection.at_limit(history, attempt, job.ends_at, now)
-        goal = projection.toward_goal(history, attempt, job.ends_at, now)
+        limit = projection.at_limit(history, attempt, job.ends_at, now, margin=margins.loss)
+        goal = projection.toward_goal(history, attempt, job.ends_at, now, margin=margins.goal)
         expected[str(job.job_id)] = {
             "ends_at": job.ends_at,
             "saves_that_fit": limit.saves_that_fit if limit else None,
-            "epochs_that_fit": projection.count_fitting(history, attempt, job.ends_at, "epoch"),
-            "steps_that_fit": projection.count_fitting(history, attempt, job.ends_at, "step"),
+            "epochs_that_fit": projection.count_fitting(history, attempt, job.ends_at, "epoch", margin=margins.goal),
+            "steps_that_fit": projection.count_fitting(history, attempt, job.ends_at, "step", margin=margins.goal),
             "will_be_lost_seconds": _seconds(limit.lost) if limit else None,
-            "goal": _goal_row(goal, job.ends_at) if goal else None,
+            "goal": _goal_row(goal, job.ends_at, margins.goal) if goal else None,
         }
     return expected
 
 
-def _goal_row(goal: projection.GoalForecast, ends_at: datetime) -> "GoalDocument":
+def _goal_row(goal: projection.GoalForecast, ends_at: datetime, margin: timedelta) -> "GoalDocument":
     return {
         "unit": goal.unit,
         "goal": goal.goal,
         "reached": goal.reached,
         "is_declared": goal.is_declared,
         "fits": goal.fits,
-        "is_fitting": goal.done_at is None or goal.done_at + projection.MARGIN <= ends_at,
+        "is_fitting": goal.done_at is None or goal.done_at + margin <= ends_at,
         "done_at": goal.done_at,
         "more_jobs": goal.more_jobs,
     }

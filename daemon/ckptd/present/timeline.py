@@ -68,13 +68,18 @@ class Timeline:
     expected: tuple[datetime, ...]  # when the next checkpoints should be complete
 
 
-def draw(history: RunRecord, now: datetime) -> Timeline | None:
-    """Return the time line at `now`; None for a run of which no attempt is known."""
+def draw(history: RunRecord, now: datetime, margin: timedelta = projection.MARGIN) -> Timeline | None:
+    """Return the time line at `now`; None for a run of which no attempt is known.
+
+    `margin` is how long before a limit a save must be complete, as for the rule at-risk.
+    """
     if not history.attempts:
         return None
     marks = tuple(_mark(record) for record in history.checkpoints)
     begins_at = min(attempt.started_at for attempt in history.attempts)
-    ahead = [_ahead(history, job, now) for job in facts.running_jobs(history) if job.ends_at and job.ends_at > now]
+    ahead = [
+        _ahead(history, job, now, margin) for job in facts.running_jobs(history) if job.ends_at and job.ends_at > now
+    ]
     limits = tuple(each.limit for each in ahead)
     room = max(now - begins_at, LEAST_AHEAD)
     ends_at = max([now, *(min(limit.at, now + room) for limit in limits)])
@@ -152,13 +157,13 @@ class _ExpectedEvents:
     loss: LossSpan | None
 
 
-def _ahead(history: RunRecord, job: Job, now: datetime) -> _ExpectedEvents:
+def _ahead(history: RunRecord, job: Job, now: datetime, margin: timedelta) -> _ExpectedEvents:
     """What a running job's time limit will find; without a known interval no loss is foretold."""
     assert job.ends_at is not None
     limit = Limit(job_id=job.job_id, at=job.ends_at)
     attempt = facts.attempt_of(history, job)
     interval = cadence.measure_rhythm(history).interval
-    foretold = projection.at_limit(history, attempt, job.ends_at, now) if attempt else None
+    foretold = projection.at_limit(history, attempt, job.ends_at, now, margin=margin) if attempt else None
     if not interval or foretold is None:
         return _ExpectedEvents(limit=limit, expected=(), loss=None)
     begins_at = foretold.last_save_at

@@ -14,10 +14,10 @@ from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 
-from ckptd.config import Config, ConfigError, read_config
+from ckptd.config import Config, read_config
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.leadership import lease
-from ckptd.core.model import RunKey, Unknown
+from ckptd.core.model import Unknown
 from ckptd.core.model.records import DaemonIdentity
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
@@ -25,11 +25,11 @@ from ckptd.present.formatting import format_count, format_duration
 from ckptd.service import control_group, freed_memory, gc_tuning, scan_watch
 from ckptd.service.agent_watch import AgentWatch
 from ckptd.service.build import Helpers, OpenCluster, build, build_access_rules, open_cluster, start_helpers
-from ckptd.service.build_retention import build_retention
 from ckptd.service.config_troubles import refuse_troubles
 from ckptd.service.lease_keeper import LeaseHeldError, LeaseKeeper
 from ckptd.service.lease_term import LeaseTerm
 from ckptd.service.open_database import open_store
+from ckptd.service.open_web import open_web, read_web_config
 from ckptd.service.outgoing_heartbeat import OutgoingHeartbeat
 from ckptd.service.reload import REMEDY, list_waiting, pin
 from ckptd.service.scan_pool import ScanPool
@@ -38,15 +38,13 @@ from ckptd.service.standby_report import StandbyReport
 from ckptd.service.step_runner import StepRunner, write_lines
 from ckptd.service.step_table import TABLE, Step, make_runner
 from ckptd.service.systemd import Systemd
-from ckptd.service.web_record import build_record
 from ckptd.steps import poll
 from ckptd.steps.parts import Parts, Runner
-from ckptd.steps.prune import planning
 from ckptd.steps.results import StepResult
 from ckptd.steps.state import State, begin
 from ckptd.store.database_errors import DatabaseAwayError, StoreError
 from ckptd.web.server import WebServer
-from ckptd.web.web_config import WebConfig, WebConfigError
+from ckptd.web.web_config import WebConfig
 
 SECONDS_TO_STOP = 3.0
 MAX_SCANNED_OWNERS = 8  # owners whose directories are scanned at the same time
@@ -105,7 +103,10 @@ class Daemon:
         self._opened = opened
         keeper = LeaseKeeper(open_store(self._started_with, is_upgraded=False), opened.cluster, lease.RUN)
         self._collector.record_leader(opened.cluster, is_leader=False)  # before the first scrape: it names the cluster
-        self._web = web = self._open_web()
+        self._web_config = read_web_config(self._started_with)
+        self._web = web = open_web(
+            self._started_with, self._web_config, self._collector.exposition, lambda: self._config
+        )
         term = None
         try:
             term = self._wait_for_lease(keeper)
@@ -205,26 +206,6 @@ class Daemon:
             note_alive=self._systemd.alive,
             show=self._show,
             identity=self._identity,
-        )
-
-    def _open_web(self) -> WebServer | None:
-        """Start the web server with its own database connections, so that pages and steps never wait for each other."""
-        web = self._started_with.web
-        if not web.listen:
-            return None
-        try:
-            web_config = self._web_config = WebConfig(web.config_file) if web.config_file else None
-        except WebConfigError as error:
-            raise ConfigError(f"web.config_file: {error}") from error
-        store = open_store(self._started_with, is_upgraded=False)
-
-        def list_limited_settings(run: RunKey) -> tuple[str, ...]:
-            site = build_retention(self._config)
-            return planning.list_limited_settings(store, site, run)
-
-        rules = build_access_rules(self._started_with)
-        return WebServer(
-            web.listen, self._collector.exposition, build_record(store), rules, web_config, list_limited_settings
         )
 
     def _open_patiently(self, helpers: Helpers) -> OpenCluster | None:

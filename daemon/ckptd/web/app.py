@@ -159,8 +159,8 @@ def show_flags(site: Responder, viewer: Viewer, request: Request) -> Response:
 def show_run(site: Responder, viewer: Viewer, request: Request) -> Response:
     found = _read_run(site, viewer, request)
     history, now = found.history, datetime.now(UTC)
-    line = timeline.draw(replace(history, attempts=history.attempts[-ATTEMPTS_SHOWN:]), now)
-    view = models.run_view(history, (), now, found.losses, found.ends)
+    line = timeline.draw(replace(history, attempts=history.attempts[-ATTEMPTS_SHOWN:]), now, found.margins.loss)
+    view = models.run_view(history, (), now, found.losses, found.ends, found.margins)
     flags = sorted(found.flags, key=lambda flag: (flag.resolved_at is not None, -flag.finding.severity.rank))
     checkpoints = [
         {"row": row, "fate": fate(record).value}

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from ckptd.core.forecast.limit_margins import DEFAULT_MARGINS, FindMargins, LimitMargins, use_default_margins
 from ckptd.core.model import Flag, JobState, RunKey, RunRecord, Severity
 from ckptd.core.model.records import ClusterStatus, EndedRun, JobRow
 from ckptd.core.runs.lost_work import LedgerLine
@@ -53,6 +54,7 @@ class PageQueries:
     join_parts: Callable[[Collection[RunKey]], Sequence[RunKey]]
     list_ended_runs: Callable[[str, int, str | None], Sequence[EndedRun]]
     sum_lost_work: SumLostWork
+    find_margins: FindMargins = use_default_margins  # as configured, not from the database
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,7 @@ class RunDetails:
     losses: Sequence[LedgerLine]
     ends: Sequence[EndTally] = ()  # how attempts on its cluster ended
     refused: Sequence[str] = ()  # user settings that the site limits
+    margins: LimitMargins = DEFAULT_MARGINS  # of the rules that judge it
 
 
 class PageReader:
@@ -207,7 +210,8 @@ class PageReader:
             return None
         flags = self._record.read_flags(include_resolved=True, run=key)
         losses, ends = self._record.read_losses(key), self._read_ends(key.cluster)
-        return RunDetails(history=found[0], flags=flags, losses=losses, ends=ends, refused=refused)
+        margins = self._record.find_margins(found[0])
+        return RunDetails(history=found[0], flags=flags, losses=losses, ends=ends, refused=refused, margins=margins)
 
     def _read_ends(self, cluster: str) -> Sequence[EndTally]:
         """Return counts of how attempts of half a year ended, cached because a million of them take a second."""

@@ -132,8 +132,8 @@ def flags(page: Page[Flag], fleet: FleetView) -> FlagsDocument:
 
 
 def run(found: RunDetails, now: datetime) -> RunDocument:
-    drawn = timeline.draw(found.history, now)
-    view = models.run_view(found.history, found.flags, now, found.losses, found.ends)
+    drawn = timeline.draw(found.history, now, found.margins.loss)
+    view = models.run_view(found.history, found.flags, now, found.losses, found.ends, found.margins)
     return {
         **view,
         "setting_warnings": [*view["setting_warnings"], *found.refused],

@@ -273,13 +273,15 @@ def toward_goal(
     return None
 
 
-def count_fitting(history: RunRecord, attempt: Attempt, ends_at: datetime, unit: str) -> int | None:
+def count_fitting(
+    history: RunRecord, attempt: Attempt, ends_at: datetime, unit: str, *, margin: timedelta = MARGIN
+) -> int | None:
     """Return how many epochs or steps can be done and saved from the newest save until an end; None without a rate."""
     rhythm = measure_rhythm(history)
     pace = rhythm.time_per_epoch if unit == "epoch" else rhythm.time_per_step
     if not pace:
         return None
-    return _count_fitting(saved_until(history, attempt), ends_at, MARGIN + (rhythm.save_time or timedelta(0)), pace)
+    return _count_fitting(saved_until(history, attempt), ends_at, margin + (rhythm.save_time or timedelta(0)), pace)
 
 
 def _count_fitting(base: datetime, ends_at: datetime, overhead: timedelta, pace: timedelta) -> int:

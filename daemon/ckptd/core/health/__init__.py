@@ -4,6 +4,7 @@ from ckptd.core.health.at_risk import AtRisk
 from ckptd.core.health.checkpoint_overdue import CheckpointOverdue
 from ckptd.core.health.checkpoints_not_located import CheckpointsNotLocated
 from ckptd.core.health.concurrent_writers import ConcurrentWriters
+from ckptd.core.health.configured_margins import find_margins
 from ckptd.core.health.copy_behind import CopyBehind
 from ckptd.core.health.damaged_checkpoint import DamagedCheckpoint
 from ckptd.core.health.evaluation import Evaluation, evaluate, evaluate_until
@@ -55,4 +56,4 @@ RULES: dict[str, type[Rule]] = {
     "foreign-owner": ForeignOwner,
 }
 
-__all__ = ["RULES", "Evaluation", "Override", "Rule", "choose_rules", "evaluate", "evaluate_until"]
+__all__ = ["RULES", "Evaluation", "Override", "Rule", "choose_rules", "evaluate", "evaluate_until", "find_margins"]

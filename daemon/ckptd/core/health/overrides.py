@@ -30,6 +30,11 @@ def choose_rules(history: RunHistory, rules: tuple[Rule, ...], overrides: Iterab
     """Return the rules of the first override that matches the run's job, else the site's."""
     ended = history.context.standing.job if isinstance(history.context.standing, ResubmitRefusal) else None
     job = facts.current_job(history) or ended
+    return choose_rules_of_job(job, rules, overrides)
+
+
+def choose_rules_of_job(job: Job | None, rules: tuple[Rule, ...], overrides: Iterable[Override]) -> tuple[Rule, ...]:
+    """Return the rules of the first override that matches a job, else the site's."""
     if job is None:
         return rules
     return next((override.rules for override in overrides if override.matches(job)), rules)
