@@ -64,6 +64,8 @@ def test_a_wrong_configuration_ends_with_the_status_after_which_the_unit_does_no
     ("url", "reason"),
     [
         ("sqlite:///{folder}/garbage", "file is not a database"),
+        ("sqlite:///{folder}/missing/x.db", "/missing cannot be used (No such file or directory); create it"),
+        ("sqlite:////proc/x.db", "no file can be created in /proc; correct store.url"),
         ("postgresql://ckptd@127.0.0.1:1/ckptd?nonsense=1", 'invalid connection option "nonsense"'),
     ],
 )

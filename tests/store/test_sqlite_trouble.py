@@ -1,14 +1,23 @@
 """Errors of SQLite that end by themselves, or that only an administrator can end."""
 
+import os
+import shutil
 import sqlite3
+import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
+from ckptd.core.leadership.lease import LeaseHolder
 from ckptd.store import schema
-from ckptd.store.database_errors import DatabaseAwayError
+from ckptd.store.database_errors import DatabaseAwayError, WrongDatabaseError
 from ckptd.store.engine import begin, create_engine
 from ckptd.store.store import Store
+from demo.patience import allow
 from support.full_disk import mount_small_disk
+from support.migrated import get_template
+from support.trash_facts import as_user
 
 
 @pytest.fixture
@@ -70,3 +79,61 @@ def test_a_disk_that_is_full_at_the_start_is_waited_for():
             Store.open(url, upgrade=True)
         disk.empty()
         Store.open(url, upgrade=True).close()
+
+
+@pytest.fixture
+def database():
+    """A directory with a database, which every account can enter."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        path = Path(name, "record.db")
+        shutil.copyfile(get_template(), path)
+        yield path
+
+
+def open_as_user(path):
+    def open_it():
+        try:
+            Store.open(f"sqlite:///{path}").leases.forget_standby(LeaseHolder("", "", "", 1, ""))
+        except WrongDatabaseError as error:
+            return str(error)
+
+    return as_user(open_it)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_an_account_without_rights_is_told_which_directory_or_file_lacks_them(database):
+    told = f"this account cannot write to the directory {database.parent}; correct its owner or rights"
+    assert told in open_as_user(database)
+    database.parent.chmod(0o777)
+    database.chmod(0)
+    assert f"this account cannot write to the file {database}; correct" in open_as_user(database)
+    database.parent.chmod(0)
+    below = database.parent / "below" / "record.db"
+    assert f"this account cannot enter a directory above {below}; correct" in open_as_user(below)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_a_file_system_that_is_mounted_read_only_is_named(database):
+    folder = database.parent
+    for words in (["--bind", folder], ["-o", "remount,bind,ro"]):
+        subprocess.run(["mount", *words, folder], check=True, timeout=allow(30))
+    try:
+        with pytest.raises(WrongDatabaseError, match=f"the file system of {folder} is mounted read-only; mount it"):
+            Store.open(f"sqlite:///{database}", upgrade=True)
+    finally:
+        subprocess.run(["umount", folder], check=True, timeout=allow(30))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("missing/x.db", r"missing cannot be used \(No such file or directory\); create it"),
+        ("file/x.db", "file is not a directory"),
+        ("", r"\S+ is a directory"),
+    ],
+)
+def test_a_path_that_cannot_be_a_database_is_explained(tmp_path, name, reason):
+    (tmp_path / "file").touch()
+    with pytest.raises(WrongDatabaseError, match=f"unable to open database file: .*{reason}"):
+        Store.open(f"sqlite:///{tmp_path}/{name}", upgrade=True)

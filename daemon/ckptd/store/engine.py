@@ -12,6 +12,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from ckptd.store import sqlite_access
 from ckptd.store.database_errors import DatabaseAwayError, StoreError, WrongDatabaseError
 from ckptd.store.plain_reads import Select, name_values
 from ckptd.store.stored_instants import encode_sqlite
@@ -134,7 +135,9 @@ def begin(engine: sa.Engine, *, is_writer: bool) -> Iterator[sa.Connection]:
         with engine.execution_options(**options).begin() as connection:
             yield connection
     except DBAPIError as error:
-        raise _choose_kind(error, engine)(f"{name_database(engine.url)} failed: {_reason(error)}") from error
+        raise _choose_kind(error, engine)(
+            f"{name_database(engine.url)} failed: {_reason(error, engine.url)}"
+        ) from error
     except SQLAlchemyError as error:
         raise StoreError(f"{name_database(engine.url)} cannot be used: {error}") from error
 
@@ -149,7 +152,7 @@ def _choose_kind(error: DBAPIError, engine: sa.Engine) -> type[StoreError]:
     file: _ExistingFile | None = engine.get_execution_options().get(_FILE)
     if code in _AWAY or (code in _UNUSABLE and file is not None and file.was_opened):
         return DatabaseAwayError
-    return WrongDatabaseError if code == sqlite3.SQLITE_NOTADB else StoreError
+    return WrongDatabaseError if code in _UNUSABLE or code == sqlite3.SQLITE_NOTADB else StoreError
 
 
 def _read_code(error: DBAPIError) -> int | None:
@@ -178,9 +181,11 @@ def name_database(url: URL) -> str:
     return f"the database {url.set(query={}).render_as_string(hide_password=True)}"
 
 
-def _reason(error: DBAPIError) -> str:
+def _reason(error: DBAPIError, url: URL) -> str:
     """Return the driver's error in one line, with advice for known errors."""
     words = " ".join(str(error.orig).split())
     if _read_code(error) == sqlite3.SQLITE_FULL:
         return f"{words}: free space on its disk, and ckptd resumes by itself"
+    if _read_code(error) in _UNUSABLE and url.database and (reason := sqlite_access.explain(url.database)):
+        return f"{words}: {reason}"
     return words
