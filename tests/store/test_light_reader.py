@@ -171,14 +171,15 @@ def test_a_server_that_is_down_is_named_without_what_is_secret():
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-@pytest.mark.parametrize("mode", [0o600, 0o644])
-def test_another_account_is_told_who_may_read_a_file(mode):
+@pytest.mark.parametrize(("mode", "folder_mode"), [(0o600, 0o755), (0o644, 0o755), (0o644, 0o700)])
+def test_another_account_is_told_who_may_read_a_file(mode, folder_mode):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
         path = folder / "ckptd.sqlite3"
         shutil.copyfile(get_template(), path)
         path.chmod(mode)
+        folder.chmod(folder_mode)
 
         def read():
             try:
@@ -188,7 +189,9 @@ def test_another_account_is_told_who_may_read_a_file(mode):
                 return str(error)
 
         assert as_user(read) == (
-            f"the database sqlite:///{path} is not for this account: run this as root or as the daemon's account"
+            f"the database sqlite:///{path} is not for this account: the status page shows your own runs (on the"
+            " daemon's host by default http://localhost:9478); administrators run this as root or as the daemon's"
+            " account"
         )
 
 

@@ -18,7 +18,10 @@ from ckptd.store.stored_instants import encode_sqlite
 from ckptd.store.transaction_limits import CONNECT_ARGUMENTS, SET_LIMITS
 
 BUSY_TIMEOUT_SECONDS = 10
-_ASK = "run this as root or as the daemon's account"
+_ASK = (
+    "the status page shows your own runs (on the daemon's host by default http://localhost:9478); administrators run"
+    " this as root or as the daemon's account"
+)
 _SQLITE = re.compile(r"sqlite(?:\+pysqlite)?:///(?!file:)([^?]+)", re.DOTALL)
 _POSTGRESQL = re.compile(r"postgres(?:ql)?(?:\+psycopg)?://")
 _PASSWORD = re.compile(r"(://[^:/@?]*):[^/?]*@")
@@ -60,7 +63,7 @@ def _open_sqlite(path: str) -> LightReader:
             " run this command as its account. To make an empty database here, run `ckptd db upgrade`"
         ) from error
     except (OSError, sqlite3.Error) as error:
-        if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
+        if isinstance(error, PermissionError) or (os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK)):
             raise StoreError(f"{name} is not for this account: {_ASK}") from error
         raise StoreError(f"{name} cannot be opened: {error}") from error
 
