@@ -238,6 +238,19 @@ def test_the_state_directory_is_that_of_the_unit_and_not_of_the_account_that_che
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_database_in_a_closed_directory_is_not_said_to_be_missing(world):
+    closed = world.root / "closed"
+    closed.mkdir(mode=0o700)
+    open_record(f"sqlite:///{closed}/record.db").close()
+    (told,) = found(
+        world.doctor(f'[service]\nuser = "nobody"\n[store]\nurl = "sqlite:///{closed}/record.db"\n'),
+        "database",
+        "error",
+    )
+    assert told.startswith(f"the database {closed}/record.db cannot be checked: permission denied; run doctor as root")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_files_are_checked_from_the_account_that_reads_them(world):
     secret = world.root / "password"
     secret.write_text("hunter2")

@@ -30,10 +30,19 @@ def probe(address: str, password: str | None) -> DatabaseProbe | None:
 
 
 def _probe_sqlite(path: str) -> DatabaseProbe | None:
-    if not os.path.lexists(path):
+    try:
+        os.lstat(path)
+    except PermissionError as error:
+        raise StoreError(
+            f"the database {path} cannot be checked: permission denied; run doctor as root, or let the service's"
+            " account enter the directories above it"
+        ) from error
+    except OSError:
         folder = os.path.dirname(os.path.abspath(path))
         if not os.access(folder, os.W_OK | os.X_OK):
-            raise StoreError(f"the database {path} does not exist, and this account cannot create it in {folder}")
+            raise StoreError(
+                f"the database {path} does not exist, and this account cannot create it in {folder}"
+            ) from None
         return None
     trouble = None
     try:
