@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import tempfile
 import time
 from datetime import UTC, datetime, timedelta
@@ -248,6 +249,20 @@ def test_a_database_in_a_closed_directory_is_not_said_to_be_missing(world):
         "error",
     )
     assert told.startswith(f"the database {closed}/record.db cannot be checked: permission denied; run doctor as root")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_a_state_directory_on_a_read_only_file_system_is_not_one_of_another_owner(world):
+    state = world.root / "state"
+    state.mkdir()
+    for words in (["--bind", state], ["-o", "remount,bind,ro"]):
+        subprocess.run(["mount", *words, state], check=True, timeout=allow(30))
+    try:
+        checks = world.doctor(f'[service]\nstate_directory = "{state}"\n')
+    finally:
+        subprocess.run(["umount", state], check=True, timeout=allow(30))
+    assert f"the file system of the state directory {state} is mounted read-only" in found(checks, "state", "error")
+    assert not any("chown" in str(each) for each in checks if each["topic"] == "state")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

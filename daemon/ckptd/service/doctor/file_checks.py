@@ -12,6 +12,7 @@ from ckptd.errors import CkptdError
 from ckptd.present.formatting import format_size
 from ckptd.service.accounts import list_unknown_accounts, list_unknown_denials
 from ckptd.service.doctor.findings import CheckResult, error, ok, warning
+from ckptd.store import sqlite_access
 
 _MIN_FREE_BYTES = 2**30
 _FULL_BYTES = 2**24
@@ -62,8 +63,11 @@ def check_state_directory(config: Config) -> Iterator[CheckResult]:
     if not stat.S_ISDIR(status.st_mode):
         yield error(f"{path} is no directory", "correct service.state_directory, or move the file away")
         return
-    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        owner = config.service.user or "USER"
+    if sqlite_access.is_read_only(path):
+        advice = "mount it read-write, or correct service.state_directory"
+        yield error(f"the file system of the state directory {path} is mounted read-only", advice)
+    elif not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        owner = config.service.user or _name_account()
         yield error(f"this account cannot write to the state directory {path}", f"`chown {owner} {path}`")
     elif status.st_mode & stat.S_IWOTH:
         yield error(f"everyone can write to the state directory {path}", f"`chmod o-w {path}`")
@@ -74,6 +78,14 @@ def check_state_directory(config: Config) -> Iterator[CheckResult]:
         yield error(f"{path}: {format_size(free)} free", "free space: nothing can be recorded")
     elif free < _MIN_FREE_BYTES:
         yield warning(f"{path}: only {format_size(free)} free", "free space: a full disk stops all records")
+
+
+def _name_account() -> str:
+    """Return the account of this process, which is the one that checks; its number if it has no name."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def check_service_files(config: Config) -> Iterator[CheckResult]:
