@@ -429,3 +429,23 @@ def test_what_a_person_copied_with_its_times_stays(tmp_path, sees_all_at_once):
     assert all(each.checkpoint.state is CheckpointState.COMPLETE for each in watch.records)
     kept = list_kept(tmp_path, watch, pipeline.START + 14 * HOUR)
     assert kept == {"ckpts/epoch_8.pt", "good/epoch_3.pt", "good/epoch_4.pt"}
+
+
+@pytest.mark.parametrize("name", ["run7/epoch_{}.pt", "ckpts/epoch_{}.pt"])
+def test_another_training_that_a_person_copies_in_stays(tmp_path, name):
+    own = [(2.0 * epoch, {f"ckpts/epoch_{epoch}.pt": model(2, epoch)}) for epoch in range(1, 9)]
+    watch = pipeline.Watch(tmp_path, os.geteuid())
+    for hours, files in own:
+        at = pipeline.START + hours * HOUR
+        for path, data in files.items():
+            put(tmp_path, path, data, at)
+        watch.look(at + pipeline.UNTIL_SEEN)
+        if hours == 2.0 * 5:
+            for epoch in range(20, 26):
+                put(tmp_path, name.format(epoch), model(3, epoch), at + timedelta(minutes=10, seconds=2 * epoch))
+            watch.look(at + 0.5 * HOUR)
+            kept = list_kept(tmp_path, watch, at + 1.9 * HOUR)
+            assert "ckpts/epoch_5.pt" in kept
+    watch.look(pipeline.START + 20 * HOUR)
+    kept = list_kept(tmp_path, watch, pipeline.START + 20 * HOUR)
+    assert kept == {"ckpts/epoch_8.pt", *(name.format(epoch) for epoch in range(20, 26))}

@@ -20,6 +20,7 @@ class RunBoundary:
     now: datetime
     nested: tuple[str, ...]
     kept_by_people: Mapping[str, str]  # reasons by path
+    copied_in: Mapping[str, str]  # the same of those that a person copied into the run's directory
     prefix: str = field(init=False)
     owner: frozenset[int] = field(init=False)
     future: datetime = field(init=False)
@@ -45,7 +46,7 @@ class RunBoundary:
             return self.kept_by_people[path]
         if found.owner_uids != self.owner:
             return "some of its files belong to someone else"
-        return self._explain_files(record, completed_at)
+        return self._explain_files(record, completed_at) or self.copied_in.get(path)
 
     def _explain_files(self, record: RecordedCheckpoint, completed_at: datetime) -> str | None:
         found = record.checkpoint

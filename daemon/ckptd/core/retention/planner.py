@@ -12,7 +12,7 @@ from operator import itemgetter
 from types import MappingProxyType
 
 from ckptd.core.model import RunKey, RunRecord, Scan
-from ckptd.core.retention import eligibility, run_guards, shared_directories, user_kept
+from ckptd.core.retention import copied_in, eligibility, run_guards, shared_directories, user_kept
 from ckptd.core.retention.checkpoint_order import Ranks, arrange, rank_attempts
 from ckptd.core.retention.floor import JudgedRun, list_floor
 from ckptd.core.retention.not_judged import RunBoundary
@@ -87,7 +87,9 @@ def plan_run(
     kept_by_people = user_kept.find_kept(
         present, history.checkpoints, ranks, policy.guards.clock_tolerance, is_copied=bool(history.primaries)
     )
-    named, outside = _divide(RunBoundary(history, policy, now, nested, kept_by_people), present, ranks)
+    others = {} if history.primaries else dict(copied_in.find_copied_in(history.checkpoints, history.attempts))
+    boundary = RunBoundary(history, policy, now, nested, kept_by_people, others)
+    named, outside = _divide(boundary, present, ranks)
     order = arrange(named, history.checkpoints, ranks)
     if not order.complete:
         left = [(path, record) for path, record in present if path in named]
