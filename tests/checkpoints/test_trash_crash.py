@@ -7,6 +7,7 @@ all of it gone; the newest one is never touched; and what `recover` and `look_up
 import os
 import random
 import select
+import shutil
 import signal
 from pathlib import PurePosixPath
 
@@ -16,14 +17,18 @@ from checkpoints import trash_kills
 from checkpoints.trash_kills import ACTS, NEWEST, OLD, check_it_comes_back, prepare, recover_and_check
 from ckptd.checkpoints import trash
 from ckptd.checkpoints.trash import EntryState, TrashResult
+from ckptd.core.fleet.prune_totals import FailureCause
 from support import small_process
 from support.trash_facts import (
+    LATER,
     NOW,
     SHAPES,
     Killer,
     as_user,
+    identity,
     in_child,
     is_killed,
+    own,
     read_files,
     released,
     request,
@@ -106,7 +111,79 @@ def test_a_name_that_the_job_took_again_is_the_jobs_and_the_old_files_stay_toget
             assert set(asked.files) & set(files) == set(missing)
 
 
-def test_a_directory_that_is_gone_when_its_half_moved_checkpoint_is_mended_leaves_a_held_entry():
+def move_until(asked, name):
+    """Move a checkpoint aside, and kill that right before this step."""
+
+    def step(what):
+        if what == name:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert is_killed(in_child(lambda: trash.move_aside(asked, now=NOW, step=step)))
+
+
+@pytest.mark.parametrize("moved_count", [1, 2])
+def test_a_half_moved_checkpoint_whose_directory_is_renamed_is_never_deleted_by_its_hold(moved_count):
+    with scratch() as directory:
+        old, newest, place = prepare(directory, "set")
+        asked = request(directory, "set", OLD)
+        move_until(asked, f"rename {asked.files[moved_count]} {moved_count}")
+        renamed = directory.parent / "renamed"
+        directory.rename(renamed)
+        for _ in range(2):
+            (outcome,) = as_user(lambda: trash.recover(place))
+            assert (outcome.result, outcome.cause) == (TrashResult.REFUSED, FailureCause.GONE)
+            assert f"only {moved_count} of its 3 parts" in outcome.reason
+            (entry,) = as_user(lambda: trash.list_trash(place, is_measured=True))
+            assert entry.state is EntryState.MOVING
+            (kept,) = as_user(lambda: trash.empty(place, ["act-1"], released(now=LATER)))
+            assert kept.result is TrashResult.REFUSED
+            restored = as_user(lambda: trash.restore(place, "act-1"))
+            assert (restored.result, restored.cause) == (TrashResult.REFUSED, FailureCause.GONE)
+            assert "rename it back" in restored.reason
+        renamed.rename(directory)
+        check_it_comes_back(directory, place, old, newest)
+
+
+def test_a_part_that_recovery_could_not_put_back_is_never_deleted_by_its_hold():
+    with scratch() as directory:
+        _, _, place = prepare(directory, "directory")
+        names = ("a/ckpt.index", "b/ckpt.data")
+        for name in names:
+            (directory / name).parent.mkdir()
+            (directory / name).write_text(name)
+        own(directory)
+        identities = tuple(identity(directory / name) for name in names)
+        path = PurePosixPath(directory, "ckpt")
+        asked = request(directory, "set", OLD, path=path, files=names, identities=identities)
+        move_until(asked, "rename ckpt.data 1")
+        (directory / "a").rename(directory / "renamed")
+        (outcome,) = as_user(lambda: trash.recover(place))
+        assert (outcome.result, "stays in the trash" in outcome.reason) == (TrashResult.MOVED, True)
+        (kept,) = as_user(lambda: trash.empty(place, ["act-1"], released(now=LATER)))
+        assert (kept.result, kept.cause) == (TrashResult.REFUSED, FailureCause.GONE)
+        assert "'b/ckpt.data' of it is not in the trash" in kept.reason
+        (directory / "renamed").rename(directory / "a")
+        assert as_user(lambda: trash.restore(place, "act-1")).result is TrashResult.RESTORED
+        assert [(directory / name).read_text() for name in names] == list(names)
+
+
+def test_a_directory_that_is_gone_when_its_whole_checkpoint_is_in_the_trash_leaves_a_held_entry():
+    with scratch() as directory:
+        _, _, place = prepare(directory, "set")
+        asked = request(directory, "set", OLD)
+        move_until(asked, "create moved")
+        shutil.rmtree(directory)
+        (outcome,) = as_user(lambda: trash.recover(place))
+        assert (outcome.result, outcome.reason) == (
+            TrashResult.MOVED,
+            "part of it stays in the trash: its directory is gone",
+        )
+        (done,) = as_user(lambda: trash.empty(place, ["act-1"], released(now=LATER)))
+        assert (done.result, done.reason) == (TrashResult.DELETED, None)
+        assert as_user(lambda: trash.list_trash(place)) == ()
+
+
+def test_a_person_may_delete_what_is_left_of_a_half_moved_checkpoint_whose_directory_is_gone():
     with scratch() as directory:
         _, _, place = prepare(directory, "set")
         asked = request(directory, "set", OLD)
@@ -115,10 +192,7 @@ def test_a_directory_that_is_gone_when_its_half_moved_checkpoint_is_mended_leave
             (directory / name).unlink()
         directory.rmdir()
         (outcome,) = as_user(lambda: trash.recover(place))
-        assert (outcome.result, outcome.reason) == (
-            TrashResult.MOVED,
-            "part of it stays in the trash: its directory is gone",
-        )
+        assert (outcome.result, outcome.cause) == (TrashResult.REFUSED, FailureCause.GONE)
         (done,) = as_user(lambda: trash.empty(place, ["act-1"], released()))
         assert (done.result, done.reason) == (TrashResult.DELETED, None)
         assert as_user(lambda: trash.list_trash(place)) == ()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ckptd.checkpoints.trash import contents
 from ckptd.checkpoints.trash.descriptors import FileOperations, Step, closing, exists, open_below
-from ckptd.checkpoints.trash.entries import find_run, rules_of
+from ckptd.checkpoints.trash.entries import find_missing, find_run, rules_of
 from ckptd.checkpoints.trash.entry_limit import WHOLE, TurnLimits, TurnProgress, list_names
 from ckptd.checkpoints.trash.manifest import MOVED, Manifest, Origin, find_release, read_changes, read_manifest
 from ckptd.checkpoints.trash.move_aside import OpenEntry, drop_entry
@@ -137,10 +137,7 @@ def _delete(opened: OpenTrash, act_id: str, release: ReleaseRule, hands: FileOpe
     with closing(open_below(opened.trash, act_id)) as itself:
         manifest = read_manifest(itself)
         check_actor(manifest.uid)
-        if not exists(MOVED, itself):
-            raise RefusedError("its move is not finished", FailureCause.HELD)
-        if not release.is_over(manifest.moved_at, manifest.origin):
-            raise RefusedError("it is still held", FailureCause.HELD)
+        _check_deletable(opened, manifest, itself, release)
         try:
             sizes = list(_check_unchanged(manifest, itself, is_by_person=release.now is None))
         except PermissionError:
@@ -152,6 +149,24 @@ def _delete(opened: OpenTrash, act_id: str, release: ReleaseRule, hands: FileOpe
         drop_entry(OpenEntry(act_id + DELETING, opened.trash, itself, itself, hands))
     outcome = make_outcome(manifest, act_id, TrashResult.DELETED, None if sizes else NOTHING_LEFT)
     return replace(outcome, size_bytes=sum(sizes))
+
+
+def _check_deletable(opened: OpenTrash, manifest: Manifest, itself: int, release: ReleaseRule) -> None:
+    """Refuse an entry whose move is not finished, that is still held, or of which a part is elsewhere.
+
+    A part that recovery could not put back is a person's to delete: the others may be in a directory that was renamed.
+    """
+    is_left = bool(manifest.directory) and not exists(manifest.directory, opened.base)
+    if not exists(MOVED, itself) and not (release.now is None and is_left):
+        raise RefusedError("its move is not finished", FailureCause.HELD)
+    if not release.is_over(manifest.moved_at, manifest.origin):
+        raise RefusedError("it is still held", FailureCause.HELD)
+    missing = find_missing(manifest, itself)
+    if release.now is not None and 0 < len(missing) < len(manifest.items):
+        raise RefusedError(
+            f"{missing[0]!r} of it is not in the trash: restore it, or delete it with `ckptd trash empty`",
+            FailureCause.GONE,
+        )
 
 
 def _check_unchanged(manifest: Manifest, itself: int, *, is_by_person: bool) -> Iterator[int]:

@@ -157,6 +157,11 @@ def _is_there(number: str, item: MovedItem, entry: int, rules: MoveRequirements)
     return False
 
 
+def find_missing(manifest: Manifest, itself: int) -> tuple[str, ...]:
+    """Return the earlier names of the items that are not in an open entry."""
+    return tuple(item.name for number, item in enumerate(manifest.items) if not exists(str(number), itself))
+
+
 def rules_of(manifest: Manifest, itself: int) -> MoveRequirements:
     """Return the rules that everything in an open entry must fulfil."""
     return MoveRequirements(manifest.uid, os.fstat(itself).st_dev, read_mount(itself), frozenset())
@@ -178,6 +183,7 @@ def open_again(at: int, directory: str) -> int:
         return open_below(at, directory)
     except FileNotFoundError:
         raise RefusedError(
-            f"the directory {directory!r} that it was in was removed or renamed: make it again, and then restore",
+            f"the directory {directory!r} that it was in was removed or renamed: "
+            "rename it back or make it again, and then restore",
             FailureCause.GONE,
         ) from None

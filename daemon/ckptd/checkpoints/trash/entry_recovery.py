@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from ckptd.checkpoints.trash import contents
+from ckptd.checkpoints.trash import contents, entries
 from ckptd.checkpoints.trash.contents import MoveRequirements
 from ckptd.checkpoints.trash.deletion import finish_deletion
 from ckptd.checkpoints.trash.descriptors import FileOperations, Step, closing, exists, open_below
@@ -16,6 +16,7 @@ from ckptd.checkpoints.trash.move_aside import OpenEntry, drop_entry, finish, is
 from ckptd.checkpoints.trash.outcome import RefusedError, TrashOutcome, TrashResult, fail
 from ckptd.checkpoints.trash.restoration import keep_in_trash, make_outcome
 from ckptd.checkpoints.trash.trash_location import DELETING, OpenTrash, check_act_id, check_actor, is_act_id, open_place
+from ckptd.core.fleet.prune_totals import FailureCause
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +83,28 @@ def _recover(opened: OpenTrash, name: str, hands: FileOperations) -> TrashOutcom
             manifest = read_manifest(itself)
             check_actor(manifest.uid)
             if manifest.directory and not exists(manifest.directory, opened.base):
-                return keep_in_trash(
-                    manifest, OpenEntry(act_id, opened.trash, itself, itself, hands), "its directory is gone"
-                )
+                return _finish_if_whole(manifest, OpenEntry(act_id, opened.trash, itself, itself, hands))
         with open_entry(opened, act_id, hands) as (entry, manifest):
             return _finish_or_undo(manifest, entry)
     except (OSError, RefusedError) as error:
         return fail(error, act_id, "")
+
+
+def _finish_if_whole(manifest: Manifest, entry: OpenEntry) -> TrashOutcome:
+    """Complete a move whose run's directory is gone.
+
+    Raises:
+        RefusedError: a part of the checkpoint is not in the entry; where its owner renamed the directory, it is there.
+
+    """
+    if missing := entries.find_missing(manifest, entry.itself):
+        count = len(manifest.items)
+        raise RefusedError(
+            f"only {count - len(missing)} of its {count} parts are in the trash, and the directory "
+            f"{manifest.directory!r} was removed or renamed: rename it back or make it again, and then restore",
+            FailureCause.GONE,
+        )
+    return keep_in_trash(manifest, entry, "its directory is gone")
 
 
 def _finish_or_undo(manifest: Manifest, entry: OpenEntry) -> TrashOutcome:

@@ -21,11 +21,10 @@ def restore(place: PurePosixPath, act_id: str, *, step: Step | None = None) -> T
         if is_begun(opened, act_id):
             _undo_deletion(opened, act_id, FileOperations(step))
         with open_entry(opened, act_id, FileOperations(step)) as (entry, manifest):
-            if not exists(MOVED, entry.itself):
-                raise RefusedError("its move is not finished", FailureCause.HELD)
             _check_free(manifest, entry)
-            entry.hands.unlink(MOVED, entry.itself)
-            entry.hands.sync(entry.itself)
+            if exists(MOVED, entry.itself):  # else its move, or an earlier restoration, was cut off
+                entry.hands.unlink(MOVED, entry.itself)
+                entry.hands.sync(entry.itself)
             left = put_back(manifest, entry)
             if left:
                 return keep_in_trash(manifest, entry, left[0])
