@@ -10,7 +10,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from ckptd.checkpoints import trash
-from ckptd.checkpoints.trash import EntryState, Origin, TrashResult
+from ckptd.checkpoints.trash import EntryState, Origin, TrashResult, manifest
+from ckptd.checkpoints.trash.descriptors import closing
 from ckptd.core.fleet.prune_totals import FailureCause
 from ckptd.core.model import RunKey
 from support.trash_facts import (
@@ -282,3 +283,21 @@ def test_an_entry_of_the_version_before_that_was_cut_off_is_finished_or_put_back
     (outcome,) = as_user(lambda: trash.recover(beside(directory)))
     assert outcome.result is (TrashResult.MOVED if is_all_there else TrashResult.UNDONE)
     assert bool(read_files(directory)) != is_all_there
+
+
+def test_checkpoints_whose_paths_differ_only_far_behind_are_told_apart(directory):
+    run = directory / ("r" * 200) / ("s" * 200)
+    run.mkdir(parents=True)
+    own(directory)
+    paths = {}
+    for n in (1, 2):
+        write(run, "file", n)
+        asked = request(run, "file", n, origin=ORIGIN, allowed_roots=(PurePosixPath(directory),))
+        assert move(asked).result is TrashResult.MOVED
+        paths[f"act-{n}"] = str(run / f"step_{n}.pt")
+    entries = as_user(lambda: trash.list_trash(beside(run)))
+    assert {entry.act_id: entry.path for entry in entries} == paths
+    with closing(os.open(beside(run) / "act-1", os.O_RDONLY)) as entry:
+        assert manifest.read_manifest(entry).run == RunKey("c", OTHER_UID, str(run))
+    outcome = as_user(lambda: trash.restore(beside(run), "act-2"))
+    assert (outcome.result, outcome.path) == (TrashResult.RESTORED, paths["act-2"])

@@ -21,7 +21,7 @@ MOVED = "moved"  # its presence says that everything of the manifest was moved
 _LIMIT = 64 * 2**20
 _NUMBER_LIMIT = 2**64
 _SIZE_LIMIT = 2**53  # 8 PiB: no checkpoint of one directory is as large, and a metric counts it exactly
-_TEXT_LIMIT = 4096
+_PATH_LIMIT = 4096
 _TEXT_LIMIT = 200
 _REASON_LIMIT = 500
 _REASONS_LIMIT = 20
@@ -190,7 +190,7 @@ def _parse(data: bytes) -> Manifest:
     manifest = Manifest(
         act_id=str(document["act_id"]),
         directory=str(document["directory"]),
-        path=str(document["path"])[:_TEXT_LIMIT],
+        path=str(document["path"])[:_PATH_LIMIT],
         uid=_whole(document["uid"], 0, 2**32),
         moved_at=datetime.fromisoformat(document["moved_at"]),
         reasons=tuple(str(reason)[:_REASON_LIMIT] for reason in document["reasons"][:_REASONS_LIMIT]),
@@ -212,7 +212,7 @@ def _parse(data: bytes) -> Manifest:
 
 def _parse_run(fields: dict[str, Any]) -> RunKey:
     return RunKey(
-        _read_text(fields["cluster"]), _whole(fields["uid"], 0, 2**32), str(fields["directory"])[:_TEXT_LIMIT]
+        _read_text(fields["cluster"]), _whole(fields["uid"], 0, 2**32), str(fields["directory"])[:_PATH_LIMIT]
     )
 
 
