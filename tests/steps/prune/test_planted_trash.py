@@ -12,6 +12,9 @@ from click.testing import CliRunner
 from prometheus_client import CollectorRegistry, generate_latest
 
 from ckptd import cli
+from ckptd.checkpoints.agent import request_child
+from ckptd.checkpoints.agent.client import Batch
+from ckptd.checkpoints.trash import trash_operations
 from ckptd.core.fleet.prune_totals import PruneAction
 from ckptd.core.fleet.snapshot import Report
 from ckptd.metrics.collector import ReportCollector
@@ -209,3 +212,24 @@ def test_what_is_planted_is_emptied_as_its_owners_and_takes_nothing_along(shop):
     shop.act(elapsed=shop.memory.clock.stepped_on + (shop.now - shop.memory.clock.stepped_at))
     assert precious.read_text() == "x"
     assert (shop.trash() / "climbing").exists()
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "moved"])
+def test_a_planted_file_that_would_take_gigabytes_to_read_is_refused_by_its_child(shop, name):
+    plant(shop, b"huge")
+    file = shop.trash() / "huge" / name
+    file.write_bytes(b'{"version":2,"x":[' + b'{"":0},' * (2**26 // 7 - 10) + b"0]}")
+    own(file)
+    known = len(shop.trashed()) - 1
+    item = {"place": str(shop.trash()), "is_measured": False}
+    batch = Batch(uid=UID, operation="list_trash", items=(item,), deadline_seconds=60)
+    ((listed,),) = shop.agent.run([batch])
+    reasons = [reason for _, reason in listed["problems"]]
+    assert len(listed["entries"]) == known + (name == "moved")
+    assert reasons == ["its manifest needs more memory than one of ckptd"] * (name != "moved")
+    shop.wait(8 * 24 * 60)
+    assert shop.act().deleted_count == known
+
+
+def test_each_operation_that_reads_manifests_has_a_limit_of_memory():
+    assert trash_operations.OPERATIONS.keys() - {"move_aside"} == request_child.READS_MANIFESTS

@@ -260,7 +260,7 @@ def end_with(parent: int) -> None:
 
 def _limit(limits: ChildLimits) -> None:
     for kind, amount in (
-        (resource.RLIMIT_AS, _mapped_bytes() + limits.memory_bytes),
+        (resource.RLIMIT_AS, read_mapped_bytes() + limits.memory_bytes),
         (resource.RLIMIT_NOFILE, limits.open_files),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
@@ -278,7 +278,8 @@ def _limit_processor(seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
 
 
-def _mapped_bytes() -> int:
+def read_mapped_bytes() -> int:
+    """Return how much memory this process maps: a limit of its address space counts from there."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[0]) * resource.getpagesize()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from ckptd.checkpoints.agent import child_states, confinement, orphans, requests
+from ckptd.checkpoints.agent import child_states, confinement, limited_child, orphans, requests
 from ckptd.checkpoints.agent.identities import DeniedUserError
 from ckptd.checkpoints.agent.lease_memory import LeaseOverError
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
@@ -22,6 +22,11 @@ from ckptd.errors import CkptdError
 Operation = Callable[[dict[str, Any]], dict[str, Any]]
 
 MAX_OPEN_FILES = 256
+# beyond what the agent maps: the largest manifest that a move writes takes 620 MiB, a forged one could take 2 GiB
+TRASH_MEMORY_BYTES = 1 << 30
+READS_MANIFESTS = frozenset(
+    {"restore", "empty", "recover", "list_trash", "list_known", "list_unrecorded", "look_up"}
+)  # the operations of the trash but for the move, which may write a manifest of many more strings
 
 
 def run(
@@ -43,7 +48,7 @@ def run(
         confinement.drop_capability_bounds()
         become(request["uid"])
         _confine(request, policy)
-        _limit()
+        _limit(request["operation"])
         paths = requests.list_directories(request)
         parser = SharedParser(request["uid"], paths, policy.allowed_roots)
         with os.fdopen(pipe, "wb") as out, parser:
@@ -105,7 +110,12 @@ def _confine(request: dict[str, Any], policy: RequestPolicy) -> None:
     confinement.confine_files()
 
 
-def _limit() -> None:
+def _limit(operation: str) -> None:
+    if operation in READS_MANIFESTS:
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        wanted = limited_child.read_mapped_bytes() + TRASH_MEMORY_BYTES
+        amount = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (amount, amount))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN_FILES, MAX_OPEN_FILES))
     os.nice(10)

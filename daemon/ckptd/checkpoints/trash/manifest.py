@@ -149,9 +149,10 @@ def read_manifest(entry: int) -> Manifest:
         OSError: it cannot be read.
 
     """
-    data = _read(MANIFEST, entry)
     try:
-        return _parse(data)
+        return _parse(_read(MANIFEST, entry))
+    except MemoryError as error:
+        raise RefusedError("its manifest needs more memory than one of ckptd", FailureCause.UNREADABLE) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RefusedError(
             f"its manifest is not one of ckptd: {type(error).__name__}: {error}", FailureCause.UNREADABLE
@@ -169,7 +170,7 @@ def read_changes(entry: int, manifest: Manifest) -> tuple[int, ...]:
     try:
         document = json.loads(_read(MOVED, entry), parse_constant=_refuse_constant)
         found = tuple(_whole(number, 0, _NUMBER_LIMIT) for number in document["changed_ns"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, MemoryError):
         return unknown  # version 1 leaves it empty, and a kill in the moment of its writing too
     return found if len(found) == len(unknown) else unknown
 
