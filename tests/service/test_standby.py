@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import socket
 import time
 import urllib.request
 from contextlib import ExitStack, contextmanager
@@ -144,6 +145,31 @@ def test_a_second_daemon_is_refused_on_sqlite_and_a_killed_one_is_replaced_at_on
         first.kill()
         second.start()
         wait_until(lambda: second.is_leader, 30)
+
+
+@pytest.mark.parametrize("is_postgresql", [False, True], ids=["sqlite", "refused on postgresql"])
+def test_a_second_daemon_with_the_configuration_of_the_first_names_it(tmp_path, request, is_postgresql):
+    database = request.getfixturevalue("database") if is_postgresql else f"sqlite:///{tmp_path}/ckptd.sqlite3"
+    with daemons(tmp_path, database, "first", "second", more='standby = "refuse"\n') as (first, second):
+        shutil.copyfile(first.folder / "config.toml", second.folder / "config.toml")
+        first.start()
+        wait_until(lambda: first.is_leader, 60)
+        second.start()
+        assert second.process.wait(allow(60)) == 2
+        assert f"the cluster c1 has a daemon already: `ckptd run` on {socket.gethostname()}" in second.read_log()
+        assert f"(pid {first.process.pid}) since 20" in second.read_log()
+        assert "Traceback" not in second.read_log()
+        assert first.is_leader
+
+
+def test_a_daemon_whose_address_another_program_has_says_so_at_once(tmp_path):
+    with daemons(tmp_path, f"sqlite:///{tmp_path}/ckptd.sqlite3", "only") as (only,):
+        with socket.create_server(("127.0.0.1", only.port)):
+            only.start()
+            assert only.process.wait(allow(60)) == 2
+        assert "another program listens there; set web.listen" in only.read_log()
+        only.start()
+        wait_until(lambda: only.is_leader, 30)
 
 
 def test_after_a_daemon_was_stopped_a_copy_of_its_sqlite_file_is_complete(tmp_path):

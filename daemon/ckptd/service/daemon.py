@@ -22,11 +22,11 @@ from ckptd.core.model.records import DaemonIdentity
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
 from ckptd.present.formatting import format_count, format_duration
-from ckptd.service import control_group, freed_memory, gc_tuning, scan_watch
+from ckptd.service import control_group, freed_memory, gc_tuning, scan_watch, second_daemon
 from ckptd.service.agent_watch import AgentWatch
 from ckptd.service.build import Helpers, OpenCluster, build, build_access_rules, open_cluster, start_helpers
 from ckptd.service.config_troubles import refuse_troubles
-from ckptd.service.lease_keeper import LeaseHeldError, LeaseKeeper
+from ckptd.service.lease_keeper import LeaseKeeper
 from ckptd.service.lease_term import LeaseTerm
 from ckptd.service.open_database import open_store
 from ckptd.service.open_web import open_web, read_web_config
@@ -43,7 +43,7 @@ from ckptd.steps.parts import Parts, Runner
 from ckptd.steps.results import StepResult
 from ckptd.steps.state import State, begin
 from ckptd.store.database_errors import DatabaseAwayError, StoreError
-from ckptd.web.server import WebServer
+from ckptd.web.server import ListenError, WebServer
 from ckptd.web.web_config import WebConfig
 
 SECONDS_TO_STOP = 3.0
@@ -104,9 +104,7 @@ class Daemon:
         keeper = LeaseKeeper(open_store(self._started_with, is_upgraded=False), opened.cluster, lease.RUN)
         self._collector.record_leader(opened.cluster, is_leader=False)  # before the first scrape: it names the cluster
         self._web_config = read_web_config(self._started_with)
-        self._web = web = open_web(
-            self._started_with, self._web_config, self._collector.exposition, lambda: self._config
-        )
+        self._web = web = self._open_web(keeper)
         term = None
         try:
             term = self._wait_for_lease(keeper)
@@ -149,6 +147,20 @@ class Daemon:
         except StoreError as error:
             log.warning("the database could not be left in one file: %s", error)
 
+    def _open_web(self, keeper: LeaseKeeper) -> WebServer | None:
+        """Open the page before the lease is there, because a standby shows it, too.
+
+        Raises:
+            LeaseHeldError: it cannot be opened, and the daemon that acts, which may have its address, is to be named.
+            CkptdError: it cannot be opened as configured.
+
+        """
+        try:
+            return open_web(self._started_with, self._web_config, self._collector.exposition, lambda: self._config)
+        except ListenError:
+            second_daemon.find_and_refuse(keeper, self._started_with.service.standby, self._stop.wait)
+            raise
+
     def _wait_for_lease(self, keeper: LeaseKeeper) -> LeaseTerm | None:
         """Wait as a standby until the lease is free; None when told to stop.
 
@@ -156,7 +168,6 @@ class Daemon:
             LeaseHeldError: another daemon acts for the cluster, and this one is not to wait.
 
         """
-        is_refused = keeper.is_exclusive or self._started_with.service.standby == "refuse"
         report = StandbyReport(self._systemd, keeper.cluster)
         while True:
             try:
@@ -164,8 +175,7 @@ class Daemon:
                 if term is not None:
                     report.note_takeover()
                     return term
-                if is_refused and keeper.is_rival_alive and keeper.rival and keeper.rival.program == lease.RUN:
-                    raise LeaseHeldError(keeper.describe_refusal())
+                second_daemon.refuse(keeper, self._started_with.service.standby)
                 if not keeper.is_exclusive:
                     keeper.record_standby()
                 report.note_rival(keeper.describe_rival())
