@@ -312,3 +312,12 @@ def test_with_errors_in_the_configuration_the_trash_of_a_directory_can_still_be_
     held = datetime.fromisoformat(entry["hold_ends_at"]) - datetime.fromisoformat(entry["moved_at"])
     assert held == timedelta(days=7)  # its own manifest says so
     desk.command("trash", "restore", entry["id"], "--directory", desk.shop.directory)
+
+
+def test_a_plan_of_every_run_says_how_many_have_nothing_to_prune(desk, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)  # an ordinary user's plan has all own runs
+    shop = desk.shop
+    assert "nothing to prune" not in desk.command("plan")
+    for name in ("one", "two"):
+        note_run(shop.store, shop.run._replace(directory=f"/none/{name}"), shop.now)
+    assert "1 run; 2 more runs with fewer than two checkpoints have nothing to prune" in desk.command("plan")

@@ -31,6 +31,7 @@ def print_plan(
         facts = planning.read_facts(scope.store, scope.cluster, scope.site, scope.keys)
         made = planning.plan(facts, now)
         limited = limit(scope, made, now)
+        recorded_count = scope.store.runs.count_located(scope.cluster) if scope.keys is None else 0
     if is_json:
         document: PlanDocument = {
             "plan": made.plan_id,
@@ -44,12 +45,20 @@ def print_plan(
     click.echo(
         f"plan {made.plan_id}: {format_count(limited.remove_count, 'checkpoint')} "
         f"({format_size(limited.remove_bytes)}) to remove from {sum(bool(run.remove) for run in limited.runs)} of "
-        f"{format_count(len(limited.runs), 'run')}"
+        f"{format_count(len(limited.runs), 'run')}{_describe_left_out(recorded_count - len(limited.runs))}"
     )
     if limited.remove_count:
         where = f", on a host of {asked}" if asked else ""
         command = shlex.join(["ckptd", "prune", "--apply", "--plan", made.plan_id, *names])
         click.echo(safe(f"To move them to the trash{where}: {command}"))
+
+
+def _describe_left_out(count: int) -> str:
+    """Say how many runs the plan of every run leaves out, because pruning never removes an only checkpoint."""
+    if count <= 0:
+        return ""
+    verb = "has" if count == 1 else "have"
+    return f"; {format_count(count, 'more run')} with fewer than two checkpoints {verb} nothing to prune"
 
 
 def limit(scope: RetentionScope[StoreReader], made: Plan, now: datetime) -> Plan:

@@ -22,8 +22,9 @@ from ckptd.cli.command import friendly
 def plan(context: click.Context, names: tuple[str, ...], asked: str | None, is_json: bool, is_verbose: bool) -> None:
     """Show what pruning would keep and remove, and why.
 
-    Prints the reason for each checkpoint and changes nothing. The default is every run; ordinary users see only their
-    own. JOB is an id such as 4711 or, for an array task, 4711_3; PATH is a checkpoint directory.
+    Prints the reason for each checkpoint and changes nothing. The default is every run with at least two checkpoints;
+    ordinary users see only their own runs. JOB is an id such as 4711 or, for an array task, 4711_3; PATH is a
+    checkpoint directory.
     """
     from ckptd.cli.plan_output import print_plan  # noqa: PLC0415 - --help needs none of it
 

@@ -96,6 +96,12 @@ class RunReader(ReadPart):
         return tuple(RunKey(*RUN_KEY.decode(row)) for row in select(statement, {}))
 
     @selecting
+    def count_located(self, select: Select, cluster: str) -> int:
+        """Count the recorded runs of a cluster with a known directory."""
+        statement = f"SELECT count(*) FROM runs r WHERE r.cluster = :cluster AND {IS_LOCATED}"  # noqa: S608
+        return int(next(iter(select(statement, {"cluster": encode_text(cluster)})))[0])
+
+    @selecting
     def read_writing(self, select: Select) -> Mapping[RunKey, bool]:
         """Return every run with a known directory, of all clusters, and whether ckptd saw a job of it write there.
 
