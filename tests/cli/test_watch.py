@@ -4,12 +4,14 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from ckptd import cli
 from ckptd.cli import main, watch
 from ckptd.present import listings
 from ckptd.store.store import Store
@@ -104,3 +106,22 @@ def test_the_shell_completes_commands(configuration):
     environment = {**os.environ, "_CKPTD_COMPLETE": "bash_complete", "COMP_WORDS": "ckptd jo", "COMP_CWORD": "1"}
     done = subprocess.run([CKPTD], capture_output=True, text=True, check=True, timeout=allow(60), env=environment)
     assert done.stdout.split() == ["plain,jobs"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "has_escapes"), [({}, True), ({"TERM": "dumb"}, False), ({"NO_COLOR": "1"}, False)]
+)
+def test_a_terminal_that_shows_no_colours_gets_none(configuration, variables, has_escapes):
+    controller, terminal = pty.openpty()
+    colours = {"TERM": "xterm", "NO_COLOR": "", "COLUMNS": "200", "PYTHONPATH": f"{Path(cli.__file__).parents[2]}"}
+    command = [sys.executable, "-m", "ckptd", "--config", configuration, "jobs"]
+    with subprocess.Popen(command, stdout=terminal, stderr=terminal, env={**os.environ, **colours, **variables}) as job:
+        os.close(terminal)
+        shown = b""
+        with suppress(OSError):  # nobody holds the other end any more
+            while part := os.read(controller, 65536):
+                shown += part
+        assert job.wait(allow(60)) == 0, shown
+    os.close(controller)
+    assert b"resnet-train" in shown
+    assert (b"\x1b" in shown) is has_escapes

@@ -1,6 +1,7 @@
 """The `ckptd` command: one file for each group of commands."""
 
 import importlib
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,5 +88,8 @@ _LISTED = click.Group(commands=[click.Command(name, help=each.help) for name, ea
     "--config", type=click.Path(path_type=Path), metavar="FILE", help="Read FILE instead of /etc/ckptd/config.toml."
 )
 @click.version_option(package_name="ckptd")
-def main(config: Path | None) -> None:
+@click.pass_context
+def main(context: click.Context, config: Path | None) -> None:  # noqa: ARG001 - commands read it from the context
     """Monitor the checkpoints and remaining time of the jobs on a Slurm cluster."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        context.color = False  # of all commands: `echo` then prints no escapes; see https://no-color.org
