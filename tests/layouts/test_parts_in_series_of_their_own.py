@@ -5,9 +5,9 @@ Every part is a state of its own, in a series of its own.
 
 import pytest
 
+from layouts.played_saves import play
 from layouts.real.layout import Save
 from layouts.real.simulation import RESTART
-from layouts.test_results_that_look_like_saves import play
 from support import checkpoint_bytes
 
 PARTS = {

@@ -5,9 +5,7 @@ import os
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import PurePosixPath
 
-import numpy as np
 import pytest
 
 from ckptd.checkpoints.agent.client import SILENCE
@@ -18,95 +16,22 @@ from ckptd.core.retention import Caps
 from ckptd.steps.prune import (
     audit_entries,
     circuit_breaker,
-    current_settings,
     owner_turns,
-    planning,
     step,
     trash_expiry,
 )
 from ckptd.steps.prune.recovery import PruneParts, recover_runs
-from ckptd.store import restart_state
 from steps.databases import on_both_databases
-from support.prune_facts import CLUSTER, UID, make_site, workshop
+from steps.prune.several_users import EPOCHS, USERS, enforce, explain, left, open_shop
+from support.prune_facts import CLUSTER
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
-EPOCHS = [f"epoch_{n}.npz" for n in range(1, 7)]
-USERS = ("ann", "bob", "cid", "dan")
-
-
-class User:
-    """One user with a home, a job and a run."""
-
-    def __init__(self, shop, number, name):
-        self.shop = shop
-        self.uid = UID + number
-        self.name = name
-        self.directory = shop.root / name / "ckpts"
-        self.directory.mkdir(parents=True)
-        for path in (self.directory, self.directory.parent):
-            os.chown(path, self.uid, -1)
-        work_dir = PurePosixPath(self.directory.parent)
-        shop.start_job(number, user=name, uid=self.uid, work_dir=work_dir)
-
-    @property
-    def run(self):
-        return RunKey(CLUSTER, self.uid, str(self.directory))
-
-    def save(self, epoch):
-        path = self.directory / f"epoch_{epoch}.npz"
-        with path.open("wb") as file:
-            np.savez(file, **{"opt/mu": np.arange(100.0)}, weights=np.arange(100.0), epoch=epoch)
-        os.chown(path, self.uid, -1)
-        os.utime(path, (self.shop.now.timestamp(), self.shop.now.timestamp()))
-
-    def names(self):
-        return sorted(path.name for path in self.directory.iterdir() if path.is_file())
-
-    def link(self, epoch):
-        """Give a checkpoint a second name: its removal will be refused."""
-        os.link(self.directory / f"epoch_{epoch}.npz", self.shop.root / f"second-{self.name}")
-
-    def spoil(self):
-        """Let nothing be moved: removals will fail."""
-        self.directory.chmod(0o555)
-
-    def mend(self):
-        self.directory.chmod(0o755)
-
-    def trashed(self):
-        return list((self.directory.parent / ".ckptd-trash").iterdir())
-
-    def save_more(self, *epochs):
-        for epoch in epochs:
-            self.shop.wait(60)
-            self.save(epoch)
-            self.shop.wait(1)
-            self.shop.look()
-
-    def outcomes(self, action=audit_entries.PRUNE):
-        return [entry.outcome for entry in self.shop.audit(action) if entry.run == self.run]
 
 
 @pytest.fixture
 def shop(url):
-    with workshop(url) as shop:
-        shop.users = {name: User(shop, number, name) for number, name in enumerate(USERS, 1)}
-        for epoch in range(1, 7):
-            shop.wait(30)
-            for user in shop.users.values():
-                user.save(epoch)
-            shop.wait(1)
-        shop.look()
-        shop.wait(90)
+    with open_shop(url) as shop:
         yield shop
-
-
-def left(shop):
-    return {name: len(user.names()) for name, user in shop.users.items()}
-
-
-def enforce(shop, *, hold=timedelta(days=7), **caps):
-    shop.site = make_site(shop.root, caps=Caps(**{"filesystem_share": 1.0, **caps}), hold=hold)
 
 
 @on_both_databases
@@ -330,59 +255,6 @@ def test_far_more_entries_of_one_user_than_a_step_deletes_delay_nobody_elses(sho
     assert len(ann.trashed()) > count - 500
 
 
-def test_a_users_file_with_tables_far_inside_one_another_keeps_all_of_hers_and_stops_nobody(shop):
-    ann = shop.users["ann"]
-    file = ann.directory.parent / ".ckptd.toml"
-    file.touch()
-    os.chown(file, ann.uid, -1)
-    runs = planning.read_facts(shop.store, CLUSTER, shop.site, [user.run for user in shop.users.values()]).runs
-    for depth in (*range(1, 900, 100), *range(900, 1000, 3)):
-        file.write_text(f"keep.{'.'.join('a' * depth)} = 1\n")
-        assert current_settings.renew(shop.parts, runs, shop.now) == set(), depth
-    enforce(shop)
-    shop.act()
-    assert left(shop) == {"ann": 6, "bob": 2, "cid": 2, "dan": 2}
-    assert "everything" in explain(shop, ann)
-
-
-@pytest.mark.parametrize("depth", [0, *range(1, 900, 100), *range(900, 1000, 9), 100_000])
-def test_a_subverted_child_that_answers_any_settings_stops_nobody_elses_removals(shop, depth):
-    ann, nested = shop.users["ann"], 1
-    for _ in range(depth):
-        nested = {"keep": nested}
-
-    class Subverted:
-        def run(self, batches):
-            answers = shop.agent.run(batches)
-            for batch, found in zip(batches, answers, strict=True):
-                if (batch.uid, batch.operation) == (ann.uid, "locate"):
-                    found[:] = [{**answer, "user_settings": nested} for answer in found]
-            return answers
-
-        def run_as_answered(self, batches):
-            return shop.agent.run_as_answered(batches)
-
-    enforce(shop)
-    shop.parts = replace(shop.parts, agent=Subverted())
-    shop.act()
-    assert left(shop) == {"ann": 6, "bob": 2, "cid": 2, "dan": 2}
-
-
-def test_settings_of_one_user_that_cannot_be_recorded_stop_nobody_elses_removals(shop, monkeypatch):
-    ann, real = shop.users["ann"], restart_state.record_user_settings
-
-    def record(connection, settings):
-        settings = list(settings)
-        if any(where == str(ann.directory.parent) for _, where, _ in settings):
-            raise RecursionError
-        real(connection, settings)
-
-    monkeypatch.setattr(restart_state, "record_user_settings", record)
-    enforce(shop)
-    shop.act()
-    assert left(shop) == {"ann": 6, "bob": 2, "cid": 2, "dan": 2}
-
-
 def plant(user, name, moved_at, *, is_hollow):
     """Put an entry into a user's trash, as its owner could write it."""
     entry = user.directory.parent / ".ckptd-trash" / name
@@ -406,12 +278,3 @@ def plant(user, name, moved_at, *, is_hollow):
     (entry / "moved").touch()
     for path in (entry, *entry.iterdir()):
         os.chown(path, user.uid, -1)
-
-
-def explain(shop, user):
-    """What the commands say of why a user's checkpoints stay."""
-    facts = planning.read_facts(shop.store, CLUSTER, shop.site, [user.run])
-    found = planning.check_circuit_breaker(shop.store, CLUSTER, shop.site, shop.now)
-    made = planning.plan(facts, shop.now)
-    limited = circuit_breaker.limit(made, shop.site.caps, found, shop.now, modes=planning.ACTIVE_MODES)
-    return "; ".join(reason for each in limited.runs[0].keep for reason in each.reasons)

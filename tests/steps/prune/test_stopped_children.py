@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from ckptd.steps.prune import step
-from steps.prune.test_several_users import User
+from steps.prune.several_users import User
 from support import child_stopper
 from support.prune_facts import START, make_site, workshop
 
