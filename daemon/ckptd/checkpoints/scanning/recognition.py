@@ -164,12 +164,20 @@ def _best_names(
     """Return what the content of checkpoints calls the best in each place, by the training that it is of.
 
     Each checkpoint names them as of its time; of those that name some of the same training, the furthest is believed.
+    Of one that is read again, because its permissions changed, that is an old opinion where others are further.
     """
+    furthest: dict[tuple[tuple[str, str], str], int] = {}
+    for claim, found in zip(claims, examinations, strict=True):
+        if isinstance(found, Checkpoint) and found.step is not None:
+            own = _place(claim), _name_training(_name(claim))
+            furthest[own] = max(found.step, furthest.get(own, found.step))
     opinions: dict[tuple[str, str], dict[str, tuple[int, int, tuple[str, ...]]]] = {}
     for claim, found in zip(claims, examinations, strict=True):
         if isinstance(found, Examination) and found.best_paths:
-            said = opinions.setdefault(_place(claim), {})
             step = found.step if found.step is not None else claim.name_step
+            if step is not None and step < furthest.get((_place(claim), _name_training(_name(claim))), step):
+                continue
+            said = opinions.setdefault(_place(claim), {})
             for training, names in _best_of_trainings(claim, found.best_paths, root_name).items():
                 opinion = (-1 if step is None else step, modified_ns(claim), names)
                 said[training] = max(opinion, said.get(training, opinion))
