@@ -126,6 +126,14 @@ def test_a_later_save_with_the_same_file_names_and_sizes_is_no_copy_from_the_tra
     assert removed(run_of(*pruned, *records[6:])) == {"global_step37"}
 
 
+def test_copies_from_the_trash_under_numbers_of_a_persons_own_are_not_pruned_again():
+    records = [saved(f"checkpoint_{n}", 100 - n, step=n, files=(f"checkpoint_{n}/model.bin",)) for n in range(31, 39)]
+    pruned = [replace(one, pruned_at=NOW - hours(61), deleted_at=NOW - hours(61)) for one in records[:7]]
+    copied = [saved(f"good_{n}", 20 - n, step=n, files=(f"good_{n}/model.bin",)) for n in (1, 2)]
+    run = run_of(*pruned, records[7], *copied)
+    assert {reasons_of(f"good_{n}", run) for n in (1, 2)} == {("it appeared again after it was pruned",)}
+
+
 def test_copies_from_the_trash_into_a_directory_of_their_own_are_not_pruned_again():
     records = epochs(1, 8)
     pruned = [replace(one, pruned_at=NOW - hours(30), deleted_at=NOW - hours(30)) for one in records[:5]]

@@ -193,9 +193,9 @@ class _Pruned:
         return len(record.checkpoint.files), record.checkpoint.size_bytes
 
     def is_copy(self, record: RecordedCheckpoint) -> bool:
-        """Whether it appeared after one with the same names and sizes was pruned, and not with other progress.
+        """Whether it appeared after one with the same names and sizes was pruned, and is no other one of its series.
 
-        All checkpoints of DeepSpeed or Megatron have the same files; only their directories differ.
+        All checkpoints of DeepSpeed or Megatron have the same files; only the numbers of their directories differ.
         """
         alike = self._known.get(self._size(record))
         if not alike:
@@ -204,14 +204,17 @@ class _Pruned:
         return any(
             each.pruned_at is not None
             and record.first_seen_at >= each.pruned_at
-            and _may_be_alike(copies.read_progress(record.checkpoint), copies.read_progress(each.checkpoint))
+            and not _is_another_save(record.checkpoint, each.checkpoint)
             and _list_contents(each.checkpoint) == contents
             for each in alike
         )
 
 
-def _may_be_alike(progress: float | None, other: float | None) -> bool:
-    return progress is None or other is None or progress == other
+def _is_another_save(found: Checkpoint, other: Checkpoint) -> bool:
+    """Whether two of one series have other progress; under a name of another kind, a person chose the number."""
+    values = {copies.read_progress(found), copies.read_progress(other)}
+    is_of_series = find_series(found, str(found.path)) == find_series(other, str(other.path))
+    return is_of_series and None not in values and len(values) > 1
 
 
 def _list_contents(found: Checkpoint) -> Contents:
