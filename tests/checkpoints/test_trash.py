@@ -1,10 +1,12 @@
 """What the trash moves, brings back and lets go."""
 
+import errno
+import fcntl
 import json
 import os
 import time
 from datetime import timedelta
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -109,6 +111,25 @@ def test_nothing_is_restored_over_something_that_is_there_now(directory):
     )
     assert read_files(directory) == {"ckpt-1.index": b"newer"}
     assert as_user(lambda: trash.look_up(beside(directory), "act-1")) is trash.EntryState.HELD
+
+
+@pytest.mark.parametrize("code", [None, errno.ENOSYS, errno.ENOLCK])
+def test_a_move_that_may_go_on_is_not_undone_where_the_file_system_has_no_locks(directory, monkeypatch, code):
+    write(directory, "set", 1)
+    move(request(directory, "set", 1))
+    Path(beside(directory), "act-1/moved").unlink()
+
+    def refuse(_descriptor, _operation):
+        raise OSError(code, os.strerror(code))
+
+    if code is not None:
+        monkeypatch.setattr(fcntl, "flock", refuse)
+    outcome = as_user(lambda: trash.restore(beside(directory), "act-1"))
+    if code is None:
+        assert outcome.result is TrashResult.RESTORED
+    else:
+        assert (outcome.result, outcome.reason) == (TrashResult.REFUSED, "its move is not finished")
+        assert not read_files(directory)
 
 
 def test_what_changed_in_the_trash_is_not_deleted(directory):

@@ -157,7 +157,7 @@ def _check_deletable(opened: OpenTrash, manifest: Manifest, itself: int, release
     A part that recovery could not put back is a person's to delete: the others may be in a directory that was renamed.
     """
     is_left = bool(manifest.directory) and not exists(manifest.directory, opened.base)
-    if not exists(MOVED, itself) and not (release.now is None and is_left):
+    if not exists(MOVED, itself) and not (release.now is None and is_left and opened.is_locked):
         raise RefusedError("its move is not finished", FailureCause.HELD)
     if not release.is_over(manifest.moved_at, manifest.origin):
         raise RefusedError("it is still held", FailureCause.HELD)

@@ -21,8 +21,11 @@ def restore(place: PurePosixPath, act_id: str, *, step: Step | None = None) -> T
         if is_begun(opened, act_id):
             _undo_deletion(opened, act_id, FileOperations(step))
         with open_entry(opened, act_id, FileOperations(step)) as (entry, manifest):
+            is_moved = exists(MOVED, entry.itself)  # else its move, or an earlier restoration, was cut off
+            if not is_moved and not opened.is_locked:  # or it goes on at this moment
+                raise RefusedError("its move is not finished", FailureCause.HELD)
             _check_free(manifest, entry)
-            if exists(MOVED, entry.itself):  # else its move, or an earlier restoration, was cut off
+            if is_moved:
                 entry.hands.unlink(MOVED, entry.itself)
                 entry.hands.sync(entry.itself)
             left = put_back(manifest, entry)

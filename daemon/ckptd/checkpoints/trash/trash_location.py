@@ -71,11 +71,12 @@ def check_changeable(directory: int, uid: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OpenTrash:
-    """An open, locked trash. `base` is the directory that contains it."""
+    """An open trash. `base` is the directory that contains it."""
 
     base: int
     trash: int
     directory: str  # name of the run's directory in `base`; "" where the trash is inside of it
+    is_locked: bool = False  # so that no other process changes it; some file systems cannot lock
 
 
 @contextmanager
@@ -96,14 +97,13 @@ def create_place(
             beside = held.enter_context(closing(_open_beside(directory, run, roots)))
             check_changeable(beside, uid)
             trash = held.enter_context(closing(_make(beside, hands)))
-            place = OpenTrash(beside, trash, directory.name)
+            name = directory.name
         except (OSError, RefusedError) as error:
             if isinstance(error, OSError) and error.errno not in _CANNOT:
                 raise
             trash = held.enter_context(closing(_make(run, hands)))
-            place = OpenTrash(run, trash, "")
-        _lock(trash)
-        yield place, run
+            beside, name = run, ""
+        yield OpenTrash(beside, trash, name, _lock(trash)), run
 
 
 def _open_beside(directory: PurePosixPath, run: int, roots: Collection[PurePosixPath]) -> int:
@@ -153,7 +153,8 @@ def _not_private() -> str:
     return f"{TRASH} is not a private directory of user {os.geteuid()}"
 
 
-def _lock(trash: int) -> None:
+def _lock(trash: int) -> bool:
+    """Lock a trash; return False where its file system has no locks."""
     try:
         fcntl.flock(trash, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -161,6 +162,8 @@ def _lock(trash: int) -> None:
     except OSError as error:
         if error.errno not in {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}:
             raise
+        return False
+    return True
 
 
 @contextmanager
@@ -181,6 +184,4 @@ def open_place(place: PurePosixPath, *, is_locked: bool = True) -> Iterator[Open
         except FileNotFoundError:
             yield None
             return
-        if is_locked:
-            _lock(trash)
-        yield OpenTrash(base, trash, "")
+        yield OpenTrash(base, trash, "", is_locked and _lock(trash))
