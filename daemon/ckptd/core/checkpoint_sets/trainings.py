@@ -19,7 +19,7 @@ from ckptd.core.checkpoint_sets.name_numbers import (
     is_condition,
 )
 from ckptd.core.checkpoint_sets.number_behaviour import appears_in_each
-from ckptd.core.checkpoint_sets.pieces import Piece, Place
+from ckptd.core.checkpoint_sets.pieces import Piece, Place, content_of
 
 _UNEXPLAINED = frozenset((Meaning.OPEN, Meaning.SAVE, Meaning.BARE))
 _COUNTED = frozenset((Meaning.PROGRESS, Meaning.SAVE))
@@ -63,14 +63,29 @@ def _branches(pieces: Sequence[Piece], place: Place, other: Place) -> bool:
     is_of_step = inner.meaning is Meaning.SAVE and other[0] > place[0] and _counts_steps(pieces, place)
     if not is_of_step and (inner.meaning is not Meaning.PROGRESS or not _count_alike(outer.word, inner.word)):
         return False
+    if _is_goal(pieces, place, other):
+        return False
     beyond = {piece.number(other).value - piece.number(place).value for piece in pieces}
     return min(beyond) >= 0 and max(beyond) > 1  # `epoch_0/epoch_1.pt` counts the same epochs from 0 and from 1
 
 
+def _is_goal(pieces: Sequence[Piece], place: Place, other: Place) -> bool:
+    """Whether the second number may be how far the training shall go, as in `step_500_steps100000.pt`.
+
+    So it is where the content says that the first one is its own step or epoch, and in one name where it says nothing
+    and the second number is the same in all.
+    """
+    said = [(piece.number(place).value, *content_of(piece)) for piece in pieces]
+    if any(all(value == each[kind] for value, *each in said) for kind in (0, 1)):
+        return True
+    is_silent = all(epoch is step is None for _, epoch, step in said)
+    return is_silent and place[0] == other[0] and len({piece.number(other).value for piece in pieces}) == 1
+
+
 def _counts_steps(pieces: Sequence[Piece], place: Place) -> bool:
-    """Whether a number counts steps, and not rounds of a training: those of `iter_1/checkpoint-500` count in ones."""
+    """Whether a number counts steps, and not rounds of a training, which count in ones: `iter_7/checkpoint-3500`."""
     values = {piece.number(place).value for piece in pieces}
-    is_in_ones = min(values) <= 1 and max(values) - min(values) == len(values) - 1
+    is_in_ones = max(values) - min(values) == len(values) - 1
     return pieces[0].number(place).word in _STEP_WORDS | _ITERATION_WORDS and not is_in_ones
 
 
