@@ -104,6 +104,22 @@ def test_a_fast_series_of_which_some_were_pruned_stays_the_job_s():
     assert list_removed(*slow, *fast) == names_of(*slow[:-1], *fast[1:-1])
 
 
+def test_bursts_that_recur_are_the_pace_of_a_job():
+    times = [2.1 * phase + 1.5 * MINUTE * number for phase in range(1, 20) for number in range(4)]
+    records = [*written("", times)]
+    phases = [seen_at_once(records[at : at + 4]) for at in range(0, len(records), 4)]
+    assert list_removed(*(each for found in phases for each in found)) == names_of(*records[:-1])
+
+
+def test_a_burst_in_the_middle_of_a_series_is_the_job_s():
+    before, after = [*range(2, 32, 2)], [*range(34, 60, 2)]
+    burst = [32 + 2 * MINUTE * number for number in range(12)]
+    records = [*written("", [*before, *burst, *after])]
+    at = len(before)
+    records[at : at + 12] = seen_at_once(records[at : at + 12])
+    assert list_removed(*records) == names_of(*records[:-1])
+
+
 def test_what_was_copied_stays_after_the_saves_around_it_are_forgotten():
     later = [replace(each, attempt=(job_key(2), 0)) for each in written("own_", [62, 64, 66, 68, 70])]
     attempts = [attempt(begun=BEGUN, ended=BEGUN - 20), attempt(job=2, begun=BEGUN - 60)]

@@ -11,6 +11,7 @@ from datetime import datetime
 from itertools import pairwise
 
 from ckptd.core.model import Attempt, JobKey, RecordedCheckpoint
+from ckptd.core.retention import copies
 from ckptd.core.retention.checkpoint_order import find_series
 from ckptd.core.retention.copies import COPY_PACE, INTERVALS
 from ckptd.core.retention.rules import SeriesKey
@@ -19,6 +20,7 @@ COPIED_IN = "several of its series were written much faster than the job saves, 
 _FEWEST_INTERVALS = 2  # that show at which pace a job saves
 _SHORTEST = 60.0  # seconds between saves: in less, a job's own differ as much, and some file systems know only seconds
 _FEWEST = 2  # copies, where nothing else is in their series
+_RECURRING = 3  # bursts of a job, such as those of its phases; a person copies less often
 _FEWEST_AMONG_OWN = 3  # copies in a job's own series: a job that is asked to end may save twice at once
 
 _Saves = tuple[tuple[JobKey, int], SeriesKey]  # of one attempt in one series
@@ -36,6 +38,7 @@ def find_copied_in(recorded: Iterable[RecordedCheckpoint], attempts: Iterable[At
             sizes[series] += 1
     for members in saves.values():
         members.sort(key=_written)
+    series_counts = Counter(attempt for attempt, _ in saves)
     gaps = {key: [_written(later) - _written(one) for one, later in pairwise(found)] for key, found in saves.items()}
     usual = _find_interval([gap for found in gaps.values() for gap in found])
     for (attempt, series), members in saves.items():
@@ -43,7 +46,10 @@ def find_copied_in(recorded: Iterable[RecordedCheckpoint], attempts: Iterable[At
         if all(each.pruned_at is None for each in members):  # none was known to be the job's before
             intervals.add(usual)
         for interval in intervals:
-            for found in _find_faster(members, interval, started[attempt], sizes[series]):
+            bursts = list(_find_bursts(members, interval, started[attempt], sizes[series]))
+            if series_counts[attempt] == 1 and len(bursts) >= _RECURRING:
+                continue  # the pace of a job that has no other series
+            for found in (each for burst in bursts if not _is_passed_through(members, burst) for each in burst):
                 if found.deleted_at is None and found.pruned_at is None:
                     yield str(found.checkpoint.path), COPIED_IN
 
@@ -62,9 +68,9 @@ def _find_interval(gaps: Sequence[float]) -> float:
     return 0
 
 
-def _find_faster(
+def _find_bursts(
     members: Sequence[RecordedCheckpoint], interval: float, started_at: float, size: int
-) -> Iterator[RecordedCheckpoint]:
+) -> Iterator[list[RecordedCheckpoint]]:
     """Yield what was written much faster than at an interval and found together; `size` is that of the series."""
     for run in _split(members, interval / COPY_PACE):
         begin, end = _written(run[0]), _written(run[-1])
@@ -74,7 +80,17 @@ def _find_faster(
         for each in run:
             by_scan[each.first_seen_at].append(each)
         fewest = _FEWEST if len(run) == size else _FEWEST_AMONG_OWN
-        yield from (each for found in by_scan.values() if len(found) >= fewest for each in found)
+        if burst := [each for found in by_scan.values() if len(found) >= fewest for each in found]:
+            yield burst
+
+
+def _is_passed_through(members: Sequence[RecordedCheckpoint], burst: Sequence[RecordedCheckpoint]) -> bool:
+    """Whether the progress rises from the save before a burst, through it, to the one after it."""
+    at = members.index(burst[0])
+    around = members[max(0, at - 1) : at + len(burst) + 1]
+    progress = [found for each in around if (found := copies.read_progress(each.checkpoint)) is not None]
+    is_between = at > 0 and at + len(burst) < len(members) and len(progress) == len(around)
+    return is_between and all(low < high for low, high in pairwise(progress))
 
 
 def _split(members: Sequence[RecordedCheckpoint], gap: float) -> Iterator[list[RecordedCheckpoint]]:
