@@ -17,12 +17,13 @@ from ckptd.checkpoints.formats.facts import StateFacts, examine_state
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
-from ckptd.core.model import Level
+from ckptd.core.model import CheckpointState, Level
 
 _ATTRIBUTES = "data"
 _VERSION = "_stable_baselines3_version"
 _HEADER_BYTES = 30  # of an entry of a zip archive; then comes its name
 _MAX_ATTRIBUTE_BYTES = 64 << 20
+_COUNT_LIMIT = 1 << 63
 
 
 class StableBaselines3:
@@ -38,7 +39,8 @@ class StableBaselines3:
         with reader.open(claim.files[0].path) as file:
             archive = read_zip(FileSlice.whole(file))
             if _VERSION not in archive.entries:
-                raise DamagedError(f"its entry {_VERSION!r} is missing")
+                reason = f"no agent of Stable-Baselines3: it has no entry {_VERSION!r}"
+                return Examination(state=CheckpointState.UNKNOWN, reason=reason)
             attributes = _read_attributes(archive)
             unsafe = _check_parts(archive)
 
@@ -73,7 +75,8 @@ def _read_attributes(archive: ZipArchive) -> dict[str, Any]:
 
 def _read_count(attributes: dict[str, Any], name: str) -> int | None:
     value = attributes.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _COUNT_LIMIT
+    return value if is_count else None
 
 
 def _check_parts(archive: ZipArchive) -> tuple[str, ...]:
