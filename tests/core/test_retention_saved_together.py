@@ -43,6 +43,11 @@ def test_exported_parameters_and_the_best_one_keep_no_state():
     assert removed(run_of(*states, exported, best), policy) == {"step_1.pt", "step_2.pt"}
 
 
+def test_a_series_that_ended_long_before_another_one_was_not_cut_short():
+    gone = removed(run(one={n: 60 - 10 * n for n in range(1, 5)}, other={1: 49.9}))
+    assert gone == {f"one_step_{n}.pt" for n in (1, 2, 3)}
+
+
 def test_the_trials_of_a_sweep_are_no_parts_of_one_save():
     ages = {f"trial{n}": {1: 50, 2: 40} if n else {1: 50, 2: 40, 3: 30} for n in range(60)}
     gone = removed(run(**ages))

@@ -16,6 +16,7 @@ from ckptd.core.model import Role
 from ckptd.core.retention.checkpoint_order import CheckpointOrder
 from ckptd.core.retention.rules import Ranked, SeriesKey
 
+_MOST_CUT = 2  # saves that may be cut short; a series that went on for more has outlived the other one
 _MOST_PARTS = 50  # of more series in one directory, each is a trial of a sweep; every one is compared with all others
 
 
@@ -35,7 +36,8 @@ def list_newest_common(order: CheckpointOrder) -> Iterator[tuple[int, str]]:
         if not common:
             continue
         number = max(common, key=lambda each: min(one.indexes[each], other.indexes[each]))
-        if _is_saved_together(one, other, number, order.sets):
+        ahead = max(each.count_since(order.sets[each.indexes[number]].at) for each in (one, other))
+        if ahead <= _MOST_CUT and _is_saved_together(one, other, number, order.sets):
             for each, partner in ((one, other), (other, one)):
                 yield each.indexes[number], f"the newest one that {partner.name} has as well, which was saved with it"
 
@@ -62,6 +64,10 @@ class _Series:
     @cached_property
     def _written(self) -> list[datetime]:
         return sorted(each.at for each in self._recorded)
+
+    def count_since(self, begin: datetime) -> int:
+        """Count the checkpoints of the series, deleted ones included, that were written after an instant."""
+        return len(self._written) - bisect_right(self._written, begin)
 
     def has_saved_between(self, begin: datetime, end: datetime) -> bool:
         """Whether a checkpoint of the series, deleted ones included, was written between two instants."""
