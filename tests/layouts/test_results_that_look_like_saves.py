@@ -51,6 +51,9 @@ def test_older_saves_of_the_same_trainings_go(tmp_path, name):
         ["epoch_{n}/step_{n}00.pt"],
         ["epoch_{before}/epoch_{n}.pt"],
         ["iter_{n}/checkpoint-{n}00/model.pt"],
+        ["iter_1{n}/checkpoint-1{n}00/model.pt"],
+        ["ckpt_step_{n}00_steps100000.pt"],
+        ["epoch{n}_epochs100.pt"],
         ["step_{n}00/ckpt_step_{n}00.pt"],
         ["step_{n}00/checkpoint-{n}00/model.pt"],
         ["epoch_{n}/model_{before}.pt", "epoch_{n}/optim_{before}.pt"],
@@ -76,6 +79,25 @@ def test_of_icefall_within_one_epoch_the_newest_stays_alone(tmp_path):
 def test_what_lightning_does_not_call_its_best_goes_though_its_name_says_so(tmp_path):
     kept = play(tmp_path, best_by("fid_score", 0.5, 0.12, 0.2, 0.3, 0.25, 0.22))
     assert kept == {"best-epoch=1-fid_score=0.12.ckpt", "best-epoch=5-fid_score=0.22.ckpt"}
+
+
+@pytest.mark.parametrize("names", ["best-epoch={}-val_loss=0.{}.ckpt", "epoch={}-step={}.ckpt"])
+def test_an_older_checkpoint_that_is_read_again_does_not_change_which_is_the_best(tmp_path, names):
+    for epoch in range(6):
+        best = min(epoch, 3)
+        name = tmp_path / names.format(epoch, 9 - best)
+        put(tmp_path, name, monitored(names.format(best, 9 - best), epoch), pipeline.START + epoch * HOUR)
+    first = inspect_tree(tmp_path, now=pipeline.START + 9 * HOUR)
+    (tmp_path / names.format(1, 8)).chmod(0o640)
+    again = inspect_tree(tmp_path, now=pipeline.START + 11 * HOUR, known=first.checkpoints)
+    assert names.format(3, 6) in {each.path.name for each in again.checkpoints if each.is_best}
+
+
+def test_a_marker_beside_the_only_checkpoint_of_its_directory_keeps_no_older_one(tmp_path):
+    saves = in_turn(*((f"round_{n}/epoch_3.pth", model(2, 10 * n)) for n in range(1, 7)))
+    for n, (_, files) in enumerate(saves, start=1):
+        files[f"round_{n}/last_checkpoint"] = f"/work/round_{n}/epoch_3.pth".encode()
+    assert play(tmp_path, saves) == {"round_6/epoch_3.pth"}
 
 
 def test_what_lightning_calls_its_best_is_still_known_when_files_are_not_read_again(tmp_path):

@@ -18,13 +18,14 @@ from ckptd.checkpoints.formats.generic import LAST_CHECKPOINT
 from ckptd.checkpoints.formats.interface import Claim, Examination
 from ckptd.checkpoints.formats.tensorflow import STATE_FILE, read_state
 from ckptd.checkpoints.scanning.reader import NotRegularError, Reader
-from ckptd.checkpoints.scanning.tree import Directory
+from ckptd.checkpoints.scanning.tree import NAME_MAX, Directory
 from ckptd.core.model import Level
 
 _LATEST = ("latest", "latest_universal")  # DeepSpeed's
 _ITERATION = "latest_checkpointed_iteration.txt"  # Megatron's
 _RELEASE = "release"
 _LIMIT = 4096  # bytes of a marker
+_DIGITS = re.compile(r"\d+")
 _NAMES = (*_LATEST, LAST_CHECKPOINT, _ITERATION)
 
 
@@ -57,7 +58,8 @@ def find_named(tree: Directory, reader: Reader) -> frozenset[str]:
             if file is not None and file.size_bytes <= _LIMIT:
                 with contextlib.suppress(OSError, NotRegularError):
                     text = read_head(reader, file.path, _LIMIT).decode("utf-8", "surrogateescape")
-                    named.update(directory.join(path) for path in _list_meant(name, text.strip()))
+                    meant = _list_meant(name, text.strip())
+                    named.update(directory.join(path) for path in meant if _is_one_of_several(directory, path))
     return frozenset(named)
 
 
@@ -67,6 +69,18 @@ def point_out(claim: Claim, named: Collection[str]) -> Claim:
     while path and path not in named:
         path = path.rpartition("/")[0]
     return replace(claim, is_newest=True) if path else claim
+
+
+def _is_one_of_several(directory: Directory, path: str) -> bool:
+    """Tell whether others beside a path differ from it in numbers alone; otherwise a marker makes no choice."""
+    *parents, name = path.split("/")
+    for parent in parents:
+        if (below := directory.directories.get(parent)) is None:
+            return False
+        directory = below
+    shape = _DIGITS.sub("#", name)
+    names = (*directory.files, *directory.directories)
+    return any(other != name and _DIGITS.sub("#", other) == shape for other in names)
 
 
 def _list_meant(marker: str, text: str) -> Iterator[str]:
@@ -80,10 +94,11 @@ def _list_meant(marker: str, text: str) -> Iterator[str]:
             yield from (f"iter_{int(text):07d}", f"global_step_{int(text)}")
         return
     parts = [part for part in text.split("/") if part not in {"", "."}]
-    if not parts or ".." in parts or not any(character.isdigit() for character in parts[-1]):
+    name = parts[-1] if parts else ""
+    if len(name) > NAME_MAX or ".." in parts or not any(character.isdigit() for character in name):
         return
-    if marker == LAST_CHECKPOINT or _is_name_of_checkpoint(parts[-1]):
-        yield parts[-1]
+    if marker == LAST_CHECKPOINT or _is_name_of_checkpoint(name):
+        yield name
         yield "/".join(parts[-2:])
 
 
