@@ -1,5 +1,6 @@
 """Opens a database with transactions that survive a kill, and with time limits on every wait."""
 
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -150,9 +151,18 @@ def _choose_kind(error: DBAPIError, engine: sa.Engine) -> type[StoreError]:
         return WrongDatabaseError if isinstance(error, sa.exc.ProgrammingError) else StoreError
     code = _read_code(error)
     file: _ExistingFile | None = engine.get_execution_options().get(_FILE)
-    if code in _AWAY or (code in _UNUSABLE and file is not None and file.was_opened):
+    if code in _AWAY:
         return DatabaseAwayError
+    if code in _UNUSABLE and file is not None and file.was_opened:
+        return StoreError if _may_only_read(engine.url.database) else DatabaseAwayError
     return WrongDatabaseError if code in _UNUSABLE or code == sqlite3.SQLITE_NOTADB else StoreError
+
+
+def _may_only_read(path: str | None) -> bool:
+    """Return whether this account may not write to the file, which only an administrator can change."""
+    if path is None or not Path(path).exists() or sqlite_access.is_read_only(path):
+        return False
+    return not sqlite_access.can_access(path, os.R_OK | os.W_OK)
 
 
 def _read_code(error: DBAPIError) -> int | None:
