@@ -1,9 +1,10 @@
 """Open the database and read the settings for commands that only read, without SQLAlchemy and pydantic."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -15,22 +16,24 @@ from ckptd.core.forecast.limit_margins import FindMargins
 from ckptd.service.password_file import read_password
 from ckptd.store.light_reader import LightReader, open_reader
 
+SettingsT = TypeVar("SettingsT")
+
 
 def load_settings(context: click.Context) -> ListingSettings:
     """Read the configuration named by --config; exit with its errors if it is invalid."""
-    path: Path | None = context.find_root().params.get("config")
-    try:
-        return read_listing_settings(path, os.environ)
-    except ConfigError as error:
-        click.echo(str(error), err=True)
-        raise SystemExit(EXIT_USAGE) from error
+    return read_named_file(context, read_listing_settings)
 
 
 def load_margins(context: click.Context) -> FindMargins:
     """Read the margins that the health rules keep before a time limit; exit with the configuration's errors."""
+    return read_named_file(context, read_margins)
+
+
+def read_named_file(context: click.Context, read: Callable[[Path | None, Mapping[str, str]], SettingsT]) -> SettingsT:
+    """Read settings from the file named by --config; exit with its errors if it is invalid."""
     path: Path | None = context.find_root().params.get("config")
     try:
-        return read_margins(path, os.environ)
+        return read(path, os.environ)
     except ConfigError as error:
         click.echo(str(error), err=True)
         raise SystemExit(EXIT_USAGE) from error

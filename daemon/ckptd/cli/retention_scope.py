@@ -3,16 +3,13 @@
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 import click
 
 from ckptd.cli.cluster_choice import find_cluster
-from ckptd.cli.listing_record import open_record
-from ckptd.cli.output import EXIT_USAGE
+from ckptd.cli.listing_record import open_record, read_named_file
 from ckptd.cli.run_names import RetentionError, find_runs
-from ckptd.config.raw_tables import ConfigError
 from ckptd.config.retention_settings import RetentionSettings, read_retention_settings
 from ckptd.core.model import RunKey
 from ckptd.service.build_retention import build_site_policy
@@ -43,12 +40,7 @@ def read_scope(
 
 def load_retention_settings(context: click.Context) -> RetentionSettings:
     """Read the configuration named by --config; exit with its errors if it is invalid."""
-    path: Path | None = context.find_root().params.get("config")
-    try:
-        return read_retention_settings(path, os.environ)
-    except ConfigError as error:
-        click.echo(str(error), err=True)
-        raise SystemExit(EXIT_USAGE) from error
+    return read_named_file(context, read_retention_settings)
 
 
 def build_site(settings: RetentionSettings) -> SitePolicy:

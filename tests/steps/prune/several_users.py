@@ -52,7 +52,7 @@ class User:
         """Let nothing be moved: removals will fail."""
         self.directory.chmod(0o555)
 
-    def mend(self):
+    def repair(self):
         self.directory.chmod(0o755)
 
     def trashed(self):

@@ -81,7 +81,7 @@ def test_failures_that_users_cause_stop_these_users_and_nobody_else(shop):
     shop.wait(65)
     assert shop.act().moved_count == 1
     for user in (ann, bob, cid):
-        user.mend()
+        user.repair()
     shop.wait(7 * 60)
     shop.act()
     assert left(shop) == dict.fromkeys(USERS, 2)

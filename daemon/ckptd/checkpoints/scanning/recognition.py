@@ -132,10 +132,8 @@ def _name_epoch(claim: Claim, found: Examination | Checkpoint) -> float | None:
 
 def _is_as_before(claim: Claim, found: Checkpoint) -> bool:
     """Tell whether names and markers around a checkpoint say the same of it as when it was found complete."""
-    return claim.damage is claim.in_progress is claim.temporary is claim.note is None and (
-        claim.is_newest,
-        claim.is_listed,
-    ) == (found.is_newest, found.is_listed)
+    is_plain = claim.damage is claim.in_progress is claim.temporary is claim.note is None
+    return is_plain and (claim.is_newest, claim.is_listed) == (found.is_newest, found.is_listed)
 
 
 def _examination_of(found: Checkpoint) -> Examination:
