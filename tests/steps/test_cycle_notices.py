@@ -228,6 +228,21 @@ def test_while_slurm_is_in_trouble_nobody_is_asked_and_what_waits_is_told_all_th
     assert [mail["To"] for mail in server.inbox.mails] == [ALICE]
 
 
+@pytest.mark.parametrize(("asked", "told"), [("al@uni.example", "al@uni.example"), (LATE, ALICE)])
+def test_nobody_gets_the_mail_about_a_job_of_another_user_that_had_the_same_id(fleet, server, tmp_path, asked, told):
+    fleet[0].source.mail_users = {1: asked}
+    judge(fleet, 0, make_job(1, name="fails"))
+    fleet[0].source.mail_users = {1: "bo@uni.example"}
+    bobs = make_job(1, name="fails", user="bo", uid=2000, submitted_at=at(1), started_at=at(1))
+    assert len(judge(fleet, 2, bobs).opened) == 1
+    judge(fleet, 3, bobs)
+    assert send(fleet, server, tmp_path, 60) == 2
+    texts = {mail["To"]: mail.get_body(["plain"]).get_content() for mail in server.inbox.mails}
+    assert texts.keys() == {told, "bo@uni.example"}
+    assert "user bo" not in texts[told]
+    assert "user alice" not in texts["bo@uni.example"]
+
+
 def test_where_mail_goes_to_administrators_it_waits_for_no_address(fleet, server, tmp_path):
     policy = NoticePolicy(mode=NoticeMode.ADMIN, user_rule="{user}@example.org", admins=("root@example.org",))
     fleet = replace(fleet[0], notice_policy=policy), fleet[1]

@@ -16,7 +16,7 @@ from ckptd.core.model import Flag, Job, RunKey, Unknown
 from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
-from ckptd.steps.snapshots import MailAddresses
+from ckptd.steps.snapshots import MailAddresses, Submission
 from ckptd.steps.state import State
 
 log = logging.getLogger("ckptd")
@@ -36,7 +36,7 @@ def plan_notices(
     facts = gather(parts, state, edges, open_flags)
     planned = notices.plan(changes, facts, parts.notice_policy, now)
     _log_refused(planned)
-    waiting = {each.recipient.address for each in planned if each.recipient.channel == notices.UNADDRESSED}
+    waiting = frozenset(Submission.of_notice(each) for each in planned if each.recipient.channel == notices.UNADDRESSED)
     state.change(MailAddresses, lambda known: replace(known, unaddressed=known.unaddressed | waiting))
     return planned
 
@@ -54,27 +54,30 @@ def ask_mail_users(parts: Parts, state: State, jobs: Collection[Job], now: datet
     """Read the MailUser of these jobs from Slurm; retry failures after a while."""
     if not jobs:
         return
-    answers: dict[int, str | None] = {}
+    answers: dict[Submission, str | None] = {}
     unanswered_count = 0
     for job in jobs:
         answer = parts.source.read_mail_user(job)
         if not isinstance(answer, Unknown):
-            answers[notices.number_of(job)] = answer
+            answers[Submission.of_job(job)] = answer
             continue
         unanswered_count += 1
         is_about_one_job = answer.reason.startswith(FailureReason.FAILED)
         if unanswered_count == MAX_UNANSWERED or not is_about_one_job:
             break
     rests_since = now if unanswered_count or len(jobs) == MAX_ASKED else None
-    wanted = {notices.number_of(known.job) for known in state.latest(PolledQueue).tracked.values()}
+    wanted = {Submission.of_job(known.job) for known in state.latest(PolledQueue).tracked.values()}
     state.change(MailAddresses, lambda known: _with_answers(known, answers, wanted, rests_since))
 
 
 def _with_answers(
-    known: MailAddresses, answers: Mapping[int, str | None], wanted: Collection[int], rests_since: datetime | None
+    known: MailAddresses,
+    answers: Mapping[Submission, str | None],
+    wanted: Collection[Submission],
+    rests_since: datetime | None,
 ) -> MailAddresses:
     """Add answers, and remove those about jobs that left the queue."""
-    kept = {number: address for number, address in known.by_job.items() if number in wanted}
+    kept = {each: address for each, address in known.by_job.items() if each in wanted}
     return replace(known, by_job={**kept, **answers}, rests_since=rests_since)
 
 
@@ -83,21 +86,21 @@ def address_waiting(parts: Parts, state: State, now: datetime) -> None:
     known = state.latest(MailAddresses)
     if not known.unaddressed:
         return
-    waiting: dict[int, list[notices.Notice]] = defaultdict(list)
+    waiting: dict[Submission, list[notices.Notice]] = defaultdict(list)
     for notice in parts.store.outbox.list_unaddressed(parts.cluster):
-        waiting[int(notice.recipient.address)].append(notice)
+        waiting[Submission.of_notice(notice)].append(notice)
     can_be_asked = _waited_for(state)
-    for number, some in list(waiting.items()):
-        is_over = number not in can_be_asked or min(map(notices.waits_until, some)) <= now
-        if number not in known.by_job and not is_over:
+    for submission, some in list(waiting.items()):
+        is_over = submission not in can_be_asked or min(map(notices.waits_until, some)) <= now
+        if submission not in known.by_job and not is_over:
             continue
         notified = parts.store.outbox.read_notified({notice.topic for notice in some})
-        mail_user = known.by_job.get(number)
+        mail_user = known.by_job.get(submission)
         addressed = notices.readdress(some, mail_user, notified, parts.notice_policy, now)
         parts.store.outbox.replace(some, addressed)
         _log_refused(addressed)
-        del waiting[number]
-    state.publish(replace(known, unaddressed=frozenset(str(number) for number in waiting)))
+        del waiting[submission]
+    state.publish(replace(known, unaddressed=frozenset(waiting)))
 
 
 def _log_refused(planned: Iterable[notices.Notice]) -> None:
@@ -107,24 +110,24 @@ def _log_refused(planned: Iterable[notices.Notice]) -> None:
         log.warning("mail for %s goes to %s: [mail] allowed_domains does not allow %s", ascii(user), used, named)
 
 
-def _unanswered(state: State, flags: Iterable[Flag]) -> dict[int, Job]:
+def _unanswered(state: State, flags: Iterable[Flag]) -> dict[Submission, Job]:
     """Return the jobs of flags that users are notified of and whose MailUser is unknown, one of each array."""
-    found: dict[int, Job] = {}
+    found: dict[Submission, Job] = {}
     tracked, asked = state.latest(PolledQueue).tracked, state.latest(MailAddresses).by_job
     for flag in flags:
         known = None if flag.finding.job_id is None else tracked.get(flag.finding.job_id)
         if known and known.job.mail_user is None and "user" in flag.finding.audience:
-            found.setdefault(notices.number_of(known.job), known.job)
-    return {number: job for number, job in found.items() if number not in asked}
+            found.setdefault(Submission.of_job(known.job), known.job)
+    return {each: job for each, job in found.items() if each not in asked}
 
 
-def _waited_for(state: State) -> dict[int, Job]:
+def _waited_for(state: State) -> dict[Submission, Job]:
     """Return the jobs that slurmctld still knows and whose MailUser a notice waits for."""
     unaddressed = state.latest(MailAddresses).unaddressed
     if not unaddressed:
         return {}
-    jobs = {notices.number_of(known.job): known.job for known in state.latest(PolledQueue).tracked.values()}
-    return {int(address): jobs[int(address)] for address in unaddressed if int(address) in jobs}
+    jobs = {Submission.of_job(known.job): known.job for known in state.latest(PolledQueue).tracked.values()}
+    return {each: jobs[each] for each in unaddressed if each in jobs}
 
 
 def gather(
@@ -145,10 +148,10 @@ def gather(
         notified=parts.store.outbox.read_notified(notices.list_topics(to_notify, jobs)),
         open_flags=open_flags,
         queued_runs=queued,
-        unanswered=_unanswered(state, to_notify),
+        unanswered={each.number for each in _unanswered(state, to_notify)},
     )
 
 
-def _with_mail_user(asked: Mapping[int, str | None], job: Job) -> Job:
-    mail_user = asked.get(notices.number_of(job))
+def _with_mail_user(asked: Mapping[Submission, str | None], job: Job) -> Job:
+    mail_user = asked.get(Submission.of_job(job))
     return replace(job, mail_user=mail_user) if mail_user else job

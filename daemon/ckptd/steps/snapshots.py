@@ -3,6 +3,7 @@
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import NamedTuple, Self
 
 from ckptd.core.discovery import path_mentions
 from ckptd.core.discovery.path_mentions import JobMentions
@@ -10,6 +11,7 @@ from ckptd.core.fleet.fleet_totals import RunShare
 from ckptd.core.job_actions.action_policy import ActionKind, DeferReason
 from ckptd.core.model import Flag, Job, RunHistory, RunKey, Scan, Unknown, Workspace
 from ckptd.core.model.records import NodeScanCost
+from ckptd.core.notices import Notice, number_of
 
 NOT_RUN = "not run"  # of a scan on a node: Slurm or the configuration refused the step
 
@@ -107,13 +109,29 @@ class PurgeFacts:
     ended: Mapping[RunKey, Scan | Unknown] = field(default_factory=dict)
 
 
+class Submission(NamedTuple):
+    """A job, or all tasks of an array; with its owner, because job ids are reused after Slurm has lost its state."""
+
+    uid: int
+    number: int  # of the job or array
+
+    @classmethod
+    def of_job(cls, job: Job) -> Self:
+        return cls(job.uid, number_of(job))
+
+    @classmethod
+    def of_notice(cls, notice: Notice) -> Self:
+        """Return whose MailUser a notice without an address waits for."""
+        return cls(notice.run.uid, int(notice.recipient.address))
+
+
 @dataclass(frozen=True, slots=True)
 class MailAddresses:
     """The MailUser of jobs. Owned by the step `decide`; reminders read and add answers in the same way."""
 
-    by_job: Mapping[int, str | None] = field(default_factory=dict)  # by job or array, of those asked about
+    by_job: Mapping[Submission, str | None] = field(default_factory=dict)  # of those asked about
     rests_since: datetime | None = None  # from asking more such questions
-    unaddressed: frozenset[str] = frozenset()  # jobs and arrays whose answer a notice waits for
+    unaddressed: frozenset[Submission] = frozenset()  # whose answer a notice waits for
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import TIMED_OUT_MEMORY, PolledQueue
 from ckptd.steps.run_facts import EndTallies, FreeSpaceSamples, JobHolds
-from ckptd.steps.snapshots import MailAddresses, QueuedMentions
+from ckptd.steps.snapshots import MailAddresses, QueuedMentions, Submission
 from ckptd.steps.watchlist import Watchlist
 from ckptd.store.database_errors import StoreError
 
@@ -93,7 +93,7 @@ class State:
         unscanned = parts.store.lost_work.list_unscanned_runs(
             parts.cluster, now - RECHECK_AGE, partly_since=now - LAST_PATIENCE
         )
-        waiting = frozenset(each.recipient.address for each in parts.store.outbox.list_unaddressed(parts.cluster))
+        waiting = frozenset(map(Submission.of_notice, parts.store.outbox.list_unaddressed(parts.cluster)))
         mentions = {each.job_id: each for each in parts.store.mentions.read(parts.cluster)}
         copies = parts.store.located_runs.read_copies(parts.cluster)
         with self.record_lock:
