@@ -7,7 +7,7 @@ from ckptd.slurm import failure_reasons
 from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.job_requests import AT_ONCE, KEPT_LETTERS, KEPT_SECONDS, MAX_DEBT, PER_SECOND, JobRequests
 from slurm import stand_in
-from support.queue_facts import make_job
+from support.queue_facts import at, make_job
 
 SCRIPT = "#!/bin/sh\npython train.py\n"
 DOWN = Unknown(what="batch script", reason=str(FailureReason.DOWN))
@@ -46,6 +46,16 @@ def test_400_tasks_of_an_array_are_one_request(slurm):
     assert {slurm.read_script(task(number)) for number in range(400)} == {SCRIPT}
     assert slurm.count == 1
     slurm.read_script(task(1, uid=2000))  # the number of another user's array, after Slurm lost its state
+    assert slurm.count == 2
+
+
+def test_a_job_that_reuses_an_id_of_the_same_user_has_a_script_of_its_own(slurm):
+    slurm.read_script(make_job(7))
+    slurm.read_script(make_job(7, restart_count=1, submitted_at=at(30)))  # a requeue, which keeps the script
+    assert slurm.count == 1
+    slurm.answer = "another"
+    assert slurm.read_script(make_job(7, submitted_at=at(60))) == "another"
+    assert slurm.read_script(make_job(7, submitted_at=at(60))) == "another"
     assert slurm.count == 2
 
 

@@ -84,6 +84,15 @@ def test_what_a_job_asked_for_is_forgotten_with_it(parts):
     assert set(read_scripts.known_signals(state)) == {1}
 
 
+def test_a_job_that_reuses_an_id_asked_for_nothing_that_the_one_before_it_did(parts):
+    parts.source.scripts = {1: "#!/bin/bash\n#SBATCH --signal=USR1\nsrun train\n"}
+    state = begin(parts, at(0))
+    assert judge(parts, state, 0, RISKY[0]) == []
+    parts.source.scripts = {1: "#!/bin/bash\nsrun train\n"}
+    other = replace(RISKY[0], uid=2000, user="bo", submitted_at=at(1), started_at=at(1))
+    assert [judge(parts, state, minute, other) for minute in (2, 3)][-1] == [1]
+
+
 def test_no_script_is_read_where_the_site_does_not_allow_it(parts):
     parts = replace(parts, reads_batch_scripts=False)
     assert judge(parts, begin(parts, at(0)), 0, *RISKY) == [1, 2, 3]

@@ -9,7 +9,8 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TypeVar
+from datetime import datetime
+from typing import NamedTuple, TypeVar
 
 from ckptd.core.model import Job, Unknown
 from ckptd.slurm import failure_reasons
@@ -19,9 +20,22 @@ Answer = TypeVar("Answer")
 AT_ONCE = 30
 PER_SECOND = 2.0
 MAX_DEBT = 120  # urgent requests that may precede their time
-KEPT_SECONDS = 3600.0  # a script of a job does not change, but job ids are used again
+KEPT_SECONDS = 3600.0
 KEPT_SCRIPTS = 500
 KEPT_LETTERS = 64 * 1024  # of one script; longer ones are read again
+
+
+class _KeptScript(NamedTuple):
+    text: str
+    read_at: float
+    submitted_at: datetime | None  # of the job that it was read of
+
+    def is_of(self, job: Job) -> bool:
+        """Whether it is still this job's: ids are reused after Slurm has lost its state.
+
+        All tasks of an array have one submission time. A requeue resets it, but does not change the script.
+        """
+        return job.restart_count > 0 or job.submitted_at == self.submitted_at
 
 
 class JobRequests:
@@ -32,19 +46,19 @@ class JobRequests:
         self._lock = threading.Lock()
         self._available = float(AT_ONCE)
         self._filled_at: float | None = None  # the first request
-        self._scripts: OrderedDict[tuple[int, int], tuple[str, float]] = OrderedDict()
+        self._scripts: OrderedDict[tuple[int, int], _KeptScript] = OrderedDict()
 
     def read_script(self, job: Job, read: Callable[[], str | Unknown], *, is_urgent: bool) -> str | Unknown:
         """Return the script of a job or of its array, read within the last hour or now."""
         key = (job.uid, job.array_job_id or job.job_id)
         with self._lock:
-            script, read_at = self._scripts.get(key, ("", float("-inf")))
-        if self._read_seconds() - read_at < KEPT_SECONDS:
-            return script
+            kept = self._scripts.get(key)
+        if kept is not None and kept.is_of(job) and self._read_seconds() - kept.read_at < KEPT_SECONDS:
+            return kept.text
         answer = self.ask("batch script", read, is_urgent=is_urgent)
         if isinstance(answer, str) and len(answer) <= KEPT_LETTERS:
             with self._lock:
-                self._scripts[key] = (answer, self._read_seconds())
+                self._scripts[key] = _KeptScript(answer, self._read_seconds(), job.submitted_at)
                 self._scripts.move_to_end(key)
                 while len(self._scripts) > KEPT_SCRIPTS:
                     self._scripts.popitem(last=False)

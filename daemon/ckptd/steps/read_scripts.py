@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ckptd.core.health.at_risk import AtRisk
 from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
 from ckptd.core.job_actions import sbatch_options
-from ckptd.core.model import Flag, LimitSignal, Unknown
+from ckptd.core.model import Flag, JobKey, LimitSignal, Unknown
 from ckptd.slurm.failure_reasons import is_deferred
 from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
@@ -25,6 +25,7 @@ class _Signals:
     """The requested signals from the scripts read so far; a slice of the step `decide`."""
 
     by_job: dict[int, LimitSignal | None] = field(default_factory=dict)
+    keys: dict[int, JobKey] = field(default_factory=dict)  # of the jobs whose scripts were read
 
 
 def known_signals(state: State) -> Mapping[int, LimitSignal | None]:
@@ -33,11 +34,14 @@ def known_signals(state: State) -> Mapping[int, LimitSignal | None]:
 
 
 def _forget_ended(state: State) -> Mapping[int, LimitSignal | None]:
-    """Remove the jobs that left the queue, because Slurm may reuse their ids."""
+    """Remove the jobs that left the queue, and those whose ids Slurm has reused."""
     found, tracked = state.own(_Signals, _Signals), state.latest(PolledQueue).tracked
     found.by_job = {
-        job_id: signal for job_id, signal in found.by_job.items() if (known := tracked.get(job_id)) and known.is_open
+        job_id: signal
+        for job_id, signal in found.by_job.items()
+        if (known := tracked.get(job_id)) and known.is_open and found.keys.get(job_id, known.key) == known.key
     }
+    found.keys = {job_id: key for job_id, key in found.keys.items() if job_id in found.by_job}
     return found.by_job
 
 
@@ -61,11 +65,13 @@ def read_signals(parts: Parts, state: State, job_ids: Collection[int]) -> None:
     Their requests are urgent, because a flag without the signal would be wrong.
     """
     tracked = state.latest(PolledQueue).tracked
-    jobs = [known.job for job_id in job_ids if (known := tracked.get(job_id)) is not None]
-    for job in jobs:
+    for known in [tracked[job_id] for job_id in job_ids if job_id in tracked]:
+        job = known.job
         script = parts.source.read_batch_script(job, is_urgent=True)
         if is_deferred(script):
             return
         options = () if isinstance(script, Unknown) else sbatch_options.read_directives(script)
         with state.record_lock:
-            state.own(_Signals, _Signals).by_job[job.job_id] = sbatch_options.find_signal(options)
+            signals = state.own(_Signals, _Signals)
+            signals.by_job[job.job_id] = sbatch_options.find_signal(options)
+            signals.keys[job.job_id] = known.key
