@@ -49,18 +49,32 @@ def parse_line(text: str, separators: Separators) -> str | None:
 
 
 def format_attributes(job: Job, names: Sequence[str], separators: Separators) -> list[str]:
-    """Return the command that prints attributes of a job by squeue's names, for `parse_attributes`."""
-    fields = ",".join(f"{name}:{separators.field.decode()}" for name in names)
+    """Return the command that prints attributes of a job by squeue's names, for the two functions below."""
+    ends = [separators.field.decode()] * (len(names) - 1) + [separators.record.decode()]
+    fields = ",".join(f"{name}:{end}" for name, end in zip(names, ends, strict=True))
     head = ["squeue", "--noheader", "--local", "--noconvert", "--states=all"]
     return [*head, f"--jobs={job.slurm_name}", "--Format", fields]
 
 
+def parse_components(text: str, names: Sequence[str], separators: Separators) -> list[dict[str, str]] | Unknown:
+    """Return the attributes by name of each component of a heterogeneous job; of any other job, one set.
+
+    Unknown unless the answer has at least one, and each has all attributes.
+    """
+    *records, tail = text.split(separators.record.decode())
+    found = [record.removeprefix("\n").split(separators.field.decode()) for record in records]
+    if not found or tail.strip() or any(len(values) != len(names) for values in found):
+        counts = ", ".join(str(len(values)) for values in found) or "no"
+        return Unknown(what="attributes", reason=f"{counts} attributes instead of {len(names)}")
+    return [dict(zip(names, values, strict=True)) for values in found]
+
+
 def parse_attributes(text: str, names: Sequence[str], separators: Separators) -> dict[str, str] | Unknown:
     """Return the attributes by name; Unknown unless the answer has exactly one job with all of them."""
-    *values, tail = text.split(separators.field.decode())
-    if len(values) != len(names) or tail.strip():
-        return Unknown(what="attributes", reason=f"{len(values)} attributes instead of {len(names)}")
-    return dict(zip(names, values, strict=True))
+    found = parse_components(text, names, separators)
+    if isinstance(found, Unknown):
+        return found
+    return found[0] if len(found) == 1 else Unknown(what="attributes", reason=f"{len(found)} jobs instead of one")
 
 
 def format_shown(job: Job) -> list[str]:

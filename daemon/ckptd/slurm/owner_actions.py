@@ -128,7 +128,7 @@ def describe_job(item: Mapping[str, Any], uid: int) -> Job:
 
 
 def read_job(job: Job, run: Runner) -> Job:
-    """Return the job as Slurm shows it.
+    """Return the job as Slurm shows it; a heterogeneous one as its first component, in the partitions of all.
 
     Raises:
         ActionError: it is another user's job, or Slurm's answer cannot be read.
@@ -137,9 +137,10 @@ def read_job(job: Job, run: Runner) -> Job:
     """
     separators = Separators.draw()
     argv = commands.format_attributes(job, _NAMES, separators)
-    found = commands.parse_attributes(run({"argv": argv})["output"], _NAMES, separators)
-    if isinstance(found, Unknown):
-        raise ActionError(found.reason)
+    components = commands.parse_components(run({"argv": argv})["output"], _NAMES, separators)
+    if isinstance(components, Unknown):
+        raise ActionError(components.reason)
+    found = next((each for each in components if each["JobID"] == str(job.job_id)), components[0])
     known = {name: "" if text in queue_text.ABSENT else text for name, text in found.items()}
     if known["UserID"] != str(job.uid):
         raise ActionError(f"job {job.slurm_name} does not belong to uid {job.uid}")
@@ -159,7 +160,7 @@ def read_job(job: Job, run: Runner) -> Job:
         user=known["UserName"],
         uid=job.uid,
         account=known["Account"],
-        partition=known["Partition"],
+        partition=",".join(dict.fromkeys(each["Partition"] for each in components)),
         qos=known["QOS"],
         name=known["Name"],
         state=queue_text.STATES.get(known["State"], JobState.UNKNOWN),

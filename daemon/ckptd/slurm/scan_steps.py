@@ -23,8 +23,9 @@ _LIMITS = ("max_depth", "max_entries", "write_grace_seconds")
 
 
 class _Nodes(NamedTuple):
-    host: str  # the first node of the job
+    host: str  # the first node of the job; of a heterogeneous one, of its first component
     node_count: int
+    is_heterogeneous: bool
 
 
 def scan(item: Mapping[str, Any], run: Runner, run_step: StepRunner, uid: int) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def scan(item: Mapping[str, Any], run: Runner, run_step: StepRunner, uid: int) -
         raise ActionError(f"{named} is outside the site's allowed roots")
     nodes = _find_nodes(item, policy, run, uid)
     request = {"directory": named, **{name: item[name] for name in _LIMITS}}
-    argv = step_policy.plan_step(policy, item["job_id"], nodes.host, request)
+    argv = step_policy.plan_step(policy, item["job_id"], nodes.host, request, is_heterogeneous=nodes.is_heterogeneous)
     output, seconds = run_step(argv, policy.deadline_seconds, step_result.MAX_BYTES)
     answer = {"node": nodes.host, "node_count": nodes.node_count, "seconds": seconds}
     try:
@@ -70,12 +71,13 @@ def _find_nodes(item: Mapping[str, Any], policy: NodeScanPolicy, run: Runner, ui
     owner_actions.check_partition(now, {"partitions": policy.partitions})
     if not now.is_running or now.restart_count != job.restart_count:
         raise ActionError("this attempt of the job no longer runs")
-    names, separators = ("BatchHost", "NumNodes"), Separators.draw()
+    names, separators = ("JobID", "BatchHost", "NumNodes"), Separators.draw()
     answer = run({"argv": commands.format_attributes(job, names, separators)})["output"]
-    found = commands.parse_attributes(answer, names, separators)
+    found = commands.parse_components(answer, names, separators)
     if isinstance(found, Unknown):
         raise ActionError(found.reason)
-    host, count = found["BatchHost"].strip(), found["NumNodes"].strip()
-    if not step_policy.is_host(host) or not count.isdecimal() or not int(count):
-        raise ActionError(f"Slurm shows {host[:40]!r} as the node of the job")
-    return _Nodes(host, int(count))
+    hosts = [each["BatchHost"].strip() for each in found if each["JobID"] == str(job.job_id)]
+    counts = [each["NumNodes"].strip() for each in found]
+    if len(hosts) != 1 or not step_policy.is_host(hosts[0]) or not all(count.isdecimal() for count in counts):
+        raise ActionError(f"Slurm shows {', '.join(hosts)[:40]!r} as the node of the job")
+    return _Nodes(hosts[0], sum(map(int, counts)), is_heterogeneous=len(found) > 1)

@@ -38,10 +38,13 @@ def is_host(name: str) -> bool:
     return _HOST.fullmatch(name) is not None
 
 
-def plan_step(policy: NodeScanPolicy, job_id: int, host: str, request: Mapping[str, Any]) -> list[str]:
+def plan_step(
+    policy: NodeScanPolicy, job_id: int, host: str, request: Mapping[str, Any], *, is_heterogeneous: bool = False
+) -> list[str]:
     """Return the command that runs one task beside a job's other steps, without GPUs or memory of its own."""
     options = {
         "jobid": str(job_id),
+        **({"het-group": "0"} if is_heterogeneous else {}),  # the first component; srun demands to know
         "immediate": str(IMMEDIATE_SECONDS),
         "nodes": "1",
         "ntasks": "1",

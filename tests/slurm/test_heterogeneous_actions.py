@@ -1,0 +1,81 @@
+"""Actions and steps on a heterogeneous job, of which `squeue --jobs` prints a record for each component."""
+
+import json
+
+import pytest
+
+from ckptd.core.node_scans import step_result
+from ckptd.slurm import owner_actions, scan_steps
+from ckptd.slurm.owner_actions import ActionError
+
+UID = 1000
+REQUEST = {
+    "job_id": 40, "array_job_id": None, "array_task_id": None, "restart_count": 0, "is_running": True,
+    "partitions": ["main", "urgent"], "signal": "USR1",
+}  # fmt: skip
+STEP = {
+    "directory": "/local/a", "allowed_roots": ["/"], "max_depth": 1, "max_entries": 1, "write_grace_seconds": 1,
+    "steps": {"directories": ["/local"], "partitions": ["main", "urgent"], "python": "/opt/bin/python"},
+}  # fmt: skip
+
+
+class Slurm:
+    """Prints these components for each squeue, and keeps the other commands."""
+
+    def __init__(self, *components):
+        self.components, self.commands = components, []
+
+    def __call__(self, item):
+        argv = item["argv"]
+        if argv[0] != "squeue":
+            self.commands.append(argv)
+            return {"output": ""}
+        fields = [each.partition(":") for each in argv[-1].split(",")]
+        lines = ["".join(str(job.get(name, "(null)")) + end for name, _, end in fields) for job in self.components]
+        return {"output": "".join(f"{line}\n" for line in lines)}
+
+
+def component(job_id, partition="main", **changes):
+    plain = {"UserID": UID, "Partition": partition, "State": "RUNNING", "RestartCnt": 0, "NumNodes": 1}
+    return {"JobID": job_id, "BatchHost": f"n{job_id}", "Name": "a\nb", **plain, **changes}
+
+
+JOB = (component(41, "urgent", NumNodes=2), component(40))  # not in this order by itself
+
+
+def test_a_signal_and_a_hold_reach_it():
+    slurm = Slurm(*JOB)
+    assert owner_actions.signal_job(REQUEST, slurm, UID) == {}
+    assert owner_actions.hold_job(REQUEST, slurm, UID) == {}
+    assert slurm.commands == [["scancel", "--signal=USR1", "--state=RUNNING", "40"], ["scontrol", "requeuehold", "40"]]
+
+
+def test_the_partitions_of_all_components_must_be_allowed():
+    slurm = Slurm(*JOB)
+    answer = owner_actions.hold_job({**REQUEST, "partitions": ["main"]}, slurm, UID)
+    assert answer["failed"] == "the configuration does not allow this action in partition 'urgent,main'"
+    assert slurm.commands == []
+
+
+@pytest.mark.parametrize("jobs", [(), ({},), (component(7),), (component(40, UserID=0), component(41))])
+def test_what_is_not_this_job_is_refused(jobs):
+    with pytest.raises(ActionError):
+        owner_actions.read_job(owner_actions.describe_job(REQUEST, UID), Slurm(*jobs))
+
+
+@pytest.mark.parametrize(("jobs", "group", "node_count"), [(JOB, ["--het-group=0"], 3), ((component(40),), [], 1)])
+def test_a_step_scans_the_first_node_of_the_first_component(jobs, group, node_count):
+    scan = {"checkpoints": [], "problems": [], "free_bytes": 1, "total_bytes": 2, "filesystem_type": "xfs"}
+    asked = []
+
+    def run_step(argv, _seconds, _max_bytes):
+        asked.append(argv)
+        return step_result.encode_result(scan), 0.1
+
+    answer = scan_steps.scan({**REQUEST, **STEP}, Slurm(*jobs), run_step, UID)
+    assert (answer["node"], answer["node_count"], answer["result"]["free_bytes"]) == ("n40", node_count, 1)
+    (argv,) = asked
+    assert [word for word in argv if word.startswith(("--het-group", "--jobid", "--nodelist"))] == [
+        "--jobid=40", *group, "--nodelist=n40",
+    ]  # fmt: skip
+    assert json.loads(argv[-1])["directory"] == "/local/a"
