@@ -35,7 +35,9 @@ def ask(programs_in, tmp_path):
     """Ask a server with these answers once; returns what the source makes of it, and the server."""
     _, make = programs_in
 
-    def ask_once(jobs, *, token_file=None, timeout_seconds=20.0, limit_bytes=10**8, **programs):
+    def ask_once(
+        jobs, *, token_file=None, timeout_seconds=20.0, limit_bytes=10**8, cluster=None, only_user=None, **programs
+    ):
         make(**programs)
         answers = {DESCRIPTION: offer(40, 42, slash="/"), JOBS: jobs}
         (tmp_path / "socket").unlink(missing_ok=True)
@@ -43,7 +45,8 @@ def ask(programs_in, tmp_path):
             client = RestClient(
                 url=server.url, token_file=token_file, timeout_seconds=timeout_seconds, limit_bytes=limit_bytes
             )
-            return SlurmrestdSource(client, programs=Programs()).read_queue(NOW), server
+            source = SlurmrestdSource(client, cluster=cluster, programs=Programs(), only_user=only_user)
+            return source.read_queue(NOW), server
 
     return ask_once
 
@@ -107,6 +110,30 @@ def test_what_is_no_queue_is_unknown_with_its_reason(ask, answer, words):
     unknown, _ = ask(answer)
     assert isinstance(unknown, Unknown)
     assert words in unknown.reason
+
+
+def call_cluster(name, text=PAYLOAD):
+    return http(
+        text.replace('"cluster": "lab"', f'"cluster": "{name}"').replace('"cluster":"lab"', f'"cluster":"{name}"')
+    )
+
+
+@pytest.mark.parametrize("release", ["22.05.8", "24.11.5"])
+def test_the_queue_of_another_cluster_than_that_of_this_host_is_refused(ask, release):
+    text = (DATA / release / "squeue.json").read_text("utf-8", "surrogateescape")
+    unknown, _ = ask(call_cluster("prod", text))
+    assert isinstance(unknown, Unknown), unknown
+    assert "answers for the cluster 'prod', and slurm.conf here is of 'lab': correct rest_url" in unknown.reason
+    snapshot, _ = ask(call_cluster("Lab", text))
+    assert (snapshot.cluster, snapshot.slurm_name) == ("lab", None)
+
+
+def test_without_scontrol_the_cluster_that_slurmrestd_names_is_reported_with_the_configured_name(ask):
+    failing = {"rc": 1, "stderr": "error: no\n"}
+    snapshot, _ = ask(call_cluster("prod"), cluster="lab", only_user="alice", scontrol=failing)
+    assert (snapshot.cluster, snapshot.slurm_name) == ("lab", "prod")
+    unknown, _ = ask(call_cluster("prod"), cluster="lab", only_user="alice")
+    assert isinstance(unknown, Unknown)
 
 
 def test_infinite_unset_and_plain_numbers_mean_what_they_say(ask):

@@ -19,8 +19,8 @@ class ClusterFacts:
     def __init__(self, programs: Programs, name: str | None) -> None:
         self._programs = programs
         self.name = name
+        self.slurm_name = ""  # ClusterName of slurm.conf; empty as long as nobody has read it
         self._checks_left = 0 if name is None else MAX_CHECKS
-        self._other_name = ""
         self._shows_all = False
         self._shows_to_anyone = False
 
@@ -35,7 +35,7 @@ class ClusterFacts:
                 return failure_reasons.make_unknown(
                     "cluster name", FailureReason.GARBLED, "scontrol show config prints no ClusterName"
                 )
-            self.name = name
+            self.name = self.slurm_name = name
         return self.name
 
     def read_other_name(self) -> str | None:
@@ -45,10 +45,10 @@ class ClusterFacts:
         """
         if self._checks_left > 0:
             config = self._read_config()
-            found = "" if isinstance(config, Unknown) else config.get("ClusterName", "").lower()
-            self._other_name = found if self.name and found != self.name.lower() else ""
-            self._checks_left = 0 if found else self._checks_left - 1
-        return self._other_name or None
+            self.slurm_name = "" if isinstance(config, Unknown) else config.get("ClusterName", "").lower()
+            self._checks_left = 0 if self.slurm_name else self._checks_left - 1
+        is_other = self.name is not None and self.slurm_name.lower() != self.name.lower()
+        return self.slurm_name if is_other and self.slurm_name else None
 
     def read_hidden_jobs(self, uids: Iterable[int]) -> Unknown | None:
         """Return why a queue with jobs of only these owners may be incomplete; None if it is complete.

@@ -45,11 +45,13 @@ def parse(text: str, now: datetime, cluster: str | None = None) -> QueueSnapshot
         errors, rows = document["errors"], document["jobs"]
         if errors:
             return failure_reasons.classify("queue", 1, "\n".join(f"error: {_words(error)}" for error in errors))
-        name = cluster or _cluster_of(document, rows)
+        own_name = _cluster_of(document, rows)
+        name = cluster or own_name
         jobs = tuple(build(row, name, now) for row in rows if has_number(row))
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         return failure_reasons.make_unknown("queue", FailureReason.GARBLED, f"{type(error).__name__}: {error}")
-    return QueueSnapshot(cluster=name, polled_at=now, jobs=jobs)
+    is_other = own_name.lower() not in {"", name.lower()}
+    return QueueSnapshot(cluster=name, polled_at=now, jobs=jobs, slurm_name=own_name if is_other else None)
 
 
 def _drop_unread(row: dict[str, Any]) -> dict[str, Any]:
@@ -62,8 +64,10 @@ def _words(error: Any) -> str:  # a part of a document
 
 
 def _cluster_of(document: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> str:
+    """Return the cluster that a document names; before Slurm 23.11, only its jobs do. Empty if none is named."""
     meta = document.get("meta", {})
-    return str(meta.get("slurm", {}).get("cluster") or (rows[0]["cluster"] if rows else ""))
+    named = [meta.get("slurm", {}).get("cluster"), *(row.get("cluster") for row in rows[:1])]
+    return next((str(name) for name in named if name), "")
 
 
 def has_number(row: Mapping[str, Any]) -> bool:

@@ -43,14 +43,27 @@ class SlurmrestdSource(ProgramSource):
         self._client = client
         self._path: str | None = None
         self._warning: str | None = None
+        self._other_name: str | None = None  # the cluster of the last answer, if the configuration says another name
 
     def read_queue(self, now: datetime) -> QueueSnapshot | Unknown:
         snapshot = super().read_queue(now)
+        if not isinstance(snapshot, Unknown):
+            snapshot = self._check_cluster(snapshot)
         if isinstance(snapshot, Unknown) or self._only_user is not None:
             return snapshot
         # slurmrestd answers with the rights of its account or token, not with those of this process.
         hidden = self._facts.read_hidden_from_another(job.uid for job in snapshot.jobs)
         return replace(snapshot, warning=self._warning) if hidden is None else hidden
+
+    def _check_cluster(self, snapshot: QueueSnapshot) -> QueueSnapshot | Unknown:
+        """Return Unknown if slurmrestd answers for another cluster than Slurm's programs on this host."""
+        named, own = self._other_name, self._facts.slurm_name
+        if named and own and named.lower() != own.lower():
+            reason = (
+                f"slurmrestd answers for the cluster {named!r}, and slurm.conf here is of {own!r}: correct rest_url"
+            )
+            return failure_reasons.make_unknown("queue", FailureReason.FAILED, f"{self._client.url}: {reason}")
+        return replace(snapshot, slurm_name=snapshot.slurm_name or named)
 
     def read_mail_user(self, job: Job) -> str | Unknown | None:
         if job.mail_user is not None or (self._path is not None and not _V38.match(self._path)):
@@ -78,6 +91,7 @@ class SlurmrestdSource(ProgramSource):
         snapshot = queue_json.parse(text, now, cluster)
         if isinstance(snapshot, Unknown):
             return snapshot
+        self._other_name = snapshot.slurm_name
         self._warning = warn_of_cost(len(snapshot.jobs), len(text), seconds)
         return tuple(job for job in snapshot.jobs if self._only_user in {None, job.user})
 
