@@ -360,6 +360,16 @@ def test_seeing_nothing_but_ones_own_jobs_under_private_data_is_not_believed_unt
     assert read_only_job(source).job_id == 7
 
 
+def test_jobs_that_become_private_while_ckptd_runs_have_not_ended(programs_in, monkeypatch):
+    directory, make = programs_in
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    source = make()
+    for rows, slurm in (([], stand_in.HEALTHY), ([stand_in.squeue_row()], stand_in.HEALTHY), ([], PRIVATE)):
+        stand_in.write_plan(directory, squeue={"jobs": rows}, scontrol=slurm)
+        answer = source.read_queue(NOW)
+    assert reason_of(answer).startswith(FailureReason.NOT_PERMITTED)
+
+
 def test_a_user_who_watches_only_their_own_jobs_may_have_none(programs_in, monkeypatch):
     directory, make = programs_in
     monkeypatch.setattr(os, "geteuid", lambda: 12345)

@@ -54,10 +54,13 @@ class ClusterFacts:
         """Return why a queue with jobs of only these owners may be incomplete; None if it is complete.
 
         Queries Slurm only if the queue has no job of another user. The answer is cached only if all jobs are shown, so
-        the daemon continues as soon as its account becomes an operator.
+        the daemon continues as soon as its account becomes an operator, and only until the next job of another user.
         """
         own = os.geteuid()
-        if self._shows_all or any(uid != own for uid in uids):
+        if any(uid != own for uid in uids):
+            self._shows_all = False  # once other users' jobs are no longer shown, the settings may have changed
+            return None
+        if self._shows_all:
             return None
         config = self._read_config()
         if isinstance(config, Unknown):
@@ -77,7 +80,10 @@ class ClusterFacts:
 
         The rights of that account are not known here: under PrivateData=jobs, jobs of one user may be all it sees.
         """
-        if self._shows_to_anyone or len(set(uids)) > 1:
+        if len(set(uids)) > 1:
+            self._shows_to_anyone = False
+            return None
+        if self._shows_to_anyone:
             return None
         config = self._read_config()
         if isinstance(config, Unknown):
