@@ -20,12 +20,15 @@ SECOND = timedelta(seconds=1)
         (100, 0, 600, 600),  # never more often than configured
         (3, 0, 5, 15),
         (2, 0, 1, 1),
-        (30, 1, 60, 120),
+        (30, 1, 60, 150),
+        (0, 1, 60, 120),
+        (30, 1, 10, 150),  # a poll that timed out is no shorter than one that was slow
         (30, 2, 60, 240),
         (30, 3, 60, 300),
         (30, 1000, 60, 300),
         (30, 5, 900, 4500),
-        (4, 9, 1, 5),
+        (4, 9, 1, 20),
+        (1, 9, 1, 5),
         (-5, 0, 60, 60),  # the clock was set back
     ],
 )

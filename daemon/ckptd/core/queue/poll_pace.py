@@ -4,7 +4,7 @@ from datetime import timedelta
 
 SOON = timedelta(seconds=2)  # an answer within this time is never slow, however short the poll interval
 LONGEST = timedelta(minutes=5)  # unless the poll interval is longer
-INTERVALS_AFTER_REFUSALS = 5  # at most; a controller that was stopped may look like one that is slow
+INTERVALS_AFTER_REFUSALS = 5  # at most, unless it took longer; a stopped controller may look like one that is slow
 PAUSES_PER_POLL = 4  # a poll that takes a second is followed by at least four without one
 
 
@@ -17,8 +17,7 @@ def plan_wait(took: timedelta, refusal_count: int, interval: timedelta) -> timed
         interval: the configured poll interval.
 
     """
+    wait = interval if took <= SOON else max(interval, min(took * (1 + PAUSES_PER_POLL), LONGEST))
     if refusal_count:
-        return interval * min(1 << min(refusal_count, 10), INTERVALS_AFTER_REFUSALS)
-    if took <= SOON:
-        return interval
-    return max(interval, min(took * (1 + PAUSES_PER_POLL), LONGEST))
+        wait = max(wait, interval * min(1 << min(refusal_count, 10), INTERVALS_AFTER_REFUSALS))
+    return wait
