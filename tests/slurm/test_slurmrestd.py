@@ -173,10 +173,32 @@ def test_a_renewed_token_is_sent_and_one_that_others_can_read_is_refused(ask, tm
     assert (server.requests, "mode 0644" in refused.reason, "chmod 0600" in refused.reason) == ([], True, True)
 
 
-def test_the_user_of_a_token_is_sent_with_it_because_slurm_22_05_requires_it():
-    def token(claims):
-        return f"e30.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.c2ln"
+def token(claims):
+    return f"e30.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.c2ln"
 
+
+@pytest.mark.parametrize(
+    ("claims", "has_expired"),
+    [
+        ({"exp": 1_700_000_000}, True),
+        *[({"exp": expiry}, False) for expiry in (4_000_000_000, "x", float("inf"), -(10**30))],
+        ({}, False),
+        ([1], False),
+    ],
+)
+def test_an_expired_token_is_named_as_the_reason_that_slurm_does_not_give(ask, tmp_path, claims, has_expired):
+    path = tmp_path / "token"
+    path.touch(0o600)
+    path.write_text(token(claims))
+    unknown, _ = ask(http(UNSPECIFIED, "500 INTERNAL ERROR"), token_file=path)
+    assert "HTTP status 500: Unspecified error Failed while looking" in unknown.reason
+    assert unknown.reason.startswith("not permitted" if has_expired else "failed")
+    assert (f"rest_token_file {path} expired at 2023-11-14 22:13:20 UTC" in unknown.reason) is has_expired
+    snapshot, _ = ask(http(PAYLOAD), token_file=path)
+    assert isinstance(snapshot, QueueSnapshot)  # the server decides
+
+
+def test_the_user_of_a_token_is_sent_with_it_because_slurm_22_05_requires_it():
     for claims in ({"sun": "ckptd", "exp": 1}, {"username": "ckptd"}):
         assert list_token_headers(token(claims))[0] == "X-SLURM-USER-NAME: ckptd"
     for claims in ({}, {"sun": "a\r\nX-Other: 1"}, {"sun": {}}, ["sun"], 3):

@@ -15,13 +15,14 @@ import ssl
 import stat
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from ckptd.core.model import Unknown
 from ckptd.core.text.printable import replace_unprintable
-from ckptd.slurm import failure_reasons
+from ckptd.slurm import failure_reasons, times
 from ckptd.slurm.failure_reasons import FailureReason
 
 DEFAULT_PORT = 6820
@@ -82,8 +83,22 @@ class RestClient:
         if status != http.client.OK:
             words = _printable(list_errors(text) or text)
             trouble = _REASONS.get(status) or failure_reasons.find_reason(words)
-            return self._fail(what, trouble, path, f"HTTP status {status}: {words}")
+            detail = f"HTTP status {status}: {words}"
+            if expired := self._find_expiry():
+                trouble, detail = FailureReason.NOT_PERMITTED, f"{detail}; {expired}"
+            return self._fail(what, trouble, path, detail)
         return text
+
+    def _find_expiry(self) -> str | None:
+        """Return that the token has expired by this host's clock: Slurm 22.05 reports an "Unspecified error" then."""
+        try:
+            expiry = None if self.token_file is None else read_claims(read_token(self.token_file)).get("exp")
+        except _RequestError:
+            return None
+        ends_at = times.from_epoch(expiry) if isinstance(expiry, int) else None
+        if ends_at is None or ends_at > datetime.now(UTC):
+            return None
+        return f"the token in rest_token_file {self.token_file} expired at {ends_at:%Y-%m-%d %H:%M:%S} UTC"
 
     def _fail(self, what: str, trouble: FailureReason, path: str, detail: str) -> Unknown:
         return failure_reasons.make_unknown(what, trouble, f"{self.url}{path}: {detail}")
@@ -184,14 +199,20 @@ def read_token(path: Path) -> str:
     return text
 
 
-def list_token_headers(token: str) -> list[str]:
-    """Return the headers with a token and its user, whom Slurm 22.05 requires and compares with the token's."""
+def read_claims(token: str) -> dict[str, Any]:
+    """Return what a token says of itself; empty if it is no JWT. Nothing checks the signature."""
     try:
         payload = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-        user = str(claims.get("sun") or claims.get("username") or "")
-    except (ValueError, IndexError, AttributeError, RecursionError):
-        user = ""
+    except (ValueError, IndexError, RecursionError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+def list_token_headers(token: str) -> list[str]:
+    """Return the headers with a token and its user, whom Slurm 22.05 requires and compares with the token's."""
+    claims = read_claims(token)
+    user = str(claims.get("sun") or claims.get("username") or "")
     named = [f"X-SLURM-USER-NAME: {user}"] if _USER_NAME.fullmatch(user) else []
     return [*named, f"X-SLURM-USER-TOKEN: {token}"]
 
