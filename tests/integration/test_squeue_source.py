@@ -7,7 +7,7 @@ import pytest
 
 from ckptd.core.model import JobState, QueueSnapshot, Unknown
 from ckptd.core.queue import maintenance
-from ckptd.slurm import times
+from ckptd.slurm import owner_actions, times
 from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.squeue import SqueueSource
@@ -92,6 +92,15 @@ def test_a_requeued_task_keeps_its_count_beside_the_tasks_that_never_ran(cluster
     cluster.command("scontrol", "requeuehold", f"{array}_0")
     cluster.wait_for("the second task to run", lambda: (0, None, 8) in describe())
     assert describe() == [(0, None, 8), (1, 0, 1)]
+
+
+def test_a_heterogeneous_job_is_one_job_also_for_an_action(cluster, source, user):
+    job_id = cluster.submit(user, SLEEP, "--nodes=1", ":", "--nodes=1", "--ntasks=2", "--partition=urgent")
+    job = wait_for_running(cluster, source, job_id)
+    request = {**dict.fromkeys(("array_job_id", "array_task_id")), "job_id": job_id, "restart_count": 0}
+    wanted = owner_actions.describe_job({**request, "is_running": True}, user.uid)
+    shown = owner_actions.read_job(wanted, lambda item: {"output": cluster.command(*item["argv"], user=user)})
+    assert (shown.job_id, shown.is_running, shown.partition) == (job.job_id, True, "main,urgent")
 
 
 def test_a_maintenance_of_a_jobs_node_is_told_and_leaves_the_job_alone(cluster, source, user):
