@@ -165,6 +165,7 @@ def test_two_calls_never_have_the_same_delimiter():
         lambda text, end: text.replace(b"FAILED", b"FAILED" + end),
         lambda text, end: text.replace(b"\n7", b"77", 1),  # a row that begins on no line of its own
         lambda text, end: text.replace(b"1795000100", b"soon"),
+        lambda text, end: text.replace(end + b"30" + end, end + b"18446744073709551614" + end),  # beyond any duration
         lambda text, end: text.replace(b"7" + end + b"7", b"7" + end + b"seven"),
     ],
 )

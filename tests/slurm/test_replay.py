@@ -135,6 +135,8 @@ def test_a_cut_recording_is_garbled(tmp_path):
         ("4", (4, 1)),
         ("0-4%2", (None, 5)),
         ("0-9:3", (None, 4)),
+        ("1-1000:7%50", (None, 143)),
+        ("0-9:0", (None, 10)),  # no Slurm prints this
         ("1,3,5-6%1", (None, 4)),
         ("1,3,...", (None, 2)),
         ("7,...", (None, 1)),

@@ -39,7 +39,7 @@ def parse(text: str) -> WaitingTasks:
     for part in listed:
         span, _, step = part.partition(":")
         first, dash, last = span.partition("-")
-        count += (int(last) - int(first)) // int(step or 1) + 1 if dash else 1
+        count += (int(last) - int(first)) // (int(step or 1) or 1) + 1 if dash else 1
     is_one = count == 1 and _CUT not in expression
     only = int(listed[0]) if is_one and listed[0].isdigit() else None
     return WaitingTasks(only, max(count, 1), int(limit) if limit.isdigit() else None)

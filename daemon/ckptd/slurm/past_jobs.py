@@ -155,7 +155,7 @@ class PastReader:
         row = dict(zip(self.fields, texts, strict=True))
         try:
             found = _build(row, self._cluster)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise queue_text.GarbledError(f"{error} in a row of job {row['JobIDRaw'][:20]!r}") from error
         if found is None:
             return
