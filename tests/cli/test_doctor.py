@@ -333,9 +333,13 @@ def test_slurmrestd_is_asked_and_a_token_in_the_clear_is_said(world):
     token = world.root / "token"
     token.touch(0o600)
     token.write_text("a.b.c")
-    with stand_in_slurmrestd.serve({DESCRIPTION: stand_in_slurmrestd.offer(38)}) as server:
+    empty, jobs = stand_in_slurmrestd.http('{"errors": [], "jobs": []}'), "/slurm/v0.0.38/jobs"
+    with stand_in_slurmrestd.serve({DESCRIPTION: stand_in_slurmrestd.offer(38), jobs: empty}) as server:
         checks = world.doctor(f'[slurm]\nsource = "slurmrestd"\nrest_url = "{server.url}"\n')
-        assert "slurmrestd answers; ckptd reads /slurm/v0.0.38/jobs" in found(checks, "slurm", "ok")
+        assert f"slurmrestd answers with 0 jobs; ckptd reads {jobs}" in found(checks, "slurm", "ok")
+        server.answers[jobs] = stand_in_slurmrestd.http("", "401 UNAUTHORIZED")  # as if the token had expired
+        checks = world.doctor(f'[slurm]\nsource = "slurmrestd"\nrest_url = "{server.url}"\n')
+        assert any("HTTP status 401" in text for text in found(checks, "slurm", "error"))
     remote = f'rest_url = "http://slurm.invalid:{free_port()}"\nrest_token_file = "{token}"\n'
     checks = world.doctor(f'[slurm]\nsource = "slurmrestd"\n{remote}')
     assert any(text.startswith("slurmrestd: ") for text in found(checks, "slurm", "error"))

@@ -14,7 +14,7 @@ from ckptd.slurm.controller_clock import read_clock
 from ckptd.slurm.programs import Programs
 from ckptd.slurm.pyslurm_source import PyslurmSource
 from ckptd.slurm.rest_client import RestClient
-from ckptd.slurm.slurmrestd import read_path
+from ckptd.slurm.slurmrestd import SlurmrestdSource, read_path
 
 MAX_CLOCK_DIFFERENCE = timedelta(seconds=60)
 _NOT_FOUND = "install Slurm's client programs on this host, or extend PATH of the unit"
@@ -121,13 +121,15 @@ def _check_pyslurm(programs: Programs, config: Config) -> CheckResult:
 
 def _check_rest(config: Config) -> Iterator[CheckResult]:
     url, token_file = config.slurm.rest_url, config.slurm.rest_token_file
-    timeout_seconds = _programs(config).timeout_seconds
-    client = RestClient(url=url, token_file=token_file, timeout_seconds=timeout_seconds)
+    client = RestClient(url=url, token_file=token_file, timeout_seconds=config.slurm.timeout.total_seconds())
     path = read_path(client)
-    if isinstance(path, Unknown):
-        yield error(f"slurmrestd: {path.reason}", "check slurm.rest_url, slurm.rest_token_file and slurmrestd's log")
+    source = SlurmrestdSource(client, cluster=config.slurm.cluster, programs=_programs(config))
+    # slurmrestd offers its versions to everybody: only the queue shows whether the token is valid
+    queue = path if isinstance(path, Unknown) else source.read_queue(datetime.now(UTC))
+    if isinstance(queue, Unknown):
+        yield error(f"slurmrestd: {queue.reason}", "check slurm.rest_url, slurm.rest_token_file and slurmrestd's log")
     else:
-        yield ok(f"slurmrestd answers; ckptd reads {path}")
+        yield ok(f"slurmrestd answers with {len(queue.jobs)} jobs; ckptd reads {path}")
     parts = urlsplit(url)
     if token_file is not None and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
         yield warning(
