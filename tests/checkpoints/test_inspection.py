@@ -54,6 +54,9 @@ class Hostile:
     def crash(self):
         os.kill(os.getpid(), signal.SIGKILL)
 
+    def unnamed(self):
+        os.kill(os.getpid(), signal.SIGRTMIN + 1)
+
     def loop(self):
         while True:
             pass
@@ -100,6 +103,7 @@ def look(root, **options):
     [
         ("fine", CheckpointState.COMPLETE, None),
         ("crash", CheckpointState.UNKNOWN, "ended by SIGKILL"),
+        ("unnamed", CheckpointState.UNKNOWN, f"ended by signal {signal.SIGRTMIN + 1}"),
         ("loop", CheckpointState.UNKNOWN, "s"),
         ("hang", CheckpointState.UNKNOWN, "did not finish within 2 s"),
         ("balloon", CheckpointState.UNKNOWN, "more memory"),

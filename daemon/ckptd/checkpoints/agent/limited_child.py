@@ -177,7 +177,7 @@ class LimitedChild:
     def _end(self) -> None:
         _, self._status = os.waitpid(self.process_id, 0)
         if os.WIFSIGNALED(self._status):
-            name = signal.Signals(os.WTERMSIG(self._status)).name
+            name = _name_signal(os.WTERMSIG(self._status))
             self.failure = f"its reader was ended by {name}"
             if name == "SIGXCPU":
                 self.failure = f"its reader used more than {self._allowed(self.step):.0f} s of processor time"
@@ -249,6 +249,13 @@ def _close_others(kept: Collection[int]) -> None:
         if descriptor > 2 and descriptor not in kept:
             with contextlib.suppress(OSError):  # that of this listing
                 os.close(descriptor)
+
+
+def _name_signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have no name there
+        return f"signal {number}"
 
 
 def end_with(parent: int) -> None:
