@@ -57,6 +57,10 @@ class Hostile:
     def unnamed(self):
         os.kill(os.getpid(), signal.SIGRTMIN + 1)
 
+    def close(self):
+        os.closerange(3, 64)
+        time.sleep(60)
+
     def loop(self):
         while True:
             pass
@@ -103,6 +107,7 @@ def look(root, **options):
     [
         ("fine", CheckpointState.COMPLETE, None),
         ("crash", CheckpointState.UNKNOWN, "ended by SIGKILL"),
+        ("close", CheckpointState.UNKNOWN, "ended by SIGKILL"),
         ("unnamed", CheckpointState.UNKNOWN, f"ended by signal {signal.SIGRTMIN + 1}"),
         ("loop", CheckpointState.UNKNOWN, "s"),
         ("hang", CheckpointState.UNKNOWN, "did not finish within 2 s"),

@@ -175,6 +175,7 @@ class LimitedChild:
                 return None
 
     def _end(self) -> None:
+        os.kill(self.process_id, signal.SIGKILL)  # it may have closed the pipe only; the status of an end stays
         _, self._status = os.waitpid(self.process_id, 0)
         if os.WIFSIGNALED(self._status):
             name = _name_signal(os.WTERMSIG(self._status))
