@@ -183,6 +183,16 @@ CASES = {
         ),
         {"best-epoch=1-fid_score=0.12.pt", "best-epoch=3-fid_score=0.3.pt"},
     ),
+    **{
+        name: (
+            in_turn(
+                *((name.format(outer, inner), checkpoint_bytes.torch_state())
+                  for outer in (1, 2, 3) for inner in (100, 200, 300))
+            ),
+            {name.format(outer, 300) for outer in (1, 2, 3)},
+        )
+        for name in ("iter{}/epoch_{}.pt", "round{}/step_{}.pt")
+    },
     "the one that MMEngine's marker names, by its path on another mount": (
         [
             *in_turn(*((f"epoch_{epoch}.pth", checkpoint_bytes.torch_state(epoch)) for epoch in range(1, 7))),

@@ -25,6 +25,20 @@ def test_it_stays(tmp_path, name):
     assert must_stay <= play(tmp_path, saves)
 
 
+@pytest.mark.parametrize("told", ["nothing", "epoch", "step"])
+@pytest.mark.parametrize("prunes_each", [False, True])
+@pytest.mark.parametrize("name", ["ckpt_{}_{}.pt", "checkpoint_{}/{}.pt"])
+def test_the_last_of_each_seed_stays_though_a_word_makes_its_number_one_of_a_save(tmp_path, name, prunes_each, told):
+    counted = {"nothing": {}, "epoch": {"epoch": 1}, "step": {"step": 100}}[told]
+    saves = [
+        (name.format(seed, epoch), checkpoint_bytes.torch_state(**{key: each * epoch for key, each in counted.items()}))
+        for seed in (42, 123, 1337)
+        for epoch in (1, 2, 3, 4)
+    ]
+    kept = play(tmp_path, in_turn(*saves), prunes_each=prunes_each)
+    assert {name.format(seed, 4) for seed in (42, 123, 1337)} <= kept
+
+
 @pytest.mark.parametrize("name", ["models that train at once", "members that train at once"])
 def test_older_saves_of_the_same_trainings_go(tmp_path, name):
     saves, _ = CASES[name]

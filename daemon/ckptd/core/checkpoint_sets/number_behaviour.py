@@ -30,7 +30,8 @@ def judge_behaviour(
     is_rising = all(low[1] < high[0] for low, high in pairwise(spans))
     unclear = f"it is unclear what the number {shown} counts"
     if appears_in_each(list(saves.values())):  # unless one was written after the other
-        return (None, unclear) if is_rising else (False, "its values appear together in each checkpoint")
+        is_unclear = is_rising or _are_of_trainings(pieces, progress)
+        return (None, unclear) if is_unclear else (False, "its values appear together in each checkpoint")
     values = frozenset[int]().union(*saves.values())
     is_save = number.meaning is Meaning.SAVE
     if is_rising and stuck != "step" and _is_spaced(values):
@@ -101,6 +102,28 @@ def _list_spans(pieces: Sequence[Piece], place: Place) -> list[tuple[int, int]]:
     for piece in pieces:
         times[piece.number(place).value].append(piece.modified_ns)
     return [(min(times[value]), max(times[value])) for value in sorted(times)]
+
+
+def _are_of_trainings(pieces: Sequence[Piece], progress: Sequence[Place]) -> bool:
+    """Whether what counts as progress may tell trainings apart: no word explains it, and each was written in turn."""
+    has_word = any(pieces[0].number(each).meaning is Meaning.PROGRESS for each in progress)
+    return not has_word and are_written_in_turn(pieces, progress)
+
+
+def are_written_in_turn(pieces: Sequence[Piece], progress: Sequence[Place]) -> bool:
+    """Whether files with the same numbers of progress were written as far apart as those with others.
+
+    So are the epochs of `ckpt_1_3.pt`, where 1 is a seed. Ranks of one save are written at once, or quickly in turn.
+    """
+    times: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for piece in pieces:
+        times[tuple([piece.number(each).value for each in progress])].append(piece.modified_ns)
+    ordered = sorted((min(found), max(found), len(found)) for found in times.values())
+    waits = [
+        ((end - begin) / max(count - 1, 1), later - end) for (begin, end, count), (later, _, _) in pairwise(ordered)
+    ]
+    apart_count = sum(within >= _PACE_NS and within * 2 >= between for within, between in waits)
+    return apart_count * 2 > len(waits)
 
 
 def _is_paced(spans: Sequence[tuple[int, int]]) -> bool:

@@ -18,7 +18,7 @@ from ckptd.core.checkpoint_sets.name_numbers import (
     Meaning,
     is_condition,
 )
-from ckptd.core.checkpoint_sets.number_behaviour import appears_in_each
+from ckptd.core.checkpoint_sets.number_behaviour import appears_in_each, are_written_in_turn, is_paced
 from ckptd.core.checkpoint_sets.pieces import Piece, Place, content_of
 
 _UNEXPLAINED = frozenset((Meaning.OPEN, Meaning.SAVE, Meaning.BARE))
@@ -110,7 +110,11 @@ def _tells_apart(pieces: Sequence[Piece], place: Place) -> str | None:
         return None
     if is_date and _falls(pieces, place):
         return "the dates in the names may be those of starts: they fall from one save to the next"
-    others = [other for other in first.places() if other != place and _counts(first, place, other)]
+    others = [
+        other
+        for other in first.places()
+        if other != place and (_counts(first, place, other) or judge_content(pieces, other)[0])
+    ]
     if not others or (not is_date and not is_setting and judge_content(pieces, place)[0]):
         return None
     if any(_begins_again(pieces, place, other) for other in others):
@@ -147,11 +151,22 @@ def _begins_again(pieces: Sequence[Piece], place: Place, other: Place) -> bool:
     for piece in sorted(pieces, key=lambda piece: (piece.modified_ns, piece.path)):
         found[piece.number(place).text].append(piece.number(other).value)
         saves[piece.number(other).value].add(piece.number(place).value)
-    if appears_in_each(list(saves.values())):
+    if appears_in_each(list(saves.values())) and not _is_slower(pieces, place, other):
         return False
     pairs = list(pairwise(found.values()))
     again = sum(after[0] <= before[0] and after[0] < before[-1] for before, after in pairs)
     return again * 2 >= max(len(pairs), 1)
+
+
+def _is_slower(pieces: Sequence[Piece], place: Place, other: Place) -> bool:
+    """Whether a number that counts saves or steps, and no ranks, rises only after another one has risen for a while.
+
+    So does 2 in `iter_2/epoch_5.pt`. The step in `epoch_2/step_500.pt` begins again with each epoch.
+    """
+    meaning = pieces[0].number(place).meaning
+    if meaning is Meaning.SAVE:
+        return are_written_in_turn(pieces, [other])
+    return meaning is Meaning.PROGRESS and is_paced(pieces, place)
 
 
 def _falls(pieces: Sequence[Piece], place: Place) -> bool:
