@@ -185,6 +185,13 @@ CASES = {
     ),
     **{
         name: (
+            in_turn(*((name.format(number), checkpoint_bytes.torch_state(90)) for number in range(10, 15))),
+            {name.format(number) for number in range(10, 15)},
+        )
+        for name in ("round_{}.pt", "step_{}.pt", "model_2026-11-{}.pt")
+    },
+    **{
+        name: (
             in_turn(
                 *((name.format(outer, inner), checkpoint_bytes.torch_state())
                   for outer in (1, 2, 3) for inner in (100, 200, 300))

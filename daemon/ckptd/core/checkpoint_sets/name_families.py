@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ckptd.core.checkpoint_sets import trainings
-from ckptd.core.checkpoint_sets.content_evidence import find_stuck, judge_content, relate
+from ckptd.core.checkpoint_sets.content_evidence import FEW, find_stuck, judge_content, relate
 from ckptd.core.checkpoint_sets.name_numbers import (
     DATE_WORD,
     EPOCH_WORDS,
@@ -288,9 +288,26 @@ def _contradiction(pieces: Sequence[Piece], progress: Sequence[Place]) -> str | 
         if relation == "mixed":
             return f"the number in the names and the {word} in the content contradict each other"
         is_framework = all(_is_convention(pieces, place) for place in progress)
-        if relation == "constant" and not is_framework and _names(pieces, progress, word):
+        if relation != "constant" or is_framework:
+            continue
+        if _names(pieces, progress, word):
             return f"the names differ in the {word} while the content is at the same {word}"
+        if word == "epoch" and _are_no_steps(pieces, progress, pairs[0][1]):
+            return "the numbers in the names may be those of trainings: the content of all is at the same epoch"
     return None
+
+
+def _are_no_steps(pieces: Sequence[Piece], progress: Sequence[Place], epoch: float) -> bool:
+    """Whether names at one epoch differ in numbers below it, or in dates, and no step in the content explains that.
+
+    So do the rounds 0 to 4 of 90 epochs each in `round_3.pt`, and trainings of each night in `model_2026-11-20.pt`.
+    """
+    if epoch < FEW or any(content_of(piece)[1] is not None for piece in pieces):
+        return False
+    varying = [place for place in progress if len({piece.number(place).value for piece in pieces}) > 1]
+    dates = [place for place in varying if pieces[0].number(place).word in {DATE_WORD, TIME_WORD}]
+    others = [place for place in varying if place not in dates]
+    return bool(varying) and all(piece.number(place).value < epoch for piece in pieces for place in others)
 
 
 def _names(pieces: Sequence[Piece], progress: Sequence[Place], kind: str) -> bool:
