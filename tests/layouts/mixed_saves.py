@@ -183,6 +183,13 @@ CASES = {
         ),
         {"best-epoch=1-fid_score=0.12.pt", "best-epoch=3-fid_score=0.3.pt"},
     ),
+    "the best of Ignite's, by a loss that it negates": (
+        in_turn(
+            *((f"best_checkpoint_{epoch}_val_loss={value:.4f}.pt", checkpoint_bytes.torch_state(epoch))
+              for epoch, value in enumerate((-0.9, -0.2, -0.4, -0.6), 1))
+        ),
+        {"best_checkpoint_2_val_loss=-0.2000.pt", "best_checkpoint_4_val_loss=-0.6000.pt"},
+    ),
     **{
         name: (
             in_turn(*((name.format(number), checkpoint_bytes.torch_state(90)) for number in range(10, 15))),

@@ -48,13 +48,13 @@ def _list_metrics(marked: Sequence[Checkpoint]) -> Sequence[tuple[str, int]]:
     """
     named = {name for each in marked for name in each.metrics if is_in_name(name, each)}
     if named:
-        known = [(name, sign) for name in sorted(named) if (sign := _read_direction(name))]
+        known = [(name, sign) for name in sorted(named) if (sign := _read_direction(name, marked))]
         return known if len(known) == len(named) and _is_stated(named, marked) else ()
     common = set.intersection(*(set(each.metrics) for each in marked))
     known = [
         (name, sign)
         for name in sorted(common)
-        if (sign := _read_direction(name)) and not _HELD_OUT.isdisjoint(_WORD.findall(name.lower()))
+        if (sign := _read_direction(name, marked)) and not _HELD_OUT.isdisjoint(_WORD.findall(name.lower()))
     ]
     return known if _is_stated((name for name, _ in known), marked) else ()
 
@@ -63,8 +63,13 @@ def _is_stated(metrics: Iterable[str], marked: Sequence[Checkpoint]) -> bool:
     return all(math.isfinite(each.metrics.get(metric, math.nan)) for metric in metrics for each in marked)
 
 
-def _read_direction(metric: str) -> int:
-    """Return 1 if more is better, -1 if less is, 0 if unknown: any word that is not known may turn it round."""
+def _read_direction(metric: str, marked: Sequence[Checkpoint]) -> int:
+    """Return 1 if more is better, -1 if less is, 0 if unknown: any word that is not known may turn it round.
+
+    So may a sign: Ignite chooses by scores, of which more is better, and writes the loss as `val_loss=-0.74`.
+    """
+    if any(each.metrics.get(metric, 0.0) < 0 for each in marked):
+        return 0
     words = {word for word in _WORD.findall(metric.lower()) if not word.isdecimal()}
     is_higher, is_lower = not words.isdisjoint(_HIGHER), not words.isdisjoint(_LOWER)
     if is_higher is is_lower or not words <= _KNOWN or (is_lower and _SCORE in words):
