@@ -1,8 +1,9 @@
 """Checks the files that checkpoints of Hugging Face's Trainer and of Accelerate have in common.
 
 These are the weights and the state of the optimizer: single files, shards with an index, directories of
-torch.distributed.checkpoint (FSDP), or a tag directory of DeepSpeed with its `latest`. Sources: accelerate's
-checkpointing.py and utils/fsdp_utils.py, transformers' trainer.py.
+torch.distributed.checkpoint (FSDP), a tag directory of DeepSpeed with its `latest`, or a directory for each model of
+diffusers' scripts. Sources: accelerate's checkpointing.py and utils/fsdp_utils.py, transformers' trainer.py, diffusers'
+examples (`save_model_hook`).
 """
 
 import re
@@ -11,7 +12,7 @@ from functools import partial
 
 from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts
 from ckptd.checkpoints.formats.deepspeed import LATEST, check_deepspeed
-from ckptd.checkpoints.formats.huggingface_shards import CONFIGURATIONS, check_shards, find_shard_sets
+from ckptd.checkpoints.formats.huggingface_shards import CONFIGURATIONS, ShardSet, check_shards, find_shard_sets
 from ckptd.checkpoints.formats.interface import DamagedError
 from ckptd.checkpoints.formats.safetensors import check_safetensors
 from ckptd.checkpoints.formats.torch_dcp import METADATA, check_dcp
@@ -24,6 +25,7 @@ _WEIGHTS = re.compile(
 _PIPELINE_WEIGHTS = re.compile(  # of diffusers, in a directory for each model
     r"(?:\w+/)?(?:diffusion_pytorch_model|pytorch_lora_weights|learned_embeds)(?:\.\w+)?\.(?:safetensors|bin)"
 )
+_TEXT_ENCODER = re.compile(r"text_encoder(?:_\d+)?")
 _OPTIMIZER = re.compile(r"optimizer(?:_\d+)?(?:_rank\d+)?\.(?:pt|bin)")
 _WEIGHTS_DIRECTORY = re.compile(r"pytorch_model(?:_fsdp)?(?:_\d+)?")
 _OPTIMIZER_DIRECTORY = re.compile(r"optimizer(?:_\d+)?")
@@ -38,6 +40,7 @@ def has_weights(parts: CheckpointParts) -> bool:
         or bool(find_shard_sets(parts.names))
         or bool(deepspeed_tags(parts))
         or any(_PIPELINE_WEIGHTS.fullmatch(name) for name in parts.files)
+        or any(_find_model_shards(parts.below(directory)) for directory in parts.directories)
     )
 
 
@@ -72,8 +75,24 @@ def checks_of_parts(parts: CheckpointParts) -> Iterator[Callable[[], object]]:
             yield partial(check_dcp, below)
         elif directory in tags:
             yield partial(check_deepspeed, below)
+        else:
+            yield from _checks_of_model(below, is_text_encoder=bool(_TEXT_ENCODER.fullmatch(directory)))
     if tags:
         yield partial(_check_latest, parts, tags)
+
+
+def _checks_of_model(below: CheckpointParts, *, is_text_encoder: bool) -> Iterator[Callable[[], object]]:
+    """Yield a check for each file of one of diffusers' models, in a directory such as `unet`."""
+    for found in find_shard_sets(below.names) if is_text_encoder else _find_model_shards(below):
+        yield partial(check_shards, below, found)
+    for name in below.names:
+        is_model = _PIPELINE_WEIGHTS.fullmatch(name) or (is_text_encoder and _WEIGHTS.fullmatch(name))
+        if is_model and (check := _check_of_file(name)):
+            yield partial(check, below, name)
+
+
+def _find_model_shards(below: CheckpointParts) -> list[ShardSet]:
+    return [found for found in find_shard_sets(below.names) if _PIPELINE_WEIGHTS.fullmatch(found.name)]
 
 
 def _check_of_file(name: str) -> Callable[[CheckpointParts, str], object] | None:
