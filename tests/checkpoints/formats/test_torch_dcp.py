@@ -7,6 +7,7 @@ import pytest
 from checkpoints.formats.real_files import copy_real
 from checkpoints.recognising import recognise
 from ckptd.core.model import CheckpointState, Level
+from support.checkpoint_bytes import torch_rng
 
 REAL = "torch_dcp/run_single/step_8"
 
@@ -118,3 +119,14 @@ def test_parts_of_a_checkpoint_take_the_step_of_the_directory_around_them(tmp_pa
     copy = copy_real(REAL, tmp_path / "step_500").rename(tmp_path / "step_500" / "optim")
     (copy / ".metadata").write_bytes(metadata([]))
     assert recognise(tmp_path)["step_500/optim"].step == 500
+
+
+@pytest.mark.parametrize("size_bytes", [0, 100])
+def test_a_file_of_torch_beside_the_shards_that_is_cut_off_is_damage(tmp_path, size_bytes):
+    copy = copy_real(REAL, tmp_path)
+    (copy / "loader_state_0.pth").write_bytes(torch_rng())
+    assert recognise(tmp_path)["step_8"].state is CheckpointState.COMPLETE
+    (copy / "loader_state_0.pth").write_bytes(torch_rng()[:size_bytes])
+    found = recognise(tmp_path)["step_8"]
+    assert found.state is CheckpointState.DAMAGED
+    assert "loader_state_0.pth" in found.reason

@@ -4,7 +4,8 @@ Each rank R writes files `__R_N.distcp`, which hold items one after the other. `
 from `.metadata.tmp`; ranks that save without collectives write `__R.metadata` instead. It is a pickle of
 `torch.distributed.checkpoint.metadata.Metadata`, which lists the chunks of each tensor (`state_dict_metadata`) and the
 file, offset and length of each item (`storage_data`). Each item is a zip archive of torch.save, unless an extension
-transformed it. Source: PyTorch's torch/distributed/checkpoint/{metadata,filesystem}.py.
+transformed it. Source: PyTorch's torch/distributed/checkpoint/{metadata,filesystem}.py. Scripts add files of
+torch.save, such as fms-fsdp's `loader_state_R.pth`, and load them as well.
 """
 
 import itertools
@@ -12,11 +13,12 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.checkpoint_names import parse_name
-from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts, examine_parts, read_head
+from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts, check_all, examine_parts, read_head
 from ckptd.checkpoints.formats.directory_claims import claim_directory
 from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
 from ckptd.checkpoints.formats.encodings.pickle_reader import read_pickle
@@ -273,4 +275,5 @@ class TorchDcp:
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         parts = CheckpointParts.of(claim, reader, level)
-        return examine_parts(parts, lambda: check_dcp(parts))
+        beside = [partial(parts.check_torch_file, name) for name in parts.names if name.endswith((".pt", ".pth"))]
+        return examine_parts(parts, lambda: check_all([partial(check_dcp, parts), *beside]))
