@@ -90,6 +90,7 @@ def test_newer_ones_that_are_not_complete_are_reported():
         ([make("a", 1, role=Role.WEIGHTS)], "role is weights"),
         ([make("a", 1, unsafe=("posix.system",))], "posix.system"),
         ([make("a", 1, step=900), make("b", 2, step=100)], "older and at step 900"),
+        ([make("a", 1, epoch=9), make("b", 2, epoch=3)], "at epoch 3; "),
         ([make("a", 1, is_newest=True), make("b", 2)], "is newer"),
     ],
 )

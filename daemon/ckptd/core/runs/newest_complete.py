@@ -226,8 +226,14 @@ def _list_notes(chosen: Checkpoint, complete: Iterable[Checkpoint], leftovers: C
     later = [each for each in others if each.modified_at > chosen.modified_at]
     if chosen.is_newest and later:
         yield f"the marker of its format names it, and {max(later, key=lambda each: each.modified_at).path} is newer"
-    if chosen.step is not None:
-        further = [each for each in others if each.step is not None and each.step > chosen.step]
-        if further and not later:
-            furthest = max(further, key=lambda each: each.step or 0)
-            yield f"it was written last, at step {chosen.step}; {furthest.path} is older and at step {furthest.step}"
+    further = [each for each in others if _is_further(each, chosen)]
+    if further and not later:
+        furthest = max(further, key=lambda each: (each.step or 0, each.epoch or 0))
+        there, other = _name_progress(chosen, furthest), _name_progress(furthest, chosen)
+        yield f"it was written last, at {there}; {furthest.path} is older and at {other}"
+
+
+def _name_progress(found: Checkpoint, compared: Checkpoint) -> str:
+    """Return how far a checkpoint is by what both state; `_is_further` says that there is something."""
+    is_by_step = found.step is not None and compared.step is not None
+    return f"step {found.step}" if is_by_step else f"epoch {found.epoch:g}"
