@@ -50,6 +50,13 @@ def test_shards_under_a_number_that_nothing_explains_stay_together_and_are_in_do
     assert len(doubts(made)) == 2
 
 
+def test_a_doubt_about_two_names_gives_those_of_one_save():
+    pieces = [piece(f"{name}_step{step}.pth", step, step=step) for step in (2400, 800, 1600) for name in "GD"]
+    for made in (pieces, pieces[::-1], sorted(pieces, key=lambda each: each.path)):
+        why = set(doubts(grouped(made)).values())
+        assert why == {"it is unclear whether D_step800.pth and G_step800.pth are parts of one checkpoint"}
+
+
 def test_names_that_each_save_overwrites_are_one_checkpoint():
     made = grouped(piece(f"ckpt_rank{r}.pt", r) for r in range(4))
     assert members(made) == {"ckpt_rank*.pt": [f"ckpt_rank{r}.pt" for r in range(4)]}

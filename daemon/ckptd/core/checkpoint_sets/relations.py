@@ -47,7 +47,10 @@ def _is_before(one: Mapping[tuple[int, ...], WriteSpan], other: Mapping[tuple[in
 
 
 def explain_doubt(one: DraftGroup, other: DraftGroup) -> str:
-    return describe_doubt(*(next(iter(group.drafts.values())).path for group in (one, other)))
+    """Name one file of each group, of their first common save if there is one, so that later saves change nothing."""
+    shared = min(one.drafts.keys() & other.drafts.keys(), default=None)
+    found = [group.drafts[next(iter(group.drafts)) if shared is None else shared] for group in (one, other)]
+    return describe_doubt(*(draft.path for draft in found))
 
 
 def describe_doubt(*paths: str) -> str:
