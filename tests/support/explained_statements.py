@@ -7,8 +7,11 @@ import json
 from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from unittest import mock
 
 import sqlalchemy as sa
+
+from ckptd.store import engine as store_engine
 
 _EXPLAINED = ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH")
 
@@ -43,9 +46,17 @@ def explain_statements(engine):
         [told] = json.loads(told) if isinstance(told, str) else told
         found.append(_summarize(statement, told))
 
+    run_plain = store_engine.run_plain
+
+    def explain_plain(connection, statement, values=None):
+        if connection.engine is engine:
+            explain(connection, None, statement, values, None, False)
+        return run_plain(connection, statement, values)
+
     sa.event.listen(engine, "before_cursor_execute", explain)
     try:
-        yield found
+        with mock.patch.object(store_engine, "run_plain", explain_plain):
+            yield found
     finally:
         sa.event.remove(engine, "before_cursor_execute", explain)
 

@@ -57,13 +57,7 @@ def _create_postgresql(url: URL) -> sa.Engine:
     # without these, an unreachable server would block a step or the renewal of a lease for a quarter of an hour
     alive = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
     arguments = {**CONNECT_ARGUMENTS, **alive}
-    engine = sa.create_engine(url, connect_args=arguments, pool_pre_ping=True, isolation_level="REPEATABLE READ")
-    sa.event.listen(engine, "begin", _set_limits)
-    return engine
-
-
-def _set_limits(connection: sa.Connection) -> None:
-    connection.exec_driver_sql(SET_LIMITS)
+    return sa.create_engine(url, connect_args=arguments, pool_pre_ping=True, isolation_level="REPEATABLE READ")
 
 
 def _create_sqlite(url: URL) -> sa.Engine:
@@ -76,7 +70,6 @@ def _create_sqlite(url: URL) -> sa.Engine:
         engine.update_execution_options(**{_FILE: file})
         sa.event.listen(engine, "do_connect", file.choose_mode)
         sa.event.listen(engine, "connect", file.note_connection)
-    sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
@@ -107,17 +100,11 @@ def _prepare_sqlite(connection: DBAPIConnection, entry: ConnectionPoolEntry) -> 
     failure, and an action must be recorded before it happens. There are few commits in a cycle, so this costs little.
     """
     assert isinstance(connection, sqlite3.Connection)
-    connection.isolation_level = None  # transactions begin where _begin_sqlite says
+    connection.isolation_level = None  # transactions begin where `begin` says
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-
-
-def _begin_sqlite(connection: sa.Connection) -> None:
-    """Take the write lock at the start of a writing transaction: one that has read first cannot wait for it."""
-    is_writer = connection.get_execution_options().get("is_writer", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writer else "BEGIN")
 
 
 @contextmanager
@@ -128,27 +115,68 @@ def begin(engine: sa.Engine, *, is_writer: bool) -> Iterator[sa.Connection]:
         StoreError: the transaction failed and was rolled back.
 
     """
-    options: dict[str, object] = {"is_writer": is_writer}
-    if is_writer and engine.dialect.name == "postgresql":
-        # two steps that write the same row wait for one another; with snapshot isolation, the second would fail
-        options["isolation_level"] = "READ COMMITTED"
     try:
-        with engine.execution_options(**options).begin() as connection:
-            yield connection
+        with engine.connect() as connection:
+            _choose_isolation(connection, is_writer=is_writer)
+            with connection.begin():
+                _begin(connection, is_writer=is_writer)
+                yield connection
     except DBAPIError as error:
-        raise _choose_kind(error, engine)(
-            f"{name_database(engine.url)} failed: {_reason(error, engine.url)}"
-        ) from error
+        raise _explain(error.orig, engine) from error
+    except _driver(engine.dialect).Error as error:
+        raise _explain(error, engine) from error
     except SQLAlchemyError as error:
         raise StoreError(f"{name_database(engine.url)} cannot be used: {error}") from error
 
 
-def _choose_kind(error: DBAPIError, engine: sa.Engine) -> type[StoreError]:
+def _choose_isolation(connection: sa.Connection, *, is_writer: bool) -> None:
+    if is_writer and connection.dialect.name == "postgresql":
+        # two steps that write the same row wait for one another; with snapshot isolation, the second would fail
+        connection.execution_options(isolation_level="READ COMMITTED")
+
+
+def _begin(connection: sa.Connection, *, is_writer: bool) -> None:
+    """Set the limits of the transaction; in SQLite, begin it.
+
+    A writing one takes SQLite's write lock at its start: one that has read first cannot wait for it.
+    """
+    if connection.dialect.name == "postgresql":
+        run_plain(connection, SET_LIMITS)
+    else:
+        run_plain(connection, "BEGIN IMMEDIATE" if is_writer else "BEGIN")
+
+
+def run_plain(connection: sa.Connection, statement: str, values: Mapping[str, object] | None = None) -> Any:
+    """Run a statement with the driver alone: SQLAlchemy takes several times as long as SQLite for a short one.
+
+    Raises:
+        Exception: one of the driver's errors, which `begin` explains.
+
+    """
+    driven: Any = connection.connection.dbapi_connection
+    try:
+        return driven.execute(statement) if values is None else driven.execute(statement, values)
+    except _driver(connection.dialect).Error as error:
+        if connection.dialect.is_disconnect(error, driven, None):
+            connection.invalidate(error)
+        raise
+
+
+def _driver(dialect: sa.Dialect) -> Any:
+    return dialect.loaded_dbapi
+
+
+def _explain(error: BaseException | None, engine: sa.Engine) -> StoreError:
+    return _choose_kind(error, engine)(f"{name_database(engine.url)} failed: {_reason(error, engine.url)}")
+
+
+def _choose_kind(error: BaseException | None, engine: sa.Engine) -> type[StoreError]:
     if engine.dialect.name == "postgresql":
-        if isinstance(error, sa.exc.OperationalError):
+        driver = _driver(engine.dialect)
+        if isinstance(error, driver.OperationalError):
             return DatabaseAwayError
         # an option of the address that does not exist, or a missing permission
-        return WrongDatabaseError if isinstance(error, sa.exc.ProgrammingError) else StoreError
+        return WrongDatabaseError if isinstance(error, driver.ProgrammingError) else StoreError
     code = _read_code(error)
     file: _ExistingFile | None = engine.get_execution_options().get(_FILE)
     if code in _AWAY:
@@ -165,23 +193,20 @@ def _may_only_read(path: str | None) -> bool:
     return not sqlite_access.can_access(path, os.R_OK | os.W_OK)
 
 
-def _read_code(error: DBAPIError) -> int | None:
+def _read_code(error: BaseException | None) -> int | None:
     """Return SQLite's primary result code, without the details of an extended one; None for another driver."""
-    code: int | None = getattr(error.orig, "sqlite_errorcode", None)
+    code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
 
 
 def select_through(connection: sa.Connection) -> Select:
-    """Return a function that runs plain SQL in a transaction of SQLAlchemy.
-
-    The driver gets the statement itself: most have numbers of rows in them, and would each be compiled and cached.
-    """
+    """Return a function that runs plain SQL in a transaction of `begin`, with the driver alone."""
     is_sqlite = connection.dialect.name == "sqlite"
 
-    def select(statement: str, values: Mapping[str, object]) -> sa.CursorResult[Any]:
+    def select(statement: str, values: Mapping[str, object]) -> Any:
         if is_sqlite:
-            return connection.exec_driver_sql(statement, {key: encode_sqlite(value) for key, value in values.items()})
-        return connection.exec_driver_sql(name_values(statement), dict(values))
+            return run_plain(connection, statement, {key: encode_sqlite(value) for key, value in values.items()})
+        return run_plain(connection, name_values(statement), dict(values))
 
     return Select(select, is_sqlite=is_sqlite)
 
@@ -191,9 +216,9 @@ def name_database(url: URL) -> str:
     return f"the database {url.set(query={}).render_as_string(hide_password=True)}"
 
 
-def _reason(error: DBAPIError, url: URL) -> str:
+def _reason(error: BaseException | None, url: URL) -> str:
     """Return the driver's error in one line, with advice for known errors."""
-    words = " ".join(str(error.orig).split())
+    words = " ".join(str(error).split())
     if _read_code(error) == sqlite3.SQLITE_FULL:
         return f"{words}: free space on its disk, and ckptd resumes by itself"
     if _read_code(error) in _UNUSABLE and url.database and (reason := sqlite_access.explain(url.database)):
