@@ -10,8 +10,30 @@ import sqlalchemy as sa
 
 from ckptd.core.runs.ownership import is_last_save
 from ckptd.store import lost_work
-from ckptd.store.rows import split
+from ckptd.store.rows import ROW_IDS, split
 from ckptd.store.tables import AttemptTable, CheckpointTable
+
+_later = sa.orm.aliased(AttemptTable)
+_WRITTEN_LATER = (
+    sa.select(
+        CheckpointTable.id,
+        AttemptTable.id,
+        _later.id,
+        CheckpointTable.modified_at,
+        AttemptTable.ended_at,
+        _later.started_at,
+        AttemptTable.run_id == CheckpointTable.run_id,
+    )
+    .join(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
+    .join(_later, _later.run_id == CheckpointTable.run_id)
+    .where(
+        CheckpointTable.run_id.in_(ROW_IDS),
+        CheckpointTable.modified_at > AttemptTable.ended_at,
+        _later.started_at > AttemptTable.started_at,
+        _later.started_at <= CheckpointTable.modified_at,
+    )
+    .order_by(_later.started_at, _later.id)
+)
 
 
 def correct_writers(connection: sa.Connection, run_ids: Collection[int]) -> None:
@@ -20,28 +42,8 @@ def correct_writers(connection: sa.Connection, run_ids: Collection[int]) -> None
     The caller must measure the lost work of the attempts that lose a checkpoint again. Another part of the run, on
     another cluster, measures that of its own.
     """
-    later = sa.orm.aliased(AttemptTable)
     for chunk in split(run_ids):
-        rows = connection.execute(
-            sa.select(
-                CheckpointTable.id,
-                AttemptTable.id,
-                later.id,
-                CheckpointTable.modified_at,
-                AttemptTable.ended_at,
-                later.started_at,
-                AttemptTable.run_id == CheckpointTable.run_id,
-            )
-            .join(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
-            .join(later, later.run_id == CheckpointTable.run_id)
-            .where(
-                CheckpointTable.run_id.in_(chunk),
-                CheckpointTable.modified_at > AttemptTable.ended_at,
-                later.started_at > AttemptTable.started_at,
-                later.started_at <= CheckpointTable.modified_at,
-            )
-            .order_by(later.started_at, later.id)
-        ).all()
+        rows = connection.execute(_WRITTEN_LATER, {"row_ids": chunk}).all()
         wrong = [
             (checkpoint, before if is_own else None, writer)
             for checkpoint, before, writer, written_at, ended_at, next_at, is_own in rows

@@ -23,7 +23,7 @@ from ckptd.store import (
 from ckptd.store.attempt_rows import read_attempts
 from ckptd.store.bulk_inserts import insert_rows
 from ckptd.store.engine import select_through
-from ckptd.store.rows import split, table_of
+from ckptd.store.rows import ROW_IDS, split, table_of
 from ckptd.store.stored_checkpoints import RowContext, checkpoint_to_row, key_of_path, shorten_path
 from ckptd.store.tables import CheckpointTable, ClusterTable, RunTable
 from ckptd.store.transactions import StorePart, reading, writing, writing_if_any
@@ -128,16 +128,12 @@ class CheckpointStore(StorePart):
         self, connection: sa.Connection, cluster: str, keys: Collection[RunKey]
     ) -> dict[RunKey, PreviousScan]:
         """Return the last scan of each of these runs that is recorded, with its attempts, oldest first."""
-        polls = sa.select(ClusterTable.polled_at, ClusterTable.polled_since).where(ClusterTable.name == cluster)
-        polled_at, polled_since = connection.execute(polls).one_or_none() or (None, None)
+        polled_at, polled_since = connection.execute(runs.POLLS, {"cluster": cluster}).one_or_none() or (None, None)
         rows = runs.find_runs(connection, keys)
         attempts = read_attempts(select_through(connection), rows.values())
-        is_whole = RunTable.unknown_what.is_(None) & RunTable.problems.is_(None)
         looks = {}
         for chunk in split(rows.values()):
-            found = connection.execute(
-                sa.select(RunTable.id, RunTable.scanned_at, is_whole).where(RunTable.id.in_(chunk))
-            )
+            found = connection.execute(_LAST_LOOKS, {"row_ids": chunk})
             looks.update({row_id: (scanned_at, bool(whole)) for row_id, scanned_at, whole in found})
         return {
             key: PreviousScan(
@@ -285,6 +281,30 @@ _MOVING_COLUMNS: list[Any] = [
     RunTable.quota_left_bytes,
     RunTable.scanned_at,
 ]  # with every scan, so the revision does not increase
+_runs = table_of(RunTable)
+_LAST_LOOKS = sa.select(
+    RunTable.id, RunTable.scanned_at, RunTable.unknown_what.is_(None) & RunTable.problems.is_(None)
+).where(RunTable.id.in_(ROW_IDS))
+_AT = sa.bindparam("key_at", type_=ClusterTable.scanned_at.type)
+_WRITE_CLUSTER_SCAN = (
+    sa.update(ClusterTable)
+    .where(
+        ClusterTable.name == sa.bindparam("key_cluster"),
+        ClusterTable.scanned_at.is_(None) | (ClusterTable.scanned_at < _AT),
+    )
+    .values(scanned_at=_AT)
+)
+_LOOKS = (
+    sa.select(_runs.c.id, _runs.c.revision, *_LOOK_COLUMNS, *_MOVING_COLUMNS)
+    .where(_runs.c.id.in_(ROW_IDS))
+    .order_by(_runs.c.id)
+    .with_for_update(key_share=True)
+)
+_WRITE_LOOK = (
+    sa.update(_runs)
+    .where(_runs.c.id == sa.bindparam("key_id"))
+    .values(revision=_runs.c.revision + sa.bindparam("rise", type_=sa.Integer()))
+)
 
 
 def _write_looks(connection: sa.Connection, looks: Mapping[int, ScanRecord]) -> dict[int, int]:
@@ -296,19 +316,14 @@ def _write_looks(connection: sa.Connection, looks: Mapping[int, ScanRecord]) -> 
     names = [column.name for column in (*_LOOK_COLUMNS, *_MOVING_COLUMNS)]
     values = []
     for chunk in split(sorted(looks)):
-        columns: list[Any] = [RunTable.id, RunTable.revision, *_LOOK_COLUMNS, *_MOVING_COLUMNS]
-        statement = sa.select(*columns).where(RunTable.id.in_(chunk)).order_by(RunTable.id)
-        for row_id, revision, *before in connection.execute(statement.with_for_update(key_share=True)):
+        for row_id, revision, *before in connection.execute(_LOOKS, {"row_ids": chunk}):
             revisions[row_id] = revision
             after = _look_values(looks[row_id].scan, before)
             is_first = before[-1] is None
             rise = is_first or before[: len(_LOOK_COLUMNS)] != after[: len(_LOOK_COLUMNS)]
             values.append({"key_id": row_id, "rise": int(rise), **dict(zip(names, after, strict=True))})
     if values:
-        table = table_of(RunTable)
-        revision = table.c.revision + sa.bindparam("rise", type_=sa.Integer())
-        update = sa.update(table).where(table.c.id == sa.bindparam("key_id")).values(revision=revision)
-        connection.execute(update, values)
+        connection.execute(_WRITE_LOOK, values)
     return revisions
 
 
@@ -324,10 +339,7 @@ def _look_values(scan: Scan | Unknown, before: list[Any]) -> list[Any]:
 
 
 def _record_cluster_scan(connection: sa.Connection, cluster: str, scanned_at: datetime) -> None:
-    is_older = ClusterTable.scanned_at.is_(None) | (ClusterTable.scanned_at < scanned_at)
-    connection.execute(
-        sa.update(ClusterTable).where(ClusterTable.name == cluster, is_older).values(scanned_at=scanned_at)
-    )
+    connection.execute(_WRITE_CLUSTER_SCAN, {"key_cluster": cluster, "key_at": scanned_at})
 
 
 def _update(

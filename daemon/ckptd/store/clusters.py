@@ -36,8 +36,7 @@ class ClusterStore(StorePart, ClusterReader):
         """
         runs.ensure_cluster(connection, cluster)
         if unknown is None:
-            looks = sa.select(ClusterTable.polled_at, ClusterTable.polled_since).where(ClusterTable.name == cluster)
-            before, since = connection.execute(looks).one()
+            before, since = connection.execute(runs.POLLS, {"cluster": cluster}).one()
             values: dict[str, Any] = {
                 "polled_since": since if since and ownership.is_poll_continued(before, at) else at,
                 "polled_at": at,

@@ -15,6 +15,7 @@ from ckptd.store.rows import (
     ATTEMPT_COLUMNS,
     JOB_COLUMNS,
     JOB_FIELDS,
+    ROW_IDS,
     RUN_KEY_COLUMNS,
     attempt_from_row,
     attempt_to_row,
@@ -189,17 +190,20 @@ def find_rows(connection: sa.Connection, keys: Collection[JobKey]) -> _JobRows:
     result = _JobRows()
     for chunk in split(keys):
         wanted = set(chunk)
-        rows = connection.execute(
-            sa.select(JobTable.id, JobTable.run_id, JobTable.cluster, JobTable.job_id, JobTable.first_seen_at).where(
-                JobTable.cluster.in_({key.cluster for key in chunk}),
-                JobTable.job_id.in_([key.job_id for key in chunk]),
-            )
-        )
-        for row in rows:
+        values = {"clusters": list({key.cluster for key in chunk}), "job_ids": [key.job_id for key in chunk]}
+        for row in connection.execute(_JOBS_BY_NUMBER, values):
             key = JobKey(row.cluster, row.job_id, row.first_seen_at)
             if key in wanted:
                 result[key] = (row.id, row.run_id)
     return result
+
+
+_JOBS_BY_NUMBER = sa.select(
+    JobTable.id, JobTable.run_id, JobTable.cluster, JobTable.job_id, JobTable.first_seen_at
+).where(
+    JobTable.cluster.in_(sa.bindparam("clusters", expanding=True)),
+    JobTable.job_id.in_(sa.bindparam("job_ids", expanding=True)),
+)
 
 
 def correct_attempts(connection: sa.Connection, attempts: Collection[Attempt]) -> None:
@@ -278,13 +282,14 @@ def _update_of(attempt: Attempt, row_id: int) -> dict[str, Any]:
 def _find_attempts(connection: sa.Connection, jobs: _JobRows) -> dict[tuple[int, int], int]:
     result: dict[tuple[int, int], int] = {}
     for chunk in split(jobs.rows()):
-        rows = connection.execute(
-            sa.select(AttemptTable.job_row, AttemptTable.restart_count, AttemptTable.id).where(
-                AttemptTable.job_row.in_(chunk)
-            )
-        )
+        rows = connection.execute(_ATTEMPTS_OF_JOBS, {"row_ids": chunk})
         result |= {(job_row, restart_count): row_id for job_row, restart_count, row_id in rows}
     return result
+
+
+_ATTEMPTS_OF_JOBS = sa.select(AttemptTable.job_row, AttemptTable.restart_count, AttemptTable.id).where(
+    AttemptTable.job_row.in_(ROW_IDS)
+)
 
 
 def find_attempt_rows(

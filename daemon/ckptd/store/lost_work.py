@@ -23,7 +23,7 @@ from ckptd.store import attempt_saves, summed_days
 from ckptd.store.engine import select_through
 from ckptd.store.loss_rows import LossReader
 from ckptd.store.reading_jobs import find_reading_jobs
-from ckptd.store.rows import ATTEMPT_COLUMNS, RUN_KEY_COLUMNS, attempt_from_row, run_key, split, table_of
+from ckptd.store.rows import ATTEMPT_COLUMNS, ROW_IDS, RUN_KEY_COLUMNS, attempt_from_row, run_key, split, table_of
 from ckptd.store.run_parts import add_parts, find_parts, join_lists
 from ckptd.store.stored_checkpoints import complete_path
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LossTable, RunTable
@@ -216,54 +216,37 @@ def _read_starts(
 def write_redone(connection: sa.Connection, run_ids: Collection[int]) -> None:
     """Update how much saved work of these runs' ended attempts is computed again."""
     for chunk in split(run_ids):
-        followed = (
-            sa.select(AttemptTable.run_id)
-            .where(AttemptTable.run_id.in_(chunk))
-            .group_by(AttemptTable.run_id)
-            .having(sa.func.count() > 1)
-        )
         parts = find_parts(select_through(connection), chunk)
-        found = list(dict.fromkeys([*connection.scalars(followed), *parts]))
+        found = list(dict.fromkeys([*connection.scalars(_FOLLOWED, {"row_ids": chunk}), *parts]))
         readers = find_reading_jobs(connection, found)
         for run_id in found:
             _write_redone_of(connection, run_id, parts.get(run_id, ()), readers.get(run_id, frozenset()))
+
+
+_FOLLOWED = (
+    sa.select(AttemptTable.run_id)
+    .where(AttemptTable.run_id.in_(ROW_IDS))
+    .group_by(AttemptTable.run_id)
+    .having(sa.func.count() > 1)
+)
 
 
 def _write_redone_of(
     connection: sa.Connection, run_id: int, others: Collection[int], readers: frozenset[JobKey]
 ) -> None:
     """Measure with the attempts of the other parts, too; their rows are their daemons' to change."""
-    rows = connection.execute(
-        sa.select(
-            AttemptTable.id,
-            LossTable.attempt_id.is_not(None),
-            LossTable.saved_at,
-            LossTable.lost,
-            LossTable.lost_high,
-            LossTable.redone_low,
-            LossTable.redone_high,
-            LossTable.redone_certainty,
-            AttemptTable.run_id == run_id,
-            *_KEY_COLUMNS,
-            *ATTEMPT_COLUMNS,
-        )
-        .join(JobTable, AttemptTable.job_row == JobTable.id)
-        .outerjoin(LossTable, LossTable.attempt_id == AttemptTable.id)
-        .where(AttemptTable.run_id.in_([run_id, *others]))
-        .order_by(AttemptTable.started_at.desc(), AttemptTable.id.desc())
-        .limit(REDONE_COUNT)
-    )
+    rows = connection.execute(_ATTEMPTS_AND_LOSSES, {"row_ids": [run_id, *others]})
     attempts: list[Attempt] = []
     saved: dict[tuple[JobKey, int], datetime | None] = {}
     unseen: dict[tuple[JobKey, int], timedelta] = {}
     before: dict[tuple[JobKey, int], tuple[int, tuple[Any, ...]]] = {}
-    for attempt_id, is_recorded, saved_at, lost, lost_high, low, high, certainty, is_own, *rest in rows:
+    for attempt_id, is_recorded, saved_at, lost, lost_high, low, high, certainty, of_run, *rest in rows:
         attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
         attempts.append(attempt)
         if is_recorded:
             name = (attempt.job, attempt.restart_count)
             saved[name] = saved_at
-            if is_own:
+            if of_run == run_id:
                 before[name] = (attempt_id, (low, high, certainty))
             unseen[name] = lost_work.NOTHING if lost_high is None else lost_high - lost
     values = []
@@ -327,7 +310,27 @@ def _select_open() -> sa.Select[Any]:
     )
 
 
-_OPEN = _select_open()  # made once: every scan asks
+_OPEN = _select_open()
+_ATTEMPTS_AND_LOSSES = (
+    sa.select(
+        AttemptTable.id,
+        LossTable.attempt_id.is_not(None),
+        LossTable.saved_at,
+        LossTable.lost,
+        LossTable.lost_high,
+        LossTable.redone_low,
+        LossTable.redone_high,
+        LossTable.redone_certainty,
+        AttemptTable.run_id,
+        *_KEY_COLUMNS,
+        *ATTEMPT_COLUMNS,
+    )
+    .join(JobTable, AttemptTable.job_row == JobTable.id)
+    .outerjoin(LossTable, LossTable.attempt_id == AttemptTable.id)
+    .where(AttemptTable.run_id.in_(ROW_IDS))
+    .order_by(AttemptTable.started_at.desc(), AttemptTable.id.desc())
+    .limit(REDONE_COUNT)
+)
 
 
 def _line_values(attempt: Attempt, loss: AttemptLoss) -> dict[str, Any]:

@@ -16,6 +16,13 @@ from ckptd.store.rows import RUN_KEY_COLUMNS, split
 from ckptd.store.tables import NoticeTable, RunTable
 from ckptd.store.transactions import StorePart, reading, writing, writing_if_any
 
+_IS_WAITING = (NoticeTable.cluster == sa.bindparam("cluster")) & NoticeTable.state.in_(
+    [NoticeState.WAITING.value, NoticeState.CLAIMED.value]
+)
+_WAITING_BY_CHANNEL = sa.select(NoticeTable.channel, sa.func.count()).where(_IS_WAITING).group_by(NoticeTable.channel)
+_DUE = sa.select(sa.func.count(), sa.func.min(NoticeTable.due_at)).where(
+    _IS_WAITING, NoticeTable.due_at <= sa.bindparam("now")
+)
 _TOLD_STATES = [NoticeState.WAITING.value, NoticeState.CLAIMED.value, NoticeState.SENT.value]
 _IN_PAYLOAD = ("rule", "thread", "user", "meant_for", "work_dir", "job_name", "array_job_id", "job_count")
 
@@ -68,14 +75,8 @@ class OutboxStore(StorePart):
     @reading
     def read_waiting(self, connection: sa.Connection, cluster: str, now: datetime) -> Outbox:
         """Count what waits to be sent."""
-        open_states = [NoticeState.WAITING.value, NoticeState.CLAIMED.value]
-        ours = [NoticeTable.cluster == cluster, NoticeTable.state.in_(open_states)]
-        counts = connection.execute(
-            sa.select(NoticeTable.channel, sa.func.count()).where(*ours).group_by(NoticeTable.channel)
-        )
-        due_count, oldest = connection.execute(
-            sa.select(sa.func.count(), sa.func.min(NoticeTable.due_at)).where(*ours, NoticeTable.due_at <= now)
-        ).one()
+        counts = connection.execute(_WAITING_BY_CHANNEL, {"cluster": cluster}).all()
+        due_count, oldest = connection.execute(_DUE, {"cluster": cluster, "now": now}).one()
         return Outbox(waiting={row[0]: row[1] for row in counts}, due_count=due_count, oldest_due_at=oldest)
 
     @reading

@@ -19,7 +19,7 @@ from ckptd.core.runs.rotated_copies import date_by_original
 from ckptd.core.runs.saved_state import SavedState
 from ckptd.store import lost_work, runs, saved_states
 from ckptd.store.engine import select_through
-from ckptd.store.rows import ATTEMPT_COLUMNS, attempt_from_row, resume_to_row, split, table_of
+from ckptd.store.rows import ATTEMPT_COLUMNS, ROW_IDS, attempt_from_row, resume_to_row, split, table_of
 from ckptd.store.run_parts import add_parts, find_parts
 from ckptd.store.saved_states import FurtherRow
 from ckptd.store.tables import AttemptTable, JobTable, RunTable
@@ -50,8 +50,7 @@ def record_resumes(connection: sa.Connection, run_ids: Collection[int]) -> list[
     """Infer again what attempts of these runs resumed from, and record it; return the changed runs."""
     changed: list[int] = []
     for chunk in split(run_ids):
-        pending = AttemptTable.run_id.in_(chunk) & AttemptTable.is_resume_final.is_not(True)
-        wanted = connection.scalars(sa.select(AttemptTable.run_id).where(pending).distinct()).all()
+        wanted = connection.scalars(_PENDING, {"row_ids": chunk}).all()
         for start in range(0, len(wanted), RUNS_AT_ONCE):
             changed += _record_runs(connection, _read_scans(connection, wanted[start : start + RUNS_AT_ONCE]))
     if changed:
@@ -64,10 +63,16 @@ def list_unasked(connection: sa.Connection, run_ids: Collection[int]) -> list[in
     """Return those of these runs with an attempt for which it was never inferred what it resumed from."""
     found: list[int] = []
     for chunk in split(run_ids):
-        is_unasked = AttemptTable.resume.is_(None) & AttemptTable.is_resume_final.is_not(True)
-        statement = sa.select(AttemptTable.run_id).where(AttemptTable.run_id.in_(chunk), is_unasked).distinct()
-        found += connection.scalars(statement)
+        found += connection.scalars(_UNASKED, {"row_ids": chunk})
     return found
+
+
+_PENDING = (
+    sa.select(AttemptTable.run_id)
+    .where(AttemptTable.run_id.in_(ROW_IDS), AttemptTable.is_resume_final.is_not(True))
+    .distinct()
+)
+_UNASKED = _PENDING.where(AttemptTable.resume.is_(None))
 
 
 def record_declared(connection: sa.Connection, by_run: Mapping[int, Sequence[DeclaredResume]]) -> list[int]:
@@ -116,10 +121,13 @@ def record_reads(connection: sa.Connection, by_run: Mapping[int, Sequence[Checkp
 
 def _read_scans(connection: sa.Connection, run_ids: Collection[int]) -> dict[int, _DirectoryScan]:
     """Return the last scan of each of these runs that has a directory."""
-    is_whole = RunTable.unknown_what.is_(None) & RunTable.problems.is_(None)
-    has_directory = RunTable.id.in_(run_ids) & RunTable.directory.like("/%")
-    rows = connection.execute(sa.select(RunTable.id, RunTable.scanned_at, is_whole).where(has_directory))
+    rows = connection.execute(_LAST_SCANS, {"row_ids": list(run_ids)})
     return {run_id: _DirectoryScan(scanned_at, bool(whole)) for run_id, scanned_at, whole in rows}
+
+
+_LAST_SCANS = sa.select(
+    RunTable.id, RunTable.scanned_at, RunTable.unknown_what.is_(None) & RunTable.problems.is_(None)
+).where(RunTable.id.in_(ROW_IDS), RunTable.directory.like("/%"))
 
 
 def _record_runs(connection: sa.Connection, scans: Mapping[int, _DirectoryScan]) -> list[int]:
@@ -211,27 +219,26 @@ def _read_attempts(connection: sa.Connection, run_ids: Collection[int]) -> dict[
 
 def _read_own_attempts(connection: sa.Connection, run_ids: Collection[int]) -> dict[int, list[_RecordedAttempt]]:
     found: dict[int, list[_RecordedAttempt]] = {run_id: [] for run_id in run_ids}
-    newest_first: list[sa.ColumnElement[Any]] = [AttemptTable.started_at.desc(), AttemptTable.id.desc()]
-    place = sa.func.row_number().over(partition_by=AttemptTable.run_id, order_by=newest_first).label("place")
     for chunk in split(found):
-        ranked = sa.select(AttemptTable.id, place).where(AttemptTable.run_id.in_(chunk)).subquery()
-        rows = connection.execute(
-            sa.select(
-                AttemptTable.run_id,
-                AttemptTable.id,
-                AttemptTable.is_resume_final,
-                AttemptTable.declared_resume,
-                JobTable.cluster,
-                JobTable.job_id,
-                JobTable.first_seen_at,
-                *ATTEMPT_COLUMNS,
-            )
-            .join(ranked, ranked.c.id == AttemptTable.id)
-            .join(JobTable, AttemptTable.job_row == JobTable.id)
-            .where(ranked.c.place <= ATTEMPT_COUNT)
-            .order_by(*newest_first)
-        )
-        for run_id, row_id, is_final, declared, *rest in rows:
+        for run_id, row_id, is_final, declared, *rest in connection.execute(_OWN_ATTEMPTS, {"row_ids": chunk}):
             attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
             found[run_id].append(_RecordedAttempt(row_id, attempt, bool(is_final), declared))
     return found
+
+
+def _select_own_attempts() -> sa.Select[Any]:
+    newest_first: list[sa.ColumnElement[Any]] = [AttemptTable.started_at.desc(), AttemptTable.id.desc()]
+    place = sa.func.row_number().over(partition_by=AttemptTable.run_id, order_by=newest_first).label("place")
+    ranked = sa.select(AttemptTable.id, place).where(AttemptTable.run_id.in_(ROW_IDS)).subquery()
+    columns: list[Any] = [AttemptTable.run_id, AttemptTable.id, AttemptTable.is_resume_final]
+    columns += [AttemptTable.declared_resume, JobTable.cluster, JobTable.job_id, JobTable.first_seen_at]
+    return (
+        sa.select(*columns, *ATTEMPT_COLUMNS)
+        .join(ranked, ranked.c.id == AttemptTable.id)
+        .join(JobTable, AttemptTable.job_row == JobTable.id)
+        .where(ranked.c.place <= ATTEMPT_COUNT)
+        .order_by(*newest_first)
+    )
+
+
+_OWN_ATTEMPTS = _select_own_attempts()

@@ -22,6 +22,7 @@ __all__ = [
     "ATTEMPT_COLUMNS",
     "JOB_COLUMNS",
     "JOB_FIELDS",
+    "ROW_IDS",
     "RUN_KEY_COLUMNS",
     "attempt_from_row",
     "attempt_to_row",
@@ -33,6 +34,9 @@ __all__ = [
     "split",
     "table_of",
 ]
+
+# of a statement that is made once: to make one takes SQLAlchemy longer than SQLite takes to run it
+ROW_IDS: sa.BindParameter[Any] = sa.bindparam("row_ids", expanding=True)
 
 
 def table_of(mapped: type[Base]) -> sa.Table:

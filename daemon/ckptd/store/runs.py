@@ -17,7 +17,7 @@ from ckptd.store.bulk_inserts import insert_rows
 from ckptd.store.engine import select_through
 from ckptd.store.location_tables import LocationTable
 from ckptd.store.row_values import hash_path
-from ckptd.store.rows import RUN_KEY_COLUMNS, run_key, split, table_of
+from ckptd.store.rows import ROW_IDS, RUN_KEY_COLUMNS, run_key, split, table_of
 from ckptd.store.run_rows import RunReader
 from ckptd.store.tables import (
     AttemptTable,
@@ -49,9 +49,14 @@ class OpenResume(NamedTuple):
 
 def ensure_cluster(connection: sa.Connection, cluster: str) -> None:
     """Insert the cluster's row if there is none."""
-    found = connection.scalar(sa.select(ClusterTable.name).where(ClusterTable.name == cluster))
-    if found is None:
+    if connection.scalar(_CLUSTER, {"cluster": cluster}) is None:
         connection.execute(sa.insert(ClusterTable).values(name=cluster))
+
+
+_CLUSTER = sa.select(ClusterTable.name).where(ClusterTable.name == sa.bindparam("cluster"))
+POLLS = sa.select(ClusterTable.polled_at, ClusterTable.polled_since).where(
+    ClusterTable.name == sa.bindparam("cluster")
+)  # the last successful one, and since when there was no gap
 
 
 def find_runs(connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, int]:
@@ -98,16 +103,21 @@ def insert_runs(connection: sa.Connection, runs: Iterable[RunLocation], now: dat
 def touch_runs(connection: sa.Connection, row_ids: Collection[int]) -> None:
     """Increase the revision of changed runs, so that readers discard their cached copies."""
     for chunk in split(row_ids):
-        connection.execute(sa.update(RunTable).where(RunTable.id.in_(chunk)).values(revision=RunTable.revision + 1))
+        connection.execute(_TOUCH, {"row_ids": chunk})
+
+
+_TOUCH = sa.update(RunTable).where(RunTable.id.in_(ROW_IDS)).values(revision=RunTable.revision + 1)
 
 
 def read_revisions(connection: sa.Connection, row_ids: Collection[int]) -> dict[int, int]:
     """Return the revision of each of these runs."""
     found: dict[int, int] = {}
     for chunk in split(row_ids):
-        statement = sa.select(RunTable.id, RunTable.revision).where(RunTable.id.in_(chunk))
-        found.update((row_id, revision) for row_id, revision in connection.execute(statement))
+        found.update((row_id, revision) for row_id, revision in connection.execute(_REVISIONS, {"row_ids": chunk}))
     return found
+
+
+_REVISIONS = sa.select(RunTable.id, RunTable.revision).where(RunTable.id.in_(ROW_IDS))
 
 
 def assign_runs(connection: sa.Connection, found: Collection[LocationRecord], now: datetime) -> None:
@@ -197,13 +207,7 @@ def _continue_runs(connection: sa.Connection, targets: Mapping[int, int]) -> Non
 def _absorb_empty(connection: sa.Connection, targets: Mapping[int, int]) -> None:
     """Move the data of runs that stood for one job without a directory to the run that the job joined."""
     for chunk in split(targets):
-        rows = connection.execute(
-            sa.select(RunTable.id, RunTable.recorded_since).where(
-                RunTable.id.in_(chunk),
-                RunTable.directory.not_like("/%"),
-                ~sa.exists().where(JobTable.run_id == RunTable.id),
-            )
-        )
+        rows = connection.execute(_EMPTY, {"row_ids": chunk})
         values = [{"key_left": left, "key_target": targets[left], "key_since": since} for left, since in rows]
         if not values:
             continue
@@ -218,6 +222,11 @@ def _absorb_empty(connection: sa.Connection, targets: Mapping[int, int]) -> None
         left = [each["key_left"] for each in values]
         connection.execute(sa.delete(LocationTable).where(LocationTable.run_id.in_(left)))  # the next search adds them
         connection.execute(sa.delete(RunTable).where(RunTable.id.in_(left)))
+
+
+_EMPTY = sa.select(RunTable.id, RunTable.recorded_since).where(
+    RunTable.id.in_(ROW_IDS), RunTable.directory.not_like("/%"), ~sa.exists().where(JobTable.run_id == RunTable.id)
+)
 
 
 def assign_kinds(connection: sa.Connection, run_ids: Collection[int]) -> None:
@@ -283,15 +292,7 @@ class RunStore(StorePart, RunReader):
         """Return the working directories of each run's jobs, the newest job's first."""
         found: dict[RunKey, dict[str, None]] = {}
         for chunk in split(find_runs(connection, keys).values()):
-            columns: list[Any] = [*RUN_KEY_COLUMNS, JobTable.work_dir]
-            rows = connection.execute(
-                sa.select(*columns)
-                .join(JobTable, JobTable.run_id == RunTable.id)
-                .where(RunTable.id.in_(chunk), JobTable.work_dir.is_not(None))
-                .group_by(*columns)
-                .order_by(sa.func.max(JobTable.id).desc())
-            )
-            for row in rows:
+            for row in connection.execute(_WORK_DIRS, {"row_ids": chunk}):
                 found.setdefault(run_key(row), {})[row[3]] = None
         return {key: tuple(places)[:MAX_WORK_DIRS] for key, places in found.items()}
 
@@ -301,15 +302,7 @@ class RunStore(StorePart, RunReader):
         found: dict[RunKey, dict[int, None]] = {}
         newest: dict[RunKey, tuple[int, datetime]] = {}
         for chunk in split(find_runs(connection, keys).values()):
-            columns: list[Any] = [*RUN_KEY_COLUMNS, JobTable.job_id, AttemptTable.id, AttemptTable.started_at]
-            rows = connection.execute(
-                sa.select(*columns)
-                .join(AttemptTable, AttemptTable.run_id == RunTable.id)
-                .join(JobTable, AttemptTable.job_row == JobTable.id)
-                .where(RunTable.id.in_(chunk), AttemptTable.is_resume_final.is_not(True))
-                .order_by(AttemptTable.started_at.desc(), AttemptTable.id.desc())
-            )
-            for row in rows:
+            for row in connection.execute(_OPEN_RESUMES, {"row_ids": chunk}):
                 found.setdefault(run_key(row), {})[row[3]] = None
                 newest.setdefault(run_key(row), (row[4], row[5]))
         candidates = _read_candidates(connection, [attempt_id for attempt_id, _ in newest.values()])
@@ -328,3 +321,21 @@ def _read_candidates(connection: sa.Connection, attempt_ids: Collection[int]) ->
         for attempt_id, resume in connection.execute(statement):
             found[attempt_id] = () if resume is None else candidate_reads.list_asked(decode_resume(resume))
     return found
+
+
+_OF_JOBS: list[Any] = [*RUN_KEY_COLUMNS, JobTable.work_dir]
+_WORK_DIRS = (
+    sa.select(*_OF_JOBS)
+    .join(JobTable, JobTable.run_id == RunTable.id)
+    .where(RunTable.id.in_(ROW_IDS), JobTable.work_dir.is_not(None))
+    .group_by(*_OF_JOBS)
+    .order_by(sa.func.max(JobTable.id).desc())
+)
+_OF_ATTEMPTS: list[Any] = [*RUN_KEY_COLUMNS, JobTable.job_id, AttemptTable.id, AttemptTable.started_at]
+_OPEN_RESUMES = (
+    sa.select(*_OF_ATTEMPTS)
+    .join(AttemptTable, AttemptTable.run_id == RunTable.id)
+    .join(JobTable, AttemptTable.job_row == JobTable.id)
+    .where(RunTable.id.in_(ROW_IDS), AttemptTable.is_resume_final.is_not(True))
+    .order_by(AttemptTable.started_at.desc(), AttemptTable.id.desc())
+)

@@ -6,16 +6,21 @@ another version of ckptd recognised does not count.
 
 import functools
 from collections.abc import Collection, Mapping
-from typing import Any
 
 import sqlalchemy as sa
 
 from ckptd.core.model import RunKey
 from ckptd.core.model.records import SettledScan
 from ckptd.store import runs
-from ckptd.store.rows import split, table_of
+from ckptd.store.rows import ROW_IDS, split, table_of
 from ckptd.store.tables import RunTable
 from ckptd.store.transactions import StorePart, reading, writing_if_any
+
+_SETTLED = sa.select(RunTable.id, RunTable.settled_fingerprint, RunTable.revision, RunTable.settled_markers).where(
+    RunTable.id.in_(ROW_IDS),
+    RunTable.settled_revision == RunTable.revision,
+    RunTable.settled_version == sa.bindparam("version"),
+)
 
 
 class SettledScanStore(StorePart):
@@ -25,12 +30,10 @@ class SettledScanStore(StorePart):
     def read(self, connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, SettledScan]:
         """Return the scans with which the present record of these runs agrees; omit the other runs."""
         numbers = {row_id: key for key, row_id in runs.find_runs(connection, keys).items()}
-        columns: list[Any] = [RunTable.settled_fingerprint, RunTable.revision, RunTable.settled_markers]
-        is_current = (RunTable.settled_revision == RunTable.revision) & (RunTable.settled_version == _find_version())
         found: dict[RunKey, SettledScan] = {}
         for chunk in split(numbers):
-            statement = sa.select(RunTable.id, *columns).where(RunTable.id.in_(chunk), is_current)
-            for row_id, fingerprint, revision, markers in connection.execute(statement):
+            values = {"row_ids": chunk, "version": _find_version()}
+            for row_id, fingerprint, revision, markers in connection.execute(_SETTLED, values):
                 found[numbers[row_id]] = SettledScan(fingerprint, revision, tuple(markers or ()))
         return found
 

@@ -1,6 +1,6 @@
 """Sums up the lost work of each day once, so that no reader adds up a year of rows."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from datetime import date
 from typing import Any
 
@@ -10,7 +10,7 @@ from ckptd.store import day_sums
 from ckptd.store.day_sum_tables import DaySumTable, SummedDayTable
 from ckptd.store.end_rows import sum_observed
 from ckptd.store.engine import select_through
-from ckptd.store.rows import split
+from ckptd.store.rows import ROW_IDS, split
 from ckptd.store.tables import LossTable
 from ckptd.store.text_escapes import encode_text
 from ckptd.store.transactions import StorePart, reading, writing
@@ -51,14 +51,21 @@ class SummedDayStore(StorePart):
 
 def forget_days(connection: sa.Connection, attempts: sa.Select[Any] | Collection[int]) -> None:
     """Delete the sums of the days on which these attempts ended, according to their rows of lost work."""
-    chunks: Iterable[Any] = split(attempts) if isinstance(attempts, Collection) else [attempts]
-    for chunk in chunks:
-        ended = sa.select(LossTable.cluster, LossTable.day).where(LossTable.attempt_id.in_(chunk)).distinct()
-        summed = sa.tuple_(SummedDayTable.cluster, SummedDayTable.day).in_(ended)
-        for cluster, day in connection.execute(
-            sa.select(SummedDayTable.cluster, SummedDayTable.day).where(summed)
-        ).all():
-            _forget(connection, cluster, [day])
+    if isinstance(attempts, Collection):
+        found = [row for chunk in split(attempts) for row in connection.execute(_SUMMED, {"row_ids": chunk})]
+    else:
+        found = list(connection.execute(_select_summed(attempts)))
+    for cluster, day in found:
+        _forget(connection, cluster, [day])
+
+
+def _select_summed(attempts: Any) -> sa.Select[Any]:
+    ended = sa.select(LossTable.cluster, LossTable.day).where(LossTable.attempt_id.in_(attempts)).distinct()
+    days: list[Any] = [SummedDayTable.cluster, SummedDayTable.day]
+    return sa.select(*days).where(sa.tuple_(*days).in_(ended))
+
+
+_SUMMED = _select_summed(ROW_IDS)
 
 
 def _forget(connection: sa.Connection, cluster: str, days: Collection[date]) -> None:
