@@ -18,6 +18,7 @@ def test_a_name_is_no_longer_than_a_path_may_be():
     assert len(parse_user_settings({"directory": "x" * 100_000}).directory) == LONGEST_PATH
 
 
+NOT_ABOUT_MAIL = 'is not valid; use only mute in it: true, or a list of rules such as ["too-sparse"]'
 MISREAD = {
     "nothing": ({}, []),
     "all is well": (
@@ -45,6 +46,16 @@ MISREAD = {
     "mute": (
         {"mute": "no-room"},
         ["""mute: 'no-room' is not valid; use true, or a list of rules such as ["too-sparse"]"""],
+    ),
+    "what every mail advises": ({"mail": {"mute": ["at-risk"]}}, []),
+    "mail is muted": ({"mail": {"mute": True}}, []),
+    "a word in place of a list": (
+        {"mail": {"mute": "at-risk"}},
+        [f"mail: {{'mute': 'at-risk'}} {NOT_ABOUT_MAIL}"],
+    ),
+    "a misspelt mute": (
+        {"mail": {"mutes": True}},
+        [f"mail: {{'mutes': True}} {NOT_ABOUT_MAIL}"],
     ),
     "a word of nobody": ({"max_resubmit": 3}, ["unknown setting 'max_resubmit'; did you mean 'max_resubmits'?"]),
     "hostile": ({"\x1b[31m\n" + "x" * 10_000: 1}, [rf"unknown setting '\x1b[31m\n{'x' * 46}..."]),

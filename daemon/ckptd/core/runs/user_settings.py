@@ -93,8 +93,12 @@ def _is_path(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= LONGEST_PATH
 
 
-def _is_list_of_words(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+def _is_mute(value: object) -> bool:
+    return isinstance(value, bool) or (isinstance(value, list) and all(isinstance(each, str) for each in value))
+
+
+def _is_about_mail(value: object) -> bool:
+    return isinstance(value, dict) and value.keys() <= {"mute"} and _is_mute(value.get("mute", False))
 
 
 _Meant = tuple[str, Callable[[Any], bool]]  # what a value is, in words, and whether one is that
@@ -119,7 +123,11 @@ _MEANT: Mapping[str, _Meant] = {  # the keys of `.ckptd.toml` for rules and acts
     "steps": _COUNT,
     "mute": (
         'true, or a list of rules such as ["too-sparse"]',
-        lambda value: isinstance(value, bool) or _is_list_of_words(value),
+        _is_mute,
+    ),
+    "mail": (  # read before each message: `checkpoints.scanning.locate`
+        'only mute in it: true, or a list of rules such as ["too-sparse"]',
+        _is_about_mail,
     ),
     "resubmit": _BOOLEAN,
     "max_resubmits": _COUNT,
