@@ -107,6 +107,18 @@ RESTARTED = {
         ),
         "none",
     ),
+    "tasks of an array that began at one instant": (
+        history(
+            now=70,
+            jobs=[job(1), job(2), job(3)],
+            attempts=(
+                attempt(0),
+                attempt(0, job_id=2, kind=RestartKind.ARRAY),
+                attempt(0, job_id=3, kind=RestartKind.ARRAY),
+            ),
+        ),
+        None,
+    ),
 }
 
 

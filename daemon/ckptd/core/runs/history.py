@@ -109,7 +109,9 @@ def run_before(history: RunRecord, attempt: Attempt) -> timedelta | None:
     earlier = [each for each in history.attempts if each.started_at < attempt.started_at]
     counts = {each.restart_count for each in earlier if each.job == attempt.job}
     began_at = min((each.started_at for each in earlier), default=attempt.started_at)
-    is_restart_unseen = is_restart(attempt) and not earlier
+    # tasks of an array start at one instant: of them, one is the first of the run, and before none anything ran
+    is_among_first = any(each.started_at == attempt.started_at and each != attempt for each in history.attempts)
+    is_restart_unseen = is_restart(attempt) and not earlier and not is_among_first
     if is_restart_unseen or len(counts) < attempt.restart_count:
         return None
     if any(record.checkpoint.modified_at < began_at for record in history.checkpoints):
