@@ -90,12 +90,24 @@ def test_flags_on_a_terminal_have_their_advice_in_lines_with_commands_whole(monk
     monkeypatch.setattr(output, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
     advice = "Ask for it: scontrol update JobId=51 Comment=ckpt=/a/long-long/path/of-many/parts/that/is/whole"
     flag = {"severity": "warning", "rule": "at-risk", "job_id": 5, "user": "a\x1b", "run": "/d", "resolved_at": None}
+    flag["evidence"] = {"slurm_job": "5_2"}
     told = tell(
         partial(listing_commands._print_flag, chosen=ClusterChoice(None)), flag | {"statement": "", "advice": advice}
     ).splitlines()
-    assert told[:2] == ["warning: at-risk, job 5 of a\\x1b", "    In /d:"]
+    assert told[:2] == ["warning: at-risk, job 5_2 of a\\x1b", "    In /d:"]
     assert told[-1] == "    Comment=ckpt=/a/long-long/path/of-many/parts/that/is/whole"
     assert all(len(line) <= 50 for line in told[:-1])
+
+
+def test_a_task_of_an_array_has_its_own_name_where_its_job_id_would_mean_the_whole_array():
+    flag = {"severity": "warning", "rule": "at-risk", "job_id": 23, "user": "alice", "run": "/d", "cluster": "c1"}
+    flag |= {"opened_at": datetime(2030, 1, 1, tzinfo=UTC), "evidence": {"slurm_job": "23_7"}}
+    cells = listing_commands._flag_cells(flag, is_cluster_named=False)
+    assert (cells[2], cells[-1]) == ("23_7", "ckptd show 23_7")
+    forecast = {"next_checkpoint_at": {"23": datetime(2000, 1, 1, tzinfo=UTC)}, "at_limit": {}, "full_at": None}
+    view = {"forecast": forecast, "free_space": {"free_bytes": None, "quota_left_bytes": None}}
+    said = tell(partial(run_output._print_ahead, names={"23": "23_7"}), view)
+    assert said == "job 23_7: the next checkpoint is expected now\n"
 
 
 def test_show_says_what_to_do_about_open_flags(config):

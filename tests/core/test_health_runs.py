@@ -153,6 +153,13 @@ def test_two_jobs_in_one_directory_are_both_told(given, jobs):
     assert [finding.job_id for finding in ConcurrentWriters().evaluate(given, at(5))] == jobs
 
 
+def test_the_other_tasks_of_an_array_have_the_names_that_scancel_takes():
+    tasks = [job(number, array_job_id=3, array_task_id=number) for number in (1, 2, 3)]
+    (finding,) = ConcurrentWriters().evaluate(history(jobs=tasks), at(5))
+    named = {finding.evidence["slurm_job"], *finding.evidence["other_jobs"]}
+    assert named == {"3_1", "3_2", "3_3"}
+
+
 def test_thousands_in_one_directory_name_some_of_the_others_and_say_how_many_there_are():
     own = [job(number) for number in range(1, 2001)]
     crowd = history(jobs=own, other_writers=((job(9000, user="bob", uid=1001), "bob"),))

@@ -283,6 +283,7 @@ def test_what_was_written_last_stays_though_its_step_is_low():
         ({"state": JobState.CONFIGURING}, "CONFIGURING"),
         ({"state": JobState.SUSPENDED}, "suspended"),
         ({"time_left": timedelta(minutes=3)}, "last minutes"),
+        ({"state": JobState.SUSPENDED, "array_job_id": 9, "array_task_id": 2}, "job 9_2 is suspended"),
     ],
 )
 def test_a_job_in_motion_keeps_its_run_from_being_pruned(changes, why):

@@ -305,3 +305,12 @@ def test_every_rule_has_a_title_or_is_called_by_its_name():
     for rule in {*RULES, "a-new-rule"}:
         assert render(flag(rule=rule)).subject.startswith("[ckptd c1] warning: ")
     assert "A new rule" in render(flag(rule="a-new-rule")).subject
+
+
+def test_one_task_of_an_array_is_named_as_in_its_commands():
+    single = flag(job_id=23)
+    evidence = dict(single.finding.evidence) | {"slurm_job": "23_7"}
+    single = replace(single, finding=replace(single.finding, evidence=evidence))
+    message = render(single)
+    assert message.subject.endswith("job 23_7 (train)")
+    assert "job 23_7 (train), user alice" in message.text

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from ckptd.core.model import JobKey, JobState, RunKey, Severity
+from ckptd.core.model import Finding, Flag, JobKey, JobState, RunKey, Severity
 from ckptd.core.model.records import JobRow
 from ckptd.web.app import count_rows
 from ckptd.web.cache import RatedJob, group
@@ -101,3 +101,17 @@ def test_tiles_count_the_rows_of_lists_where_severities_mix_and_arrays_fold():
         assert counts[severity.value] == select_runs(runs, Query(severity=severity), is_folding=True).total == count
     assert counts["runs"] == select_runs(runs, Query(), is_folding=True).total == 5
     assert counts["running"] == select_runs(runs, Query(state=JobState.RUNNING), is_folding=True).total == 4
+
+
+def test_a_flag_on_a_page_names_the_task_of_an_array_as_commands_do():
+    finding = Finding(
+        rule="job-held",
+        severity=Severity.WARNING,
+        run=RunKey("c", 1, "job:23@x"),
+        job_id=23,
+        user="alice",
+        evidence={"slurm_job": "23_7", "release_with": "scontrol release 23_7"},
+    )
+    shown = ENVIRONMENT.get_template("macros.html").module.flag_list([Flag(finding=finding, opened_at=NOW)])
+    assert "job 23_7 of" in shown
+    assert "Job 23_7, directory unknown" in shown

@@ -14,6 +14,7 @@ from ckptd.cli.listing_record import load_settings, open_record
 from ckptd.cli.output import EXIT_TROUBLE, format_second, print_json, print_prose, print_table, safe
 from ckptd.core.model.records import JobRow
 from ckptd.present import listings
+from ckptd.present.evidence import name_flagged_job
 from ckptd.store import plain_reads
 from ckptd.store.light_reader import LightReader
 
@@ -119,17 +120,18 @@ def flags(context: click.Context, is_all: bool, asked: str | None, is_json: bool
 
 def _flag_cells(row: "FlagDocument", *, is_cluster_named: bool) -> tuple[object, ...]:
     """Return one flag's line; the command in it shows the evidence and the advice."""
-    named = row["job_id"] if row["job_id"] is not None else shlex.quote(row["run"])
+    job = name_flagged_job(row["job_id"], row["evidence"])
+    named = job or shlex.quote(row["run"])
     opened_at = format_second(row["opened_at"])
     command = f"ckptd show {named}" + (f" --cluster {shlex.quote(row['cluster'])}" if is_cluster_named else "")
-    return row["severity"], row["rule"], row["job_id"], row["user"], opened_at, row["run"], command
+    return row["severity"], row["rule"], job, row["user"], opened_at, row["run"], command
 
 
 def _print_flag(row: "FlagDocument", chosen: ClusterChoice) -> None:
     """Print one flag on a terminal, where a table would squeeze the advice into a narrow column."""
     over = ", resolved" if row["resolved_at"] else ""
     where = f" on {row['cluster']}" if chosen.is_column_shown else ""
-    job = f"job {row['job_id']} of {row['user']}{where}"
+    job = f"job {name_flagged_job(row['job_id'], row['evidence'])} of {row['user']}{where}"
     click.secho(safe(f"{row['severity']}: {row['rule']}, {job}{over}"), bold=True)
     if row["run"].startswith("/"):
         print_prose(f"In {row['run']}:")

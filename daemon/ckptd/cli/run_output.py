@@ -1,6 +1,6 @@
 """Prints everything that the database has about one job or run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +122,7 @@ def _print_run(view: "ShownRunDocument") -> None:
     ]
     _print_rows(("begun_at", "actor", "action", "checkpoint", "outcome", "why"), actions, "No actions recorded.")
     _print_rhythm(view)
-    _print_ahead(view)
+    _print_ahead(view, {str(job_id): name for job_id, name in names.items()})
 
 
 def _print_locations(view: "ShownRunDocument") -> None:
@@ -177,19 +177,23 @@ def _print_rhythm(view: "ShownRunDocument") -> None:
     click.echo(f"recommended interval: {summaries.describe_advice(view['advice'])}")
 
 
-def _print_ahead(view: "ShownRunDocument") -> None:
-    """Print the work lost at the time limit, the goal's forecast, and when the file system will be full."""
+def _print_ahead(view: "ShownRunDocument", names: Mapping[str, object]) -> None:
+    """Print the work lost at the time limit, the goal's forecast, and when the file system will be full.
+
+    `names` has the names of jobs by their ids.
+    """
     forecast, free_space = view["forecast"], view["free_space"]
     for job_id, expected_at in forecast["next_checkpoint_at"].items():
         if expected_at:
             is_due = expected_at <= datetime.now(UTC) + timedelta(minutes=1)
             when = "now" if is_due else f"at {format_instant(expected_at)}"
-            click.echo(f"job {job_id}: the next checkpoint is expected {when}")
+            click.echo(f"job {names.get(job_id, job_id)}: the next checkpoint is expected {when}")
     for job_id, expected in forecast["at_limit"].items():
+        job = f"job {names.get(job_id, job_id)}"
         if limit_text := summaries.describe_limit(expected):
-            click.echo(f"job {job_id}: {limit_text}")
+            click.echo(f"{job}: {limit_text}")
         if goal := expected["goal"]:
-            click.echo(f"job {job_id} {_describe_goal(goal)}")
+            click.echo(f"{job} {_describe_goal(goal)}")
     if free_space["free_bytes"] is not None:
         click.echo(f"{format_size(free_space['free_bytes'])} free on the file system")
     if free_space["quota_left_bytes"] is not None:

@@ -27,7 +27,7 @@ from ckptd.core.notices import Digest, DigestEntry, EntryStatus, sample_digests
 from ckptd.notify.interface import Message
 from ckptd.present import flag_texts
 from ckptd.present.advice_commands import Part, split_commands, wrap
-from ckptd.present.evidence import format_evidence
+from ckptd.present.evidence import format_evidence, name_flagged_job
 from ckptd.present.formatting import clean, format_count, format_duration, format_instant
 from ckptd.present.labels import title_of
 
@@ -239,7 +239,7 @@ def _about(entry: DigestEntry) -> str:
         named = ", ".join(map(str, entry.job_ids[:5]))
         return f"jobs {named}{' and others' if entry.job_count > 5 else ''}{name}{_still(entry)}"
     if entry.job_ids:
-        return f"job {entry.job_ids[0]}{name}"
+        return f"job {name_flagged_job(entry.job_ids[0], notice.evidence)}{name}"
     return f"a run{name}" if notice.run.directory else "the cluster's mail"
 
 

@@ -18,6 +18,16 @@ def format_evidence(rule: str, evidence: Mapping[str, Evidence], zone: tzinfo | 
     ]
 
 
+def name_flagged_job(job_id: int | None, evidence: Mapping[str, Evidence]) -> str | None:
+    """Return the job of a flag as Slurm's commands name it, such as `23_7`; None if the flag is about no single job.
+
+    The id of an array's last task is that of the array: `scancel 23` would cancel all of its tasks.
+    """
+    if job_id is None:
+        return None
+    return clean(evidence.get("slurm_job") or job_id, 60)
+
+
 def _format(name: str, value: Evidence, zone: tzinfo | None) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -47,6 +47,11 @@ def format_count(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def number_job(job_id: int, array_job_id: int | None, array_task_id: int | None) -> str:
+    """Return a job's id as Slurm's commands print it."""
+    return str(job_id) if array_job_id is None or array_task_id is None else f"{array_job_id}_{array_task_id}"
+
+
 def format_likelihood(chance: float) -> str:
     """Put a probability in words, in the grades of the IPCC's guidance note on uncertainties (2010)."""
     grades = ((0.1, "very unlikely"), (1 / 3, "unlikely"), (2 / 3, "about as likely as not"), (0.9, "likely"))

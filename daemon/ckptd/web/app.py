@@ -171,6 +171,7 @@ def show_run(site: Responder, viewer: Viewer, request: Request) -> Response:
         viewer=viewer,
         history=history,
         view=view,
+        names={str(job_id): name for job_id, name in (timeline_drawing.name_jobs(line) if line else {}).items()},
         attempts=view["attempts"][: -ATTEMPTS_SHOWN - 1 : -1],
         flags=flags[:LARGEST_SHOWN],
         flag_count=len(flags),

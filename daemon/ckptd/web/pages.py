@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from ckptd.core.model import Finding, RunKey, RunRecord
 from ckptd.present import flag_texts, formatting, summaries
 from ckptd.present.advice_commands import split_commands
-from ckptd.present.evidence import format_evidence
+from ckptd.present.evidence import format_evidence, name_flagged_job
 from ckptd.present.labels import fate_of, locator_of, title_of
 from ckptd.web.query import run_address
 
@@ -60,11 +60,6 @@ def show_duration(duration: timedelta | float | None) -> str:
     return formatting.format_duration(duration if isinstance(duration, timedelta) else timedelta(seconds=duration))
 
 
-def number_job(job_id: int, array_job_id: int | None, array_task_id: int | None) -> str:
-    """Return a job's id as Slurm's commands print it."""
-    return str(job_id) if array_job_id is None or array_task_id is None else f"{array_job_id}_{array_task_id}"
-
-
 def name_run(run: RunKey, job_number: str | None = None, job_name: str = "") -> str:
     """Return a run's name: its directory, or its job if the directory is unknown."""
     if run.is_located:
@@ -78,7 +73,7 @@ def name_history(history: RunRecord) -> str:
     job = next(iter(history.jobs), None)
     if job is None:
         return name_run(history.key)
-    return name_run(history.key, number_job(job.job_id, job.array_job_id, job.array_task_id), job.name)
+    return name_run(history.key, formatting.number_job(job.job_id, job.array_job_id, job.array_task_id), job.name)
 
 
 def show_evidence(finding: Finding) -> list[tuple[str, str]]:
@@ -134,7 +129,8 @@ ENVIRONMENT.globals |= {
     "static": static_address,
     "run_address": run_address,
     "user_address": user_address,
-    "number_job": number_job,
+    "number_job": formatting.number_job,
+    "name_flagged_job": name_flagged_job,
     "name_run": name_run,
     "name_history": name_history,
     "JOBS_SHOWN": JOBS_SHOWN,

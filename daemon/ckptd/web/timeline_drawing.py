@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ckptd.core.model import EndCause
+from ckptd.present.formatting import number_job
 from ckptd.present.labels import fate_of
 from ckptd.present.timeline import Timeline
 
@@ -44,6 +45,7 @@ class Drawing:
 
 def draw(line: Timeline) -> Drawing:
     """Return the drawing of a timeline."""
+    names = name_jobs(line)
     return Drawing(
         bars=[
             _bar(line, attempt.started_at, attempt.ended_at or line.now, *_describe(attempt.cause, attempt.ended_at))
@@ -55,7 +57,7 @@ def draw(line: Timeline) -> Drawing:
                 loss.begins_at,
                 loss.ends_at,
                 "foretold" if loss.is_forecast else "lost",
-                f"work of job {loss.job_id} "
+                f"work of job {names.get(loss.job_id, loss.job_id)} "
                 + ("that will be lost if it runs until its time limit" if loss.is_forecast else "that was lost"),
             )
             for loss in line.losses
@@ -70,7 +72,9 @@ def draw(line: Timeline) -> Drawing:
         ],
         expected=[_point(line, at, "expected", "expected checkpoint") for at in line.expected],
         limits=[
-            _point(line, min(limit.at, line.ends_at), "limit", f"time limit of job {limit.job_id}")
+            _point(
+                line, min(limit.at, line.ends_at), "limit", f"time limit of job {names.get(limit.job_id, limit.job_id)}"
+            )
             for limit in line.limits
         ],
         ticks=[
@@ -79,6 +83,13 @@ def draw(line: Timeline) -> Drawing:
         ],
         now=_point(line, line.now, "now", "now"),
     )
+
+
+def name_jobs(line: Timeline) -> dict[int, str]:
+    """Return the jobs of a timeline as Slurm's commands name them, by their ids."""
+    return {
+        each.job.job_id: number_job(each.job.job_id, each.array_job_id, each.array_task_id) for each in line.attempts
+    }
 
 
 def _describe(cause: EndCause | None, ended_at: datetime | None) -> tuple[str, str]:

@@ -45,7 +45,7 @@ class ConcurrentWriters:
         # those of other users are the last
         near = [*everyone[: MAX_TOLD + 1], *everyone[-MAX_TOLD:]] if len(everyone) > 2 * MAX_TOLD else everyone
         name = (job.cluster, job.job_id)
-        others = [str(other.job_id) for other, _ in near if (other.cluster, other.job_id) != name]
+        others = [other.slurm_name for other, _ in near if (other.cluster, other.job_id) != name]
         evidence: dict[str, Evidence] = {
             "directory": history.key.directory,
             "other_jobs": others,

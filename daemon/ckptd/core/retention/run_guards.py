@@ -72,7 +72,7 @@ def _check_looks(history: RunRecord, guards: Guards, now: datetime) -> str | Non
 def _check_jobs(history: RunRecord, guards: Guards, now: datetime) -> str | None:
     running = [job for job in history.jobs if job.is_running]
     if history.other_writers:
-        return f"job {history.other_writers[0][0].job_id} of another run writes into its directory"
+        return f"job {history.other_writers[0][0].slurm_name} of another run writes into its directory"
     open_jobs = {attempt.job for attempt in history.attempts if attempt.ended_at is None}
     if len({job.job_id for job in running}) > 1 or len(open_jobs) > 1:
         return "two jobs of it run at once"
@@ -90,15 +90,15 @@ def _check_jobs(history: RunRecord, guards: Guards, now: datetime) -> str | None
 
 def _check_job(job: Job, guards: Guards, now: datetime) -> str | None:
     if job.state in _CHANGING_STATES:
-        return f"job {job.job_id} is {job.state.value}"
+        return f"job {job.slurm_name} is {job.state.value}"
     if job.state in SUSPENDED_STATES:
-        return f"job {job.job_id} is suspended"
+        return f"job {job.slurm_name} is suspended"
     if not job.is_running:
         return None
     if job.time_left is not None and job.time_left <= guards.last_minutes:
-        return f"job {job.job_id} is in its last minutes"
+        return f"job {job.slurm_name} is in its last minutes"
     if job.ends_at is not None and job.ends_at < now - max(guards.stale_after, timedelta(minutes=5)):
-        return f"the clock disagrees with Slurm's: job {job.job_id} runs, and should have ended long ago"
+        return f"the clock disagrees with Slurm's: job {job.slurm_name} runs, and should have ended long ago"
     return None
 
 
