@@ -92,11 +92,23 @@ def test_flags_on_a_terminal_have_their_advice_in_lines_with_commands_whole(monk
     flag = {"severity": "warning", "rule": "at-risk", "job_id": 5, "user": "a\x1b", "run": "/d", "resolved_at": None}
     flag["evidence"] = {"slurm_job": "5_2"}
     told = tell(
-        partial(listing_commands._print_flag, chosen=ClusterChoice(None)), flag | {"statement": "", "advice": advice}
+        partial(listing_commands._print_flag, chosen=ClusterChoice(None)),
+        flag | {"statement": "", "advice": advice, "command": None},
     ).splitlines()
     assert told[:2] == ["warning: at-risk, job 5_2 of a\\x1b", "    In /d:"]
     assert told[-1] == "    Comment=ckpt=/a/long-long/path/of-many/parts/that/is/whole"
     assert all(len(line) <= 50 for line in told[:-1])
+
+
+def test_the_command_of_an_advice_can_be_copied_as_a_line(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(output, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
+    command = "scontrol update JobId=30 TimeLimit=+66650"
+    row = {"statement": "It ends early.", "advice": f"Ask for more time: {command}", "command": command}
+    assert tell(output.print_flag_text, row).splitlines() == [
+        "    It ends early. Ask for more time:",
+        f"      {command}",
+    ]
 
 
 def test_a_task_of_an_array_has_its_own_name_where_its_job_id_would_mean_the_whole_array():
@@ -114,7 +126,7 @@ def test_show_says_what_to_do_about_open_flags(config):
     shown = say(config, "show", "101")
     for flag in json.loads(say(config, "flags", "--json", status=1))["flags"]:
         if flag["run"] == ALICE.directory:
-            told = f"{flag['statement']} {flag['advice']}".lstrip()
+            told = f"{flag['statement']} {flag['advice'].removesuffix(flag['command'] or '')}".strip()
             assert f"{flag['rule']}, what is wrong and what to do:\n    {told}" in shown
     assert "what is wrong and what to do" in shown
 

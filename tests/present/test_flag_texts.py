@@ -54,8 +54,8 @@ def test_every_rule_has_a_text_a_title_and_a_case():
 
 def test_the_parts_of_a_text_join_to_one_paragraph():
     text = flag_texts.make_text("job-held", CASES["held"].evidence, user="alice")
-    assert text.full_advice == f"{text.advice} scontrol release 1."
-    assert text.paragraph == f"{text.statement} {text.advice} scontrol release 1."
+    assert text.full_advice == f"{text.advice} scontrol release 1"
+    assert text.paragraph == f"{text.statement} {text.advice} scontrol release 1"
     text = flag_texts.make_text("too-sparse", CASES["too sparse"].evidence, user="alice")
     assert text.paragraph == f"{text.statement} {text.advice}"
 

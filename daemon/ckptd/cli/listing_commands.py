@@ -11,7 +11,7 @@ from ckptd.cli.cluster_choice import ClusterChoice, choose_clusters, cluster_opt
 from ckptd.cli.command import friendly
 from ckptd.cli.job_table import JOB_COLUMNS, job_cells
 from ckptd.cli.listing_record import load_settings, open_record
-from ckptd.cli.output import EXIT_TROUBLE, format_second, print_json, print_prose, print_table, safe
+from ckptd.cli.output import EXIT_TROUBLE, format_second, print_flag_text, print_json, print_prose, print_table, safe
 from ckptd.core.model.records import JobRow
 from ckptd.present import listings
 from ckptd.present.evidence import name_flagged_job
@@ -135,9 +135,4 @@ def _print_flag(row: "FlagDocument", chosen: ClusterChoice) -> None:
     click.secho(safe(f"{row['severity']}: {row['rule']}, {job}{over}"), bold=True)
     if row["run"].startswith("/"):
         print_prose(f"In {row['run']}:")
-    print_prose(_describe(row))
-
-
-def _describe(row: "FlagDocument") -> str:
-    """Return what is wrong and what to do; a flag of an earlier version has both in its advice."""
-    return f"{row['statement']} {row['advice']}".lstrip()
+    print_flag_text(row)

@@ -5,7 +5,7 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,7 +15,16 @@ from ckptd.cli import layout
 from ckptd.core.text.json_numbers import replace_infinite
 from ckptd.present.formatting import format_duration, format_size, safe
 
-__all__ = ["format_duration", "format_second", "format_size", "print_json", "print_prose", "print_table", "safe"]
+__all__ = [
+    "format_duration",
+    "format_second",
+    "format_size",
+    "print_flag_text",
+    "print_json",
+    "print_prose",
+    "print_table",
+    "safe",
+]
 
 _PIPE_WIDTH = 2000  # programs that read a pipe expect one row per line
 EXIT_FINE = 0
@@ -67,6 +76,17 @@ def print_prose(text: object) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
     lines = textwrap.wrap(safe(text), max(width - 4, 20), break_long_words=False, break_on_hyphens=False)
     click.echo("\n".join(f"    {line}" for line in lines))
+
+
+def print_flag_text(row: Mapping[str, Any]) -> None:
+    """Print what is wrong and what to do, with the command on a line of its own, from which it can be copied.
+
+    A flag of an earlier version has all of it in its advice.
+    """
+    command = row["command"] or ""
+    print_prose(f"{row['statement']} {row['advice'].removesuffix(command)}".strip())
+    if command:
+        click.echo(f"      {safe(command)}")
 
 
 def _plain(value: object) -> object:

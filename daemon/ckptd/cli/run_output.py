@@ -11,8 +11,8 @@ from ckptd.cli.output import (
     format_duration,
     format_second,
     format_size,
+    print_flag_text,
     print_json,
-    print_prose,
     print_table,
     safe,
 )
@@ -115,7 +115,7 @@ def _print_run(view: "ShownRunDocument") -> None:
     for row in flags:
         if row["resolved_at"] is None:
             click.echo(f"{row['rule']}, what is wrong and what to do:")
-            print_prose(f"{row['statement']} {row['advice']}".lstrip())
+            print_flag_text(row)
     actions = [
         {**row, "checkpoint": row["target"].rpartition("/")[2], "why": "; ".join(row["reasons"])}
         for row in view["actions"]

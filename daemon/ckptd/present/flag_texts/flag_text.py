@@ -18,8 +18,8 @@ class FlagText:
 
     @property
     def full_advice(self) -> str:
-        """Return what to do with the command, as one paragraph."""
-        return self.advice if self.command is None else f"{self.advice} {self.command}."
+        """Return what to do with the command, as one paragraph; no period follows the command, which people copy."""
+        return self.advice if self.command is None else f"{self.advice} {self.command}"
 
     @property
     def paragraph(self) -> str:
