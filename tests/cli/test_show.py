@@ -100,6 +100,13 @@ def test_flags_on_a_terminal_have_their_advice_in_lines_with_commands_whole(monk
     assert all(len(line) <= 50 for line in told[:-1])
 
 
+def test_a_goal_of_millions_of_steps_is_told_in_full_and_one_step_in_the_singular():
+    goal = {"unit": "step", "reached": 1_234_567.0, "goal": 1_500_000.0, "is_declared": True, "fits": 1}
+    goal |= {"is_fitting": False, "more_jobs": 3}
+    said = run_output._describe_goal(goal)
+    assert said.startswith("is at step 1234567 of 1500000 (goal set by the user): 1 more step fits before its")
+
+
 def test_the_command_of_an_advice_can_be_copied_as_a_line(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setattr(output, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))

@@ -28,6 +28,22 @@ def test_evidence_is_told_in_people_s_units():
     ]
 
 
+def test_evidence_has_the_numbers_of_the_text_beside_it():
+    evidence = {"chance": 0.997, "share": 0.25, "saved_before": 1_234_567.0, "saved_now": 250.0, "reached": 3.14159}
+    assert [value for _, value in format_evidence("at-risk", evidence)] == [
+        "above 99 %",
+        "25 %",
+        "1,234,567",
+        "250",
+        "3.142",
+    ]
+
+
+def test_time_that_a_job_does_not_lack_is_no_evidence():
+    assert format_evidence("at-risk", {"missing_seconds": -10}) == []
+    assert format_evidence("at-risk", {"missing_seconds": 10}) == [("more time needed for one more checkpoint", "10 s")]
+
+
 @pytest.mark.parametrize(
     ("seconds", "shown"),
     [(0, "0 s"), (59, "59 s"), (60, "1 min"), (90_000, "1 d 1 h"), (86_400, "1 d"), (-90, "-1 min 30 s")],

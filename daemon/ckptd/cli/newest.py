@@ -135,7 +135,7 @@ def _describe_elsewhere(other: Elsewhere, chosen: Checkpoint | None) -> str:
     if other.is_further:
         unit = "step" if found.step is not None and chosen.step is not None else "epoch"
         theirs, ours = (each.step if unit == "step" else each.epoch for each in (found, chosen))
-        parts.append(f"further ({unit} {theirs:g}, the printed one {unit} {ours:g})")
+        parts.append(f"further ({unit} {theirs:.12g}, the printed one {unit} {ours:.12g})")
     after = found.modified_at - chosen.modified_at
     if after:
         word, apart = ("newer", "later") if after > timedelta() else ("older", "earlier")

@@ -19,7 +19,7 @@ from ckptd.cli.output import (
 from ckptd.cli.run_views import read_named
 from ckptd.core.model import CheckpointState
 from ckptd.present import summaries
-from ckptd.present.formatting import format_count, format_instant
+from ckptd.present.formatting import format_count, format_instant, format_progress
 
 if TYPE_CHECKING:  # these commands start without pydantic
     from ckptd.present.responses.run_documents import (
@@ -204,7 +204,7 @@ def _print_ahead(view: "ShownRunDocument", names: Mapping[str, object]) -> None:
 
 def _describe_goal(goal: "GoalDocument") -> str:
     source = "goal set by the user" if goal["is_declared"] else "goal stated in its checkpoints"
-    text = f"is at {goal['unit']} {goal['reached']:g} of {goal['goal']:g} ({source})"
+    text = f"is at {goal['unit']} {format_progress(goal['reached'])} of {format_progress(goal['goal'])} ({source})"
     if goal["is_fitting"]:
         return f"{text} and is expected to finish before its time limit"
     more = goal["more_jobs"]
@@ -213,7 +213,8 @@ def _describe_goal(goal: "GoalDocument") -> str:
         if more is None
         else f"{format_count(more, 'further job')} of this length needed"
     )
-    return f"{text}: {goal['fits']} more {goal['unit']}s fit before its time limit; {need}"
+    fitting = format_count(goal["fits"], f"more {goal['unit']}")
+    return f"{text}: {fitting} {'fits' if goal['fits'] == 1 else 'fit'} before its time limit; {need}"
 
 
 def _print_rows(columns: Sequence[str], rows: list[dict[str, Any]], empty: str) -> None:

@@ -52,6 +52,11 @@ def number_job(job_id: int, array_job_id: int | None, array_task_id: int | None)
     return str(job_id) if array_job_id is None or array_task_id is None else f"{array_job_id}_{array_task_id}"
 
 
+def format_progress(value: float) -> str:
+    """Format a step or an epoch, also a large one, without an exponent."""
+    return f"{value:.12g}"
+
+
 def format_likelihood(chance: float) -> str:
     """Put a probability in words, in the grades of the IPCC's guidance note on uncertainties (2010)."""
     grades = ((0.1, "very unlikely"), (1 / 3, "unlikely"), (2 / 3, "about as likely as not"), (0.9, "likely"))

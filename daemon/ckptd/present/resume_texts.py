@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ckptd.core.model import Certainty, Resume, ResumeReason
-from ckptd.present.formatting import format_count, format_duration
+from ckptd.present.formatting import format_count, format_duration, format_progress
 
 if TYPE_CHECKING:  # `ckptd show` starts without pydantic
     from ckptd.present.responses.run_documents import ResumeDocument
@@ -92,7 +92,8 @@ def _describe_unknown(resume: Resume) -> str:
 
 def _describe_first(evidence: Mapping[str, Any]) -> str:
     after = format_duration(timedelta(seconds=evidence["seconds_after_start"]))
-    return f"its first checkpoint was {evidence['unit']} {evidence['first_saved']:g}, {after} after the start"
+    first = format_progress(evidence["first_saved"])
+    return f"its first checkpoint was {evidence['unit']} {first}, {after} after the start"
 
 
 def _name_equals(source: str, equals: Sequence[str], unit: object) -> str:
@@ -112,7 +113,7 @@ def _describe_read(evidence: Mapping[str, Any]) -> str:
 
 
 def _describe_gained(evidence: Mapping[str, Any]) -> str:
-    gained = f"{evidence['first_saved'] - evidence['loaded']:g}"
+    gained = format_progress(evidence["first_saved"] - evidence["loaded"])
     if gained == "0":
         return "the progress of that one"
     return f"{gained} {evidence['unit']}{'' if gained == '1' else 's'} after that one"

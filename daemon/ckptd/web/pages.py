@@ -112,6 +112,7 @@ ENVIRONMENT.filters |= {
     "duration": show_duration,
     "size": formatting.format_size,
     "count": formatting.format_count,
+    "progress": formatting.format_progress,
     "loss": summaries.describe_loss,
     "losses": summaries.describe_losses,
     "summed": summaries.describe_summed,

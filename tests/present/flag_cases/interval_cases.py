@@ -102,7 +102,7 @@ CASES = {
             "mean_time_between_interruptions_seconds": 144_000,
             "slurm_job": "1",
         },
-        "Saving checkpoints takes at least 33% of the run time.",
+        "Saving checkpoints takes at least 33 % of the run time.",
         "Save less often: an interval of about 40 min minimises the time lost to saving and to interruptions on this cluster. Also save once shortly before the time limit.",
     ),
     "too frequent, the share is not known": Case(

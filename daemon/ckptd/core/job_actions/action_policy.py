@@ -323,7 +323,7 @@ def summarise(history: RunHistory, job: Job) -> str:
         flags = f"held by ckptd because of {RestartLoop.name}, release with: scontrol release {job.slurm_name}"
     newest = max(facts.complete_now(history), key=_completed_at, default=None)
     progress = facts.progress(newest.checkpoint) if newest else None
-    at = f"{progress[0]} {progress[1]:g}" if progress else "one"
+    at = f"{progress[0]} {progress[1]:.12g}" if progress else "one"
     saved = f"newest checkpoint {at}, {_completed_at(newest):%Y-%m-%d %H:%M} UTC" if newest else "no checkpoint"
     return f"{SUMMARY_PREFIX}{flags}; {saved}"[:MAX_SUMMARY]
 

@@ -122,5 +122,5 @@ def _gain(history: RunRecord, attempt: Attempt) -> str | None:
         return None
     for unit, values in (("step", gained.steps), ("epoch", gained.epochs)):
         if values is not None:
-            return f"it reached {unit} {values[1]:g}"
+            return f"it reached {unit} {values[1]:.12g}"
     return f"it saved {gained.save_count} checkpoints"

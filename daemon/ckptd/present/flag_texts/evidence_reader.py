@@ -8,14 +8,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from ckptd.core.model import Evidence
 from ckptd.errors import CkptdError
-from ckptd.present.formatting import clean, format_duration, format_instant, format_size
+from ckptd.present.formatting import clean, format_duration, format_instant, format_progress, format_size
 
 MAX_PATH = 4096  # Linux's limit: a shortened path could not be typed
-
-
-def format_progress(value: float) -> str:
-    """Format a step or an epoch, also a large one, without an exponent."""
-    return f"{value:.12g}"
 
 
 class EvidenceError(CkptdError):

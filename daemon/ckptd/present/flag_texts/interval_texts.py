@@ -73,7 +73,7 @@ def checkpoint_overdue(evidence: EvidenceReader, context: FlagContext) -> FlagTe
 
 def too_frequent(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     share = evidence.number("share")
-    much = f"at least {share:.0%}" if 0 < share < 1 else "a large share"
+    much = f"at least {100 * share:.0f} %" if 0 < share < 1 else "a large share"
     return FlagText(
         title=context.title,
         statement=f"Saving checkpoints takes {much} of the run time.",

@@ -2,9 +2,9 @@
 
 import re
 
-from ckptd.present.flag_texts.evidence_reader import EvidenceReader, format_progress
+from ckptd.present.flag_texts.evidence_reader import EvidenceReader
 from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
-from ckptd.present.formatting import format_count
+from ckptd.present.formatting import format_count, format_progress
 
 EXTEND_DAYS = 30  # in the command; hpc-workspace shortens what is more than the site allows
 _NAME = "[A-Za-z0-9][A-Za-z0-9_.-]*"  # as hpc-workspace demands of users; a shell reads nothing into it

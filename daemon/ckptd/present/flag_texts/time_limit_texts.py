@@ -3,9 +3,9 @@
 import math
 from datetime import timedelta
 
-from ckptd.present.flag_texts.evidence_reader import EvidenceReader, format_progress
+from ckptd.present.flag_texts.evidence_reader import EvidenceReader
 from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
-from ckptd.present.formatting import format_chance, format_count, format_duration, format_likelihood
+from ckptd.present.formatting import format_chance, format_count, format_duration, format_likelihood, format_progress
 
 
 def at_risk(evidence: EvidenceReader, context: FlagContext) -> FlagText:
