@@ -29,7 +29,8 @@ def _escape(character: str) -> str:
 
 def clean(text: object, limit: int = MAX_TEXT) -> str:
     """Return text as one escaped line; shorten long text in the middle."""
-    shown = safe(str(text)[: limit * 2])
+    whole = str(text)
+    shown = safe(whole if len(whole) <= 2 * limit else whole[:limit] + whole[-limit:])
     if len(shown) <= limit:
         return shown
     half = limit // 2 - 1
