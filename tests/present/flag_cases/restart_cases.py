@@ -73,7 +73,7 @@ CASES = {
     "restarted, what it names does not exist": Case(
         "restarted-without-checkpoint",
         RESTARTED | {"directory": None, "located_by": None, "unmet_names": ["/scratch/alice/ck"]},
-        "This job restarted without a checkpoint: /scratch/alice/ck, named as its checkpoint directory, does not exist, so 34 min of earlier work is lost.",
+        "This job may have restarted without a checkpoint: /scratch/alice/ck, named as its checkpoint directory, does not exist. If the job saves nowhere else, up to 34 min of earlier work is lost.",
         "Check the path, and whether the job creates the directory and saves a first checkpoint there within a few minutes of the start.",
     ),
     "a copy cannot be read": Case(

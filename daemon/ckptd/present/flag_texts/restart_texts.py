@@ -111,7 +111,10 @@ def _describe_nothing(evidence: EvidenceReader, restarted: str, directory: str, 
         )
     elif evidence.has("unmet_names"):
         named = ", ".join(evidence.texts("unmet_names")[:NAMED])
-        statement = f"{restarted}: {named}, named as its checkpoint directory, does not exist, so {earlier}."
+        statement = (
+            f"This job may have restarted without a checkpoint: {named}, named as its checkpoint directory, does not "
+            f"exist. If the job saves nowhere else, {_bound_loss(evidence)}."
+        )
         advice = (
             "Check the path, and whether the job creates the directory and saves a first checkpoint there within a few "
             "minutes of the start."
