@@ -142,9 +142,10 @@ CASES = {
             "reason": "data/3: the checksum differs",
             "paths": [f"{DIRECTORY}/epoch_9.pt"],
             "checkpoint_count": 1,
+            "slurm_job": "1",
         },
         "A verification job found /scratch/alice/run/epoch_9.pt damaged: data/3: the checksum differs.",
-        "Resume from another checkpoint. ckptd removes nothing from this run until it has read the checkpoint itself: `ckptd verify --here` does so now.",
+        "Resume from another checkpoint. ckptd removes nothing from this run until it has read the checkpoint itself: `ckptd verify --here 1` does so now.",
     ),
     "reported damage of several": Case(
         "reported-damage",
@@ -153,9 +154,10 @@ CASES = {
             "reason": "truncated",
             "paths": [f"{DIRECTORY}/epoch_8.pt", f"{DIRECTORY}/epoch_9.pt"],
             "checkpoint_count": 2,
+            "slurm_job": "1",
         },
         "A verification job found /scratch/alice/run/epoch_9.pt and 1 other of this run damaged: truncated.",
-        "Resume from another checkpoint. ckptd removes nothing from this run until it has read the checkpoint itself: `ckptd verify --here` does so now.",
+        "Resume from another checkpoint. ckptd removes nothing from this run until it has read the checkpoint itself: `ckptd verify --here 1` does so now.",
     ),
     "foreign owner": Case(
         "foreign-owner",

@@ -151,6 +151,6 @@ def reported_damage(evidence: EvidenceReader, context: FlagContext) -> FlagText:
         statement=f"A verification job found {evidence.text('path')}{others} damaged: {evidence.text('reason')}.",
         advice=(
             "Resume from another checkpoint. ckptd removes nothing from this run until it has read the checkpoint "
-            "itself: `ckptd verify --here` does so now."
+            f"itself: `ckptd verify --here {evidence.text('slurm_job')}` does so now."
         ),
     )
