@@ -83,6 +83,7 @@ def test_show_lists_what_is_there_and_the_last_few_that_are_gone():
         "older checkpoints are not shown, except those that flags refer to",
     ]
     assert "2030-01-01 12:12:30\tpresent" in told
+    assert "2030-01-01 12:09:30\tdeleted or replaced" in told
 
 
 def test_flags_on_a_terminal_have_their_advice_in_lines_with_commands_whole(monkeypatch):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ckptd.core import health
 from ckptd.present import labels
+from ckptd.present.timeline import CheckpointMarkState
 
 NO_EVIDENCE = {"__init__", "evaluation", "interface"}  # their keys are names of rules and settings
 
@@ -29,3 +30,8 @@ def test_each_piece_of_evidence_has_a_label():
 
 def test_each_rule_has_a_title():
     assert health.RULES.keys() <= labels.TITLES.keys()
+
+
+def test_each_label_of_a_fate_is_of_one_that_there_is():
+    assert labels.FATES.keys() <= set(CheckpointMarkState)
+    assert labels.fate_of(CheckpointMarkState.DELETED.value) == "deleted or replaced"

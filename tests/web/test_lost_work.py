@@ -26,6 +26,7 @@ def test_the_work_that_a_dead_node_cost_is_in_the_sums(ask):
     assert found["total"]["attempt_count"] >= row["attempt_count"] == 1
     page = ask("/lost-work", "alice").text
     assert "25 min" in page
+    assert "Unsaved GPU-hours" in page
     assert "node-failure" in page
 
 

@@ -20,6 +20,7 @@ from ckptd.cli.run_views import read_named
 from ckptd.core.model import CheckpointState
 from ckptd.present import summaries
 from ckptd.present.formatting import format_count, format_instant, format_progress
+from ckptd.present.labels import fate_of
 
 if TYPE_CHECKING:  # these commands start without pydantic
     from ckptd.present.responses.run_documents import (
@@ -230,7 +231,7 @@ def _fate(row: "CheckpointDocument") -> str:
     if row["pruned_at"]:
         return "pruned"
     if row["deleted_at"]:
-        return "deleted"
+        return fate_of("deleted")
     return "pinned" if row["is_pinned"] else "present"
 
 

@@ -165,7 +165,7 @@ LOCATORS = {
     "copy": "a run of which it is a further location",
     "trash": "the trash in it",
 }
-FATES = {"good": "complete", "writing": "being written", "unknown": "unreadable", "gone": "deleted or replaced"}
+FATES = {"writing": "being written", "unknown": "unreadable", "deleted": "deleted or replaced"}
 UNSHOWN = frozenset(
     {
         "array_job_id",
