@@ -244,4 +244,4 @@ def test_a_directory_that_the_user_may_not_write_to_is_not_the_jobs(ask, tmp_pat
     monkeypatch.setattr(locating, "may_write", lambda directory: not directory.endswith("others"))
     found = ask(("comment", "others"))
     assert found["directory"] is None
-    assert found["problems"] == [f"{tmp_path}/others is not the job's: its user may not write there"]
+    assert found["problems"] == [f"the job's user cannot write to {tmp_path}/others"]

@@ -91,7 +91,7 @@ def test_why_a_directory_is_not_known_is_told_until_a_search_sees_everything(fle
     others = fleet.work_dir.parent / "others\x1b[31m"
     others.mkdir(mode=0o555)
     fleet.run(1, fleet.job(comment=f"ckpt={others}"))
-    assert told(fleet, 1) == [f"{others} is not the job's: its user may not write there"]
+    assert told(fleet, 1) == [f"the job's user cannot write to {others}"]
     assert publish.report(fleet.parts, fleet.state, minute(1)).unknown_directories == 1
     others.rmdir()
     os.chown(others.parent, UID, UID)  # else it may be on a file system that is not mounted

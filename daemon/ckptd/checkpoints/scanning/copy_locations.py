@@ -77,7 +77,7 @@ def _resolve_one(work_dir: str | None, path: str, roots: tuple[str, ...]) -> Nam
         trouble = explain_absence(work_dir, path)
         return NamedLocation(real, trouble, is_absent=trouble is None)
     if not may_write(directory):
-        return NamedLocation(path, "it is not the job's: its user may not write there")
+        return NamedLocation(path, "the job's user cannot write there")
     return NamedLocation(directory)
 
 

@@ -146,7 +146,7 @@ def locate(item: dict[str, Any]) -> dict[str, Any]:
             problems.append(f"{directory} is outside the site's allowed roots")
             continue
         if not on_nodes and not may_write(directory):
-            problems.append(f"{directory} is not the job's: its user may not write there")
+            problems.append(f"the job's user cannot write to {directory}")
             continue
         return {
             "directory": directory,

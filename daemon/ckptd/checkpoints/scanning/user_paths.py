@@ -44,7 +44,7 @@ def explain_absence(work_dir: str | None, path: str) -> str | None:
         return f"{path} cannot be seen from here: {error.strerror}"
     if not stat.S_ISDIR(found.st_mode) or (may_write(here) and not found.st_mode & stat.S_ISVTX):
         return None
-    return f"{path} does not exist here, and {here} is not the job's: it may be a file system that is not mounted here"
+    return f"{path} does not exist, nor a directory of the user's own above it: its file system may not be mounted here"
 
 
 def expand_home(path: str) -> str:

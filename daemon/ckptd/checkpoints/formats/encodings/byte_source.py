@@ -103,4 +103,4 @@ class ByteSource:
         self._buffer = rest + self._file.read(wanted)
 
     def _cut_off(self) -> DamagedError:
-        return DamagedError(f"cut off: it ends inside what begins at byte {self.position}")
+        return DamagedError(f"cut off: it ends inside the record that begins at byte {self.position}")
