@@ -44,7 +44,7 @@ def test_a_terminal_gets_columns_of_equal_width_and_prose_in_what_is_left(capsys
 @pytest.mark.parametrize("cell", ["x" * 100, "検査点" * 20, "e\u0301" * 50, " ", ""])
 def test_no_line_is_wider_than_a_terminal_that_is_not_too_narrow(width, cell):
     lines = list(layout.align(("a", "b"), [[Cell(cell), Cell(cell)], [Cell("1"), Cell("2")]], width))
-    narrowest = layout.NARROWEST + len(layout.GAP) + layout.NARROWEST_LAST
+    narrowest = layout.NARROWEST_FIRST + len(layout.GAP) + layout.NARROWEST_LAST
     assert all(layout.measure(line) <= max(width, narrowest) for line in lines[1:])
 
 
@@ -56,3 +56,12 @@ def test_a_coloured_cell_is_as_wide_as_its_text():
 def test_thousands_of_rows_are_laid_out_one_by_one():
     rows = [[Cell(str(number)), Cell("x")] for number in range(10_000)]
     assert len(list(layout.align(("number", "x"), rows, 80))) == len(rows) + 1
+
+
+def test_headings_and_names_of_rows_stay_whole_where_the_terminal_is_narrow():
+    columns = ("user", "unsaved work", "unsaved node-hours", "redone work", "redone node-hours", "redone unknown")
+    rows = [[Cell("alice-of-physics"), *[Cell("2 min 45 s")] * 4, Cell("0")]]
+    *headings, row = [re.sub("\x1b\\[[0-9]*m", "", line) for line in layout.align(columns, rows, 70)]
+    words = " ".join(headings).replace("- ", "-").split()
+    assert sorted(words) == sorted(" ".join(columns).replace("node-hours", "node- hours").split())
+    assert row.startswith("alice-of-physics  2 min")

@@ -9,6 +9,7 @@ import click
 
 GAP = "  "
 NARROWEST = 8  # minimum width of a cut column, so that a narrow terminal shows something of each
+NARROWEST_FIRST = 18  # minimum width of the column that names the row
 NARROWEST_LAST = 20
 
 
@@ -28,7 +29,8 @@ def align(columns: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) ->
     widths = [max(measure(row[place].text) for row in texts) for place in range(len(columns))]
     last = _shrink(widths, width)
     indent = " " * (sum(widths[:-1]) + len(GAP) * (len(widths) - 1))
-    yield click.style(GAP.join([*map(_fit, columns[:-1], widths), columns[-1]]), bold=True)
+    for line in _list_heading_lines(columns, widths):
+        yield click.style(line, bold=True)
     for row in rows:
         shown = [_paint(_fit(cell.text, each), cell) for cell, each in zip(row[:-1], widths, strict=False)]
         first, *rest = _wrap(row[-1].text, last)
@@ -36,17 +38,32 @@ def align(columns: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) ->
         yield from (indent + _paint(line, row[-1]) for line in rest)
 
 
+def _list_heading_lines(columns: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """Return the headings, in as many lines as they need: cut to one, several may look the same."""
+    wrapped = [textwrap.wrap(each, width) or [""] for each, width in zip(columns[:-1], widths, strict=False)]
+    wrapped.append([columns[-1]])
+    height = max(map(len, wrapped))
+    lines = zip(*([""] * (height - len(each)) + each for each in wrapped), strict=True)
+    return [GAP.join([*map(_fit, line[:-1], widths), line[-1]]) for line in lines]
+
+
 def _paint(text: str, cell: Cell) -> str:
     return click.style(text, fg=cell.colour) if cell.colour else text
 
 
 def _shrink(widths: list[int], width: int) -> int:
-    """Cut the widest columns until a row fits; return the width of the last one."""
+    """Cut the widest columns until a row fits; return the width of the last one.
+
+    The first column names the row, and stays as wide as it may be.
+    """
     available = width - len(GAP) * (len(widths) - 1)
     kept = min(widths[-1], NARROWEST_LAST)
-    while sum(widths[:-1]) + kept > available and max(widths[:-1], default=0) > NARROWEST:
-        widest = max(range(len(widths) - 1), key=widths.__getitem__)
-        widths[widest] -= 1
+    least = [NARROWEST_FIRST, *[NARROWEST] * (len(widths) - 2)]
+    while sum(widths[:-1]) + kept > available:
+        cuttable = [place for place in range(len(widths) - 1) if widths[place] > least[place]]
+        if not cuttable:
+            break
+        widths[max(cuttable, key=widths.__getitem__)] -= 1
     return max(min(widths[-1], available - sum(widths[:-1])), kept)
 
 
