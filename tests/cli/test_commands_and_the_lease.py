@@ -96,4 +96,4 @@ def test_status_shows_the_leader_and_the_standbys(shop, daemon):
     assert found["leader_since"] is not None
     assert found["standbys"] == [f"{waiting.holder.host} pid {os.getpid()}"]
     text = command(shop, "status").stdout
-    assert f"{daemon.holder.host} pid {os.getpid()}, since " in text
+    assert f"{daemon.holder.host} pid {os.getpid()}, for " in text

@@ -307,7 +307,7 @@ def test_status_tells_what_accounting_has_yet_to_tell(state):
     assert result.exit_code == 0
     [cluster] = json.loads(result.stdout)["clusters"]
     assert datetime.fromisoformat(cluster["backfill_since"]) == since
-    assert "missing since 3 h" in run(config, "status").stdout
+    assert "gap began 3 h ago" in run(config, "status").stdout
 
 
 def test_status_tells_what_steps_in_users_jobs_cost(state):

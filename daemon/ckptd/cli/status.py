@@ -15,6 +15,7 @@ from ckptd.core.job_actions import hourly_limit
 from ckptd.core.model.records import PAUSE, ClusterStatus
 from ckptd.core.runs import shared_files
 from ckptd.core.runs.shared_files import SharedDirectory, ShareTrouble
+from ckptd.present.formatting import format_count
 from ckptd.store import plain_reads
 from ckptd.store.plain_reads import Select
 from ckptd.store.shared_rows import read_clocks, read_declared
@@ -95,15 +96,15 @@ def _status_line(row: "ClusterStateDocument", now: datetime) -> tuple[str, ...]:
         "running" if row["is_alive"] else "not running",
         row["slurm_trouble"] or "answers",
         _age(row["polled_at"], now) + (f" ({row['poll_delay']})" if row["poll_delay"] else ""),
-        f"missing since {_age(row['backfill_since'], now)}" if row["backfill_since"] else "up to date",
+        f"gap began {_age(row['backfill_since'], now)}" if row["backfill_since"] else "up to date",
         _age(row["scanned_at"], now),
         _age(row["heartbeat_at"], now),
         _age(row["mailed_at"], now),
-        f"since {_age(row['mail_due_at'], now)}" if row["mail_due_at"] else "none",
+        f"for {_format_since(row['mail_due_at'], now)}" if row["mail_due_at"] else "none",
         row["pruning_paused"] or "no",
         _format_actions(row),
         _format_node_scans(row),
-        f"{row['leader']}, since {_age(row['leader_since'], now)}" if row["leader"] else "none",
+        f"{row['leader']}, for {_format_since(row['leader_since'], now)}" if row["leader"] else "none",
         ", ".join(row["standbys"]) or "none",
         "; ".join(map(_format_shared, row["shared_directories"])) or "none",
     )
@@ -169,7 +170,8 @@ def _format_node_scans(row: "ClusterStateDocument") -> str:
     """Return what the steps in users' jobs cost since the daemon started."""
     if not row["node_scan_steps"]:
         return "none"
-    return f"{row['node_scan_steps']} steps, {format_duration(timedelta(seconds=row['node_scan_seconds']))}"
+    duration = format_duration(timedelta(seconds=row["node_scan_seconds"]))
+    return f"{format_count(row['node_scan_steps'], 'step')}, {duration}"
 
 
 def _status_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta) -> "DaemonStateFields":
@@ -215,6 +217,10 @@ def _mail_row(select: Select, cluster: str, now: datetime) -> "MailStateFields":
         "mail_due_at": mail.oldest_due_at,
         "waiting_notices": mail.waiting_count,
     }
+
+
+def _format_since(at: datetime | None, now: datetime) -> str:
+    return format_duration(None if at is None else now - at)
 
 
 def _age(at: datetime | None, now: datetime) -> str:
