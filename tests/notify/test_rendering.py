@@ -1,4 +1,5 @@
 import errno
+import tomllib
 from dataclasses import replace
 from datetime import timedelta, timezone
 from html.parser import HTMLParser
@@ -315,3 +316,11 @@ def test_one_task_of_an_array_is_named_as_in_its_commands():
     message = render(single)
     assert message.subject.endswith("job 23_7 (train)")
     assert "job 23_7 (train), user alice" in message.text
+
+
+def test_the_advice_to_mute_neither_repeats_a_section_nor_precedes_other_settings():
+    message = render(flag(), work_dir="/home/alice/job")
+    where = "add at the end of .ckptd.toml in that directory (/home/alice/job), or extend the `mute` that is there:"
+    assert where in message.text
+    assert "or extend the <code>mute</code> that is there:" in message.html
+    assert tomllib.loads("epochs = 9" + message.text.partition("that is there:")[2])["mail"] == {"mute": ["at-risk"]}
