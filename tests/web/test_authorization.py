@@ -237,7 +237,7 @@ def test_guesses_make_nobody_wait_who_was_let_in_before(ask, guarded, monkeypatc
 class Unread:
     """A record whose runs nobody may read."""
 
-    def find_runs_of_job(self, job_id, cluster):
+    def find_runs_of_job(self, job_id, cluster, task_id):
         return [BOB]
 
     def join_parts(self, keys):

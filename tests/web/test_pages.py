@@ -8,7 +8,7 @@ import pytest
 from ckptd.core.model import Finding, Flag, RunKey, Severity
 from ckptd.web import app
 from ckptd.web.pages import ENVIRONMENT, name_run, show_path
-from ckptd.web.query import run_address
+from ckptd.web.query import AddressError, parse_job, run_address
 from web.samples import ALICE, BOB, EVIL, NOW
 
 
@@ -285,6 +285,23 @@ def test_a_job_leads_to_its_run(ask):
     answer = ask("/jobs/101", "alice")
     assert answer.status_code == 303
     assert ask(answer.headers["location"], "alice").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("named", "found"), [("101", (101, None)), ("101_0", (101, 0)), ("4294967295_7", (2**32 - 1, 7))]
+)
+def test_an_address_names_a_job_as_slurm_does(named, found):
+    assert parse_job(named) == found
+
+
+@pytest.mark.parametrize("named", ["", "0", "abc", "1_", "_1", "1_2_3", "1_x", "9" * 300, "1_" + "9" * 300, "٣"])
+def test_what_names_no_job_is_refused(named):
+    with pytest.raises(AddressError, match="a whole number from"):
+        parse_job(named)
+
+
+def test_a_task_that_is_not_on_record_is_said_to_be_absent(ask):
+    assert [ask(f"/jobs/{named}", "olga").status_code for named in ("101_7", "101_x")] == [404, 400]
 
 
 def test_pages_can_only_be_read(guarded):

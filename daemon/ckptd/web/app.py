@@ -31,7 +31,6 @@ from ckptd.web.web_config import WebConfig
 
 PAGE_LENGTH = 50
 ATTEMPTS_SHOWN = 200  # of a run, the latest
-LARGEST_JOB_ID = 2**32 - 1
 
 
 def make_app(site: Responder, metrics: Metrics, web_config: WebConfig | None = None) -> ASGIApp:
@@ -332,8 +331,9 @@ def _read_run(site: Responder, viewer: Viewer, request: Request) -> RunDetails:
 
 def _read_job(site: Responder, viewer: Viewer, request: Request) -> list[RunDetails]:
     cluster = _read_cluster(site, request)
-    job_id = listing.whole_number(request.path_params, "job_id", 1, LARGEST_JOB_ID, None)
-    found = [site.reader.read_run(key) for key in site.reader.find_runs_of_job(job_id, cluster) if viewer.may_ask(key)]
+    job_id, task_id = listing.parse_job(request.path_params["job_id"])
+    keys = site.reader.find_runs_of_job(job_id, cluster, task_id)
+    found = [site.reader.read_run(key) for key in keys if viewer.may_ask(key)]
     visible = [each for each in found if each and viewer.may_see(each.history.key, each.history.user)]
     if not visible:
         raise NotFoundError(NotFoundError.__doc__ or "")

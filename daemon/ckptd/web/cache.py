@@ -50,7 +50,7 @@ class PageQueries:
     read_losses: Callable[[RunKey], Sequence[LedgerLine]]
     read_ends: Callable[[str, datetime], Sequence[EndTally]]
     read_status: Callable[[], Sequence[ClusterStatus]]
-    find_runs_of_job: Callable[[int, str | None], Sequence[RunKey]]
+    find_runs_of_job: Callable[[int, str | None, int | None], Sequence[RunKey]]
     join_parts: Callable[[Collection[RunKey]], Sequence[RunKey]]
     list_ended_runs: Callable[[str, int, str | None], Sequence[EndedRun]]
     sum_lost_work: SumLostWork
@@ -237,9 +237,9 @@ class PageReader:
     def _sum_ends(self, cluster: str) -> None:
         self._ends[cluster] = self._record.read_ends(cluster, datetime.now(UTC) - TALLY_AGE), time.monotonic()
 
-    def find_runs_of_job(self, job_id: int, cluster: str | None) -> Sequence[RunKey]:
-        """Return the runs of the jobs with an id, on one cluster or on all; each once, however many it runs on."""
-        return self._record.join_parts(self._record.find_runs_of_job(job_id, cluster))
+    def find_runs_of_job(self, job_id: int, cluster: str | None, task_id: int | None) -> Sequence[RunKey]:
+        """Return the runs of a job or array task, on one cluster or on all; each once, however many it runs on."""
+        return self._record.join_parts(self._record.find_runs_of_job(job_id, cluster, task_id))
 
     def list_ended_runs(self, user: str, cluster: str | None) -> Sequence[EndedRun]:
         """Return the latest ended runs of a user, on one cluster or on all."""

@@ -99,7 +99,9 @@ _LOST_WORK_PARAMETERS = [
     _parameter("period", {**_word(Period), "default": "7d"}, "Attempts that ended in so many days until now."),
     _CLUSTER,
 ]
-_JOB_ID = _parameter("job_id", {"type": "integer", "minimum": 1, "maximum": 2**32 - 1}, is_required=True, place="path")
+_JOB_ID = _parameter(
+    "job_id", {"type": "string", "pattern": "^[1-9][0-9]{0,8}(_[0-9]{1,9})?$"}, is_required=True, place="path"
+)
 _NAME = _parameter("name", {"type": "string", "minLength": 1}, is_required=True, place="path")
 
 

@@ -18,6 +18,7 @@ LONGEST_TEXT = 4096  # as long as a path may be
 LONGEST_FILTER = 256
 LONGEST_ADDRESS = 60_000
 LARGEST_LIMIT = 1000
+LARGEST_ID = 2**32 - 1
 LARGEST_OFFSET = 10_000_000
 _TEXTS = frozenset({"q", "user", "partition", "rule", "cluster", "directory"})
 _EPOCH = datetime.min.replace(tzinfo=UTC)
@@ -263,6 +264,19 @@ def parse_lost_work(parameters: Mapping[str, str]) -> tuple[GroupedBy, Period]:
     return by, _word(Period, parameters, "period") or Period.WEEK
 
 
+def parse_job(named: str) -> tuple[int, int | None]:
+    """Parse the job that an address names: its id, or `ARRAY_TASK` for an array task.
+
+    Raises:
+        AddressError: it is neither.
+
+    """
+    job_id, bar, task_id = named.partition("_")
+    parameters = {"job": job_id, "array task": task_id}
+    task = whole_number(parameters, "array task", 0, LARGEST_ID, None) if bar else None
+    return whole_number(parameters, "job", 1, LARGEST_ID, None), task
+
+
 RUN_PARAMETERS = ("cluster", "uid", "directory")
 
 
@@ -276,7 +290,7 @@ def parse_run(parameters: Mapping[str, str]) -> RunKey:
     for name in ("cluster", "directory"):
         if name not in parameters:
             raise AddressError(f"{name}: missing")
-    return RunKey(parameters["cluster"], whole_number(parameters, "uid", 0, 2**32 - 1, None), parameters["directory"])
+    return RunKey(parameters["cluster"], whole_number(parameters, "uid", 0, LARGEST_ID, None), parameters["directory"])
 
 
 def run_address(run: RunKey) -> str:
