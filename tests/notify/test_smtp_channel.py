@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ckptd.core.model import Severity
 from ckptd.core.notices.delivery import SendResult
 from ckptd.notify.interface import Message
-from ckptd.notify.smtp_channel import Relay, build_mail
+from ckptd.notify.smtp_channel import Relay, build_mail, encode_mail
 from demo.patience import allow
 from support.mail_server import MailServer, TricklingServer, free_port
 
@@ -176,11 +176,19 @@ def test_a_missing_password_file_is_trouble_of_the_channel(mail_server, channel_
 def test_no_text_whatever_adds_a_header_or_a_byte_that_is_not_ascii(subject, text, html):
     text, html = (each.encode("utf-8", "replace").decode() for each in (text, html))
     message = replace(MESSAGE, subject=subject, text=text, html=html)
-    data = build_mail(message, "ckptd@example.org", datetime(2026, 3, 1, tzinfo=UTC)).as_bytes()
+    data = encode_mail(build_mail(message, "ckptd@example.org", datetime(2026, 3, 1, tzinfo=UTC)))
     assert data.isascii()
+    assert max(map(len, data.split(b"\r\n"))) <= 998
     head = data.partition(b"\r\n\r\n")[0].split(b"\r\n")
     names = [line.partition(b":")[0].lower() for line in head if not line.startswith((b" ", b"\t"))]
     assert sorted(names) == sorted(
         b"from to subject date message-id in-reply-to references auto-submitted x-auto-response-suppress "
         b"mime-version content-type".split()
     )
+
+
+@pytest.mark.parametrize("length", [1, 69, 75, 150, 280])
+def test_a_subject_is_on_the_line_of_its_name_where_filters_look_for_it(length):
+    subject = "[ckptd c1] " + "w" * length
+    mail = build_mail(replace(MESSAGE, subject=subject), "ckptd@example.org", datetime(2026, 3, 1, tzinfo=UTC))
+    assert f"\r\nSubject: {subject}\r\n".encode() in encode_mail(mail)

@@ -26,6 +26,7 @@ from ckptd.notify.refusals import RelayAnswer, SmtpStage, quote, read_refusal
 from ckptd.present.formatting import clean
 
 _POLICY = policy.SMTP.clone(cte_type="7bit", max_line_length=78)
+_WHOLE_LINES = _POLICY.clone(max_line_length=998)  # the limit of SMTP
 SECONDS_DOWN = 300.0  # a relay that failed is asked last for so long
 READY, SEND_DATA = 220, 354
 
@@ -64,7 +65,7 @@ class MailChannel:
 
     def send(self, message: Message) -> SendOutcome:
         """Offer one message to the relays in order; relays that failed recently come last."""
-        data = build_mail(message, self._settings.sender, datetime.now(UTC)).as_bytes()
+        data = encode_mail(build_mail(message, self._settings.sender, datetime.now(UTC)))
         outcomes: list[SendOutcome] = []
         troubles: list[str] = []
         for relay in sorted(self._settings.relays, key=self._is_down):
@@ -112,6 +113,12 @@ def build_mail(message: Message, sender: str, now: datetime) -> EmailMessage:
     mail.set_content(message.text)
     mail.add_alternative(message.html, subtype="html")
     return mail
+
+
+def encode_mail(mail: EmailMessage) -> bytes:
+    """Return the bytes of a mail; a subject in ASCII stays on the line of its name, where filters look for it."""
+    # for a line that is slightly too long, the library begins a new one right after `Subject:`
+    return mail.as_bytes(policy=_WHOLE_LINES if mail["Subject"].isascii() else _POLICY)
 
 
 def try_relay(relay: Relay, settings: MailSettings) -> str | None:
