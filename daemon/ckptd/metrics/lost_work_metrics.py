@@ -22,6 +22,7 @@ _UNITS = {
 _UNSAVED = "Unsaved work of ended attempts, since their newest usable checkpoint or start"
 _REDONE = "Saved work that is computed again because later attempts did not resume from it"
 _KNOWN = "for the attempts of which it is known"
+_BY_END = "by the cause that ended the attempt that had saved it"
 Split = Callable[[LossKey], Labels]
 
 
@@ -48,10 +49,10 @@ def collect_losses(
         help_text = f"{_UNSAVED}{factor}: at most, by cause. {LATE}"
         yield counters(f"ckptd_lost_high_{unit}", help_text, ("cause",), _sum(losses, f"high_{unit}", by_cause))
     for unit, factor in _UNITS.items():
-        help_text = f"{_REDONE}{factor}: at least, by cause of its end. {LATE}"
+        help_text = f"{_REDONE}{factor}: at least, {_BY_END}. {LATE}"
         yield counters(f"ckptd_redone_{unit}", help_text, ("cause",), _sum(losses, f"redone_{unit}", by_cause))
     for unit, factor in _UNITS.items():
-        help_text = f"{_REDONE}{factor}: at most, {_KNOWN}, by cause of its end. {LATE}"
+        help_text = f"{_REDONE}{factor}: at most, {_KNOWN}, {_BY_END}. {LATE}"
         yield counters(
             f"ckptd_redone_high_{unit}", help_text, ("cause",), _sum(losses, f"redone_high_{unit}", by_cause)
         )
