@@ -27,7 +27,7 @@ def find_locked(database: Path) -> Path | None:
         DatabaseLockError: a file of a lock cannot be opened.
 
     """
-    for path in sorted(database.parent.glob(f"{glob.escape(database.name)}.*.lock")):
+    for path in map(Path, sorted(glob.glob(f"{glob.escape(str(database))}.*.lock"))):
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:

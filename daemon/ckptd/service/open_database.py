@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import make_url
 
+from ckptd.service.database_lock import find_locked
 from ckptd.service.password_file import StateError, read_password
+from ckptd.store.database_errors import SchemaError
+from ckptd.store.engine import create_engine
 from ckptd.store.store import Store
 
 if TYPE_CHECKING:  # commands that copy databases do without the whole configuration
@@ -28,8 +31,28 @@ def make_state_directory(directory: Path) -> None:
 
 
 def open_store(config: "Config", *, is_upgraded: bool) -> Store:
-    """Open the database; upgrade its tables first if asked to."""
-    return Store.open(add_password(config.database_url, config.store.password_file), upgrade=is_upgraded)
+    """Open the database; upgrade its tables first if asked to, unless a daemon uses those of an older version.
+
+    Raises:
+        SchemaError: its tables do not match this version, or a daemon of the older version uses them.
+        StoreError: it cannot be reached.
+
+    """
+    url = add_password(config.database_url, config.store.password_file)
+    locked = _find_daemon(url) if is_upgraded else None
+    try:
+        return Store.open(url, upgrade=is_upgraded and locked is None)
+    except SchemaError as error:
+        if locked is None:
+            raise
+        raise SchemaError(f"{error}; a daemon still uses it (it has the lock {locked}): stop it first") from error
+
+
+def _find_daemon(url: str) -> Path | None:
+    """Return the lock of a daemon that uses a SQLite database; None if there is none, or for PostgreSQL."""
+    engine = create_engine(url)
+    path = engine.url.database
+    return find_locked(Path(path)) if engine.dialect.name == "sqlite" and path else None
 
 
 def add_password(database_url: str, password_file: Path | None, setting: str = "store.password_file") -> str:

@@ -1,0 +1,52 @@
+"""A newer version that is started beside a daemon on SQLite leaves the tables to it."""
+
+from pathlib import Path
+
+import pytest
+
+from ckptd.config import read_config
+from ckptd.service.database_lock import DatabaseLock
+from ckptd.service.open_database import open_store
+from ckptd.store import schema
+from ckptd.store.database_errors import SchemaError
+from ckptd.store.engine import create_engine
+from support.migrated import open_record
+
+OLDER = "0034"
+
+
+@pytest.fixture
+def engine(url):
+    made = create_engine(url)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def config(url):
+    return read_config(None, {"CKPTD_STORE__URL": url})
+
+
+@pytest.fixture
+def lock(engine):
+    """The lock of a daemon."""
+    made = DatabaseLock(Path(engine.url.database), "c1")
+    assert made.acquire()
+    yield made
+    made.release()
+
+
+def test_tables_of_an_older_version_are_not_upgraded_while_its_daemon_uses_them(engine, config, lock):
+    schema.upgrade(engine, OLDER)
+    with pytest.raises(SchemaError, match=rf"older revision {OLDER}: .*; a daemon still uses it .*\.lock\): stop it"):
+        open_store(config, is_upgraded=True)
+    assert schema.read_revision(engine) == OLDER
+    lock.release()
+    open_store(config, is_upgraded=True).close()
+    schema.check(engine)
+
+
+@pytest.mark.usefixtures("lock")
+def test_tables_of_this_version_are_opened_beside_a_daemon(url, config):
+    open_record(url).close()
+    open_store(config, is_upgraded=True).close()
