@@ -17,6 +17,7 @@ SET_LIMITS = "; ".join(
     f"SET LOCAL {name} = {value}"
     for name, value in (
         ("timezone", "'UTC'"),
+        ("datestyle", "'ISO'"),  # psycopg reads instants in no other style, which a role or database may set
         ("jit", "off"),  # to compile a statement takes longer than to run it
         ("random_page_cost", "1.1"),  # tables of a year are not read from end to end for the rows of a week
         ("lock_timeout", LOCK_TIMEOUT_MS),

@@ -1,0 +1,37 @@
+"""A PostgreSQL whose database has settings of its own."""
+
+import psycopg
+import pytest
+
+from ckptd.store.light_reader import open_reader
+from ckptd.store.store import Store
+from support.queue_facts import CLUSTER, at
+
+
+@pytest.fixture
+def setting(postgresql_record):
+    """Set something for the new sessions of a database; return its address."""
+    name = postgresql_record.rpartition("/")[2]
+    with psycopg.connect(postgresql_record, autocommit=True) as connection:
+
+        def change(text):
+            connection.execute(f"ALTER DATABASE {name} SET {text}")
+            return postgresql_record
+
+        yield change
+        connection.execute(f"ALTER DATABASE {name} RESET ALL")
+
+
+@pytest.mark.parametrize(
+    "text", ["datestyle = 'SQL, DMY'", "timezone = 'Asia/Kathmandu'", "default_transaction_isolation = 'serializable'"]
+)
+def test_instants_are_read_whatever_the_database_sets(setting, text):
+    address = setting(text)
+    store = Store.open(address)
+    store.clusters.record_poll(CLUSTER, at(7))
+    assert [each.polled_at for each in store.clusters.read_status()] == [at(7)]
+    store.close()
+    reader = open_reader(address)
+    with reader.begin() as select:
+        assert select("SELECT polled_at FROM clusters", {}).fetchone()[0] == at(7)
+    reader.close()
