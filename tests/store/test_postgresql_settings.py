@@ -3,6 +3,7 @@
 import psycopg
 import pytest
 
+from ckptd.store.database_errors import DatabaseAwayError
 from ckptd.store.light_reader import open_reader
 from ckptd.store.store import Store
 from support.queue_facts import CLUSTER, at
@@ -35,3 +36,10 @@ def test_instants_are_read_whatever_the_database_sets(setting, text):
     with reader.begin() as select:
         assert select("SELECT polled_at FROM clusters", {}).fetchone()[0] == at(7)
     reader.close()
+
+
+def test_a_database_that_is_read_only_for_now_is_one_that_may_answer_later(setting):
+    store = Store.open(setting("default_transaction_read_only = on"))
+    with pytest.raises(DatabaseAwayError, match="read-only transaction"):
+        store.clusters.record_poll(CLUSTER, at(7))
+    store.close()

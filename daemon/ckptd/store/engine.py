@@ -25,6 +25,7 @@ KEPT_STATEMENTS = 32  # the latest of each connection
 _AWAY = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY})
 # errors that an administrator must end at the first connection, and that may end by themselves after one has worked
 _UNUSABLE = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM})
+_READ_ONLY_TRANSACTION = "25006"  # SQLSTATE of PostgreSQL: a standby that is not promoted yet, or made read-only
 _FILE = "ckptd_file"  # option of an engine
 
 
@@ -173,7 +174,8 @@ def _explain(error: BaseException | None, engine: sa.Engine) -> StoreError:
 def _choose_kind(error: BaseException | None, engine: sa.Engine) -> type[StoreError]:
     if engine.dialect.name == "postgresql":
         driver = _driver(engine.dialect)
-        if isinstance(error, driver.OperationalError):
+        is_read_only = getattr(error, "sqlstate", None) == _READ_ONLY_TRANSACTION
+        if is_read_only or isinstance(error, driver.OperationalError):
             return DatabaseAwayError
         # an option of the address that does not exist, or a missing permission
         return WrongDatabaseError if isinstance(error, driver.ProgrammingError) else StoreError
