@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import NamedTuple
 from urllib.parse import quote
 
+from ckptd.store import server_encoding
 from ckptd.store.database_errors import StoreError
 from ckptd.store.light_reader import begin_postgresql, open_postgresql, split_sqlite
 
@@ -16,6 +17,7 @@ class DatabaseProbe(NamedTuple):
     server: str
     trouble: str | None
     free_connections: int | None = None  # None: not known, or SQLite
+    unsuitable: str | None = None  # why no account can use it; None: each that may write can
 
 
 def probe(address: str, password: str | None) -> DatabaseProbe | None:
@@ -70,6 +72,7 @@ def _probe_postgresql(address: str, password: str | None) -> DatabaseProbe:
             " has_schema_privilege(current_schema(), 'CREATE')) FROM pg_class"
             " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
         ).fetchone()
+        (encoding,) = connection.execute(server_encoding.READ_ENCODING).fetchone()
         (free,) = connection.execute(
             "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
             " - count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
@@ -79,4 +82,4 @@ def _probe_postgresql(address: str, password: str | None) -> DatabaseProbe:
         trouble = "the server is a read-only standby" if is_standby else "default_transaction_read_only is on"
     elif not may_write:
         trouble = f"the role {user} lacks rights on the tables or the schema"
-    return DatabaseProbe(f"PostgreSQL {version} as {user}", trouble, int(free))
+    return DatabaseProbe(f"PostgreSQL {version} as {user}", trouble, int(free), server_encoding.explain(encoding))

@@ -9,8 +9,9 @@ import os
 
 import sqlalchemy as sa
 
-from ckptd.store import revisions
-from ckptd.store.engine import begin
+from ckptd.store import revisions, server_encoding
+from ckptd.store.database_errors import WrongDatabaseError
+from ckptd.store.engine import begin, name_database
 
 _MIGRATION_LOCK = 0x636B707464  # "ckptd": two daemons that start at once on one PostgreSQL upgrade it one after another
 
@@ -36,9 +37,11 @@ def upgrade(engine: sa.Engine, revision: str = "head") -> None:
 
     Raises:
         SchemaError: the database is newer than this version.
+        WrongDatabaseError: its encoding cannot hold what users write.
 
     """
     _make_private(engine)
+    _require_unicode(engine)
     if revision == "head" and read_revision(engine) == revisions.list_revisions()[-1]:
         return
     import alembic.command  # noqa: PLC0415 - see above
@@ -53,6 +56,15 @@ def upgrade(engine: sa.Engine, revision: str = "head") -> None:
         config.set_main_option("path_separator", "os")
         config.attributes["connection"] = connection
         alembic.command.upgrade(config, revision)
+
+
+def _require_unicode(engine: sa.Engine) -> None:
+    if engine.dialect.name != "postgresql":
+        return
+    with begin(engine, is_writer=False) as connection:
+        encoding = str(connection.exec_driver_sql(server_encoding.READ_ENCODING).scalar_one())
+    if reason := server_encoding.explain(encoding):
+        raise WrongDatabaseError(f"{name_database(engine.url)} cannot be used: {reason}")
 
 
 def _make_private(engine: sa.Engine) -> None:

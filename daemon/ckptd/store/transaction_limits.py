@@ -11,7 +11,12 @@ LOCK_TIMEOUT_MS = 10_000
 STATEMENT_TIMEOUT_MS = 120_000
 
 # psycopg, which otherwise prepares what is executed five times
-CONNECT_ARGUMENTS: dict[str, Any] = {"application_name": "ckptd", "connect_timeout": 10, "prepare_threshold": None}
+CONNECT_ARGUMENTS: dict[str, Any] = {
+    "application_name": "ckptd",
+    "connect_timeout": 10,
+    "prepare_threshold": None,
+    "client_encoding": "utf8",  # whatever the environment, the role or the database sets
+}
 
 SET_LIMITS = "; ".join(
     f"SET LOCAL {name} = {value}"

@@ -27,6 +27,8 @@ def check_database(config: Config) -> Iterator[CheckResult]:
         yield ok("the database does not exist yet: the daemon creates it at its start")
         return
     yield ok(f"{probe.server} answers")
+    if probe.unsuitable:
+        yield error(f"the database cannot be used: {probe.unsuitable}", "set store.url to another database")
     try:
         open_reader(config.database_url, password).close()
         yield ok("the tables match this version")
