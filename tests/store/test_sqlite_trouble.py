@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from ckptd.config import read_config
 from ckptd.core.leadership.lease import LeaseHolder
+from ckptd.service.doctor.database_checks import check_database
 from ckptd.store import schema
-from ckptd.store.database_errors import DatabaseAwayError, WrongDatabaseError
+from ckptd.store.database_errors import DatabaseAwayError, StoreError, WrongDatabaseError
 from ckptd.store.engine import begin, create_engine
+from ckptd.store.light_reader import open_reader
 from ckptd.store.store import Store
 from demo.patience import allow
 from support.full_disk import mount_small_disk
@@ -137,3 +140,29 @@ def test_a_path_that_cannot_be_a_database_is_explained(tmp_path, name, reason):
     (tmp_path / "file").touch()
     with pytest.raises(WrongDatabaseError, match=f"unable to open database file: .*{reason}"):
         Store.open(f"sqlite:///{tmp_path}/{name}", upgrade=True)
+
+
+def damage(file):
+    file.seek(4096 * 3)
+    file.write(b"\xff" * 4096 * 30)
+
+
+def replace_by_text(file):
+    file.write(b"this is no database" * 100)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"), [(damage, "database disk image is malformed"), (replace_by_text, "file is not a database")]
+)
+def test_a_damaged_file_is_for_an_administrator_who_is_told_how_to_restore_it(tmp_path, change, reason):
+    path = tmp_path / "record.db"
+    shutil.copyfile(get_template(), path)
+    with path.open("r+b") as file:
+        change(file)
+    said = rf"record\.db .*{reason}.*: move it away, .* `ckptd db restore FILE`"
+    with pytest.raises(WrongDatabaseError, match=said):
+        Store.open(f"sqlite:///{path}", upgrade=True)
+    with pytest.raises(StoreError, match=said):
+        open_reader(f"sqlite:///{path}")
+    (found,) = check_database(read_config(None, {"CKPTD_STORE__URL": f"sqlite:///{path}"}))
+    assert "ckptd db restore FILE" in found.advice

@@ -6,8 +6,8 @@ from contextlib import closing
 from typing import NamedTuple
 from urllib.parse import quote
 
-from ckptd.store import server_encoding
-from ckptd.store.database_errors import StoreError
+from ckptd.store import server_encoding, sqlite_access
+from ckptd.store.database_errors import StoreError, WrongDatabaseError
 from ckptd.store.light_reader import begin_postgresql, open_postgresql, split_sqlite
 
 
@@ -24,6 +24,7 @@ def probe(address: str, password: str | None) -> DatabaseProbe | None:
     """Return what the database says about itself; None for a SQLite file that does not exist yet.
 
     Raises:
+        WrongDatabaseError: the file is damaged, or is none of SQLite.
         StoreError: it does not answer, its driver is missing, or the address is invalid.
 
     """
@@ -57,7 +58,8 @@ def _probe_sqlite(path: str) -> DatabaseProbe | None:
                 if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:  # another process is writing
                     trouble = str(error)
     except sqlite3.Error as error:
-        raise StoreError(f"the database {path} cannot be opened: {error}") from error
+        kind = WrongDatabaseError if sqlite_access.is_damaged(error) else StoreError
+        raise kind(f"the database {path} cannot be opened: {error}") from error
     return DatabaseProbe(f"SQLite {sqlite3.sqlite_version} with {path}", trouble)
 
 

@@ -185,7 +185,7 @@ def _choose_kind(error: BaseException | None, engine: sa.Engine) -> type[StoreEr
         return DatabaseAwayError
     if code in _UNUSABLE and file is not None and file.was_opened:
         return StoreError if _may_only_read(engine.url.database) else DatabaseAwayError
-    return WrongDatabaseError if code in _UNUSABLE or code == sqlite3.SQLITE_NOTADB else StoreError
+    return WrongDatabaseError if code in _UNUSABLE or sqlite_access.is_damaged(error) else StoreError
 
 
 def _may_only_read(path: str | None) -> bool:
@@ -223,6 +223,8 @@ def _reason(error: BaseException | None, url: URL) -> str:
     words = " ".join(str(error).split())
     if _read_code(error) == sqlite3.SQLITE_FULL:
         return f"{words}: free space on its disk, and ckptd resumes by itself"
+    if sqlite_access.is_damaged(error):
+        return f"{words}: {sqlite_access.RESTORE}"
     if _read_code(error) in _UNUSABLE and url.database and (reason := sqlite_access.explain(url.database)):
         return f"{words}: {reason}"
     return words

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from ckptd.store import revisions
+from ckptd.store import revisions, sqlite_access
 from ckptd.store.database_errors import DatabaseAwayError, SchemaError, StoreError
 from ckptd.store.plain_reads import Select, name_values
 from ckptd.store.stored_instants import encode_sqlite
@@ -78,7 +78,8 @@ def _open_sqlite(path: str) -> LightReader:
         except sqlite3.Error as error:
             if not os.access(path, os.W_OK):  # SQLite writes beside the file also to read it
                 raise StoreError(f"{name} is not for this account: {_ASK}") from error
-            raise StoreError(f"{name} did not answer as it should: {error}") from error
+            advice = f": {sqlite_access.RESTORE}" if sqlite_access.is_damaged(error) else ""
+            raise StoreError(f"{name} did not answer as it should: {error}{advice}") from error
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")

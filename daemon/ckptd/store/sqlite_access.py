@@ -1,6 +1,16 @@
 """Explains why this account cannot use the file of a SQLite database: SQLite's own errors name no directory."""
 
 import os
+import sqlite3
+
+RESTORE = "move it away, with -wal and -shm, and restore a backup with `ckptd db restore FILE`, or correct store.url"
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+def is_damaged(error: BaseException | None) -> bool:
+    """Return whether an error of SQLite says that the file is damaged, or is none of SQLite."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in _DAMAGED
 
 
 def explain(path: str) -> str | None:

@@ -6,8 +6,8 @@ from ckptd.config import Config
 from ckptd.errors import CkptdError
 from ckptd.service.doctor.findings import CheckResult, error, ok, warning
 from ckptd.service.password_file import read_password
-from ckptd.store import database_probe
-from ckptd.store.database_errors import SchemaError
+from ckptd.store import database_probe, sqlite_access
+from ckptd.store.database_errors import SchemaError, WrongDatabaseError
 from ckptd.store.light_reader import open_reader
 
 _CONNECTIONS = 12  # that one daemon and its status page open at most
@@ -18,6 +18,9 @@ def check_database(config: Config) -> Iterator[CheckResult]:
     password = read_password(config.store.password_file) if config.store.password_file else None
     try:
         probe = database_probe.probe(config.database_url, password)
+    except WrongDatabaseError as failure:
+        yield error(str(failure), sqlite_access.RESTORE)
+        return
     except CkptdError as failure:
         is_file = config.database_url.startswith("sqlite")
         advice = "let this account write to the file and to its directory, or correct store.url"
