@@ -25,6 +25,10 @@ def replace(path):
     path.with_name("other").rename(path)
 
 
+def delete_journal(path):
+    path.with_name(f"{path.name}-wal").unlink()
+
+
 @pytest.fixture
 def daemon(tmp_path):
     made = RealDaemon(tmp_path / "daemon", f"sqlite:///{tmp_path}/record.db")
@@ -33,7 +37,13 @@ def daemon(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"), [(delete, "was deleted or moved"), (move, "was deleted or moved"), (replace, "was replaced by")]
+    ("change", "told"),
+    [
+        (delete, "the database {path} was deleted or moved"),
+        (move, "the database {path} was deleted or moved"),
+        (replace, "the database {path} was replaced by"),
+        (delete_journal, "the file {path}-wal of the database was deleted"),
+    ],
 )
 def test_a_daemon_whose_database_is_gone_ends_and_says_so(daemon, tmp_path, change, told):
     path = tmp_path / "record.db"
@@ -42,11 +52,36 @@ def test_a_daemon_whose_database_is_gone_ends_and_says_so(daemon, tmp_path, chan
     change(path)
     wait_until(lambda: daemon.process.poll() is not None, 60)
     assert daemon.process.poll() == 1, "systemd restarts it"
-    assert daemon.read_log().count(f"the database {path} {told}") == 1
+    if change is delete_journal:
+        with sqlite3.connect(path) as connection:
+            assert connection.execute("SELECT count(*) FROM leases").fetchone() == (1,), "what it recorded is kept"
+    assert daemon.read_log().count(told.format(path=path)) == 1
     daemon.start()  # as systemd does
     wait_until(lambda: daemon.is_leader, 60)
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_files_beside_a_database_may_go_with_its_last_connection(tmp_path):
+    path = tmp_path / "record.db"
+    engine = create_engine(f"sqlite:///{path}")
+
+    def use(what):
+        with engine.begin() as connection:
+            connection.exec_driver_sql(what)
+
+    use("CREATE TABLE facts (number INTEGER)")
+    file = DatabaseFile(path)
+    assert file.describe_change() is None
+    engine.dispose()
+    assert not path.with_name("record.db-wal").exists()
+    assert file.describe_change() is None
+    use("INSERT INTO facts VALUES (1)")
+    assert file.describe_change() is None
+    delete_journal(path)
+    use("INSERT INTO facts VALUES (2)")
+    assert file.describe_change() == f"the file {path}-wal of the database was deleted"
+    engine.dispose()
 
 
 def test_a_deleted_database_is_not_made_again_as_an_empty_file(tmp_path):
