@@ -7,7 +7,7 @@ from ckptd.checkpoints.agent.client import AgentGoneError
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
 from ckptd.service.daemon import SCAN
-from ckptd.service.step_runner import StepRunner
+from ckptd.service.step_runner import SECONDS_TO_FORGET, StepRunner
 from ckptd.service.systemd import Systemd
 from ckptd.steps.results import IDLE, StepResult, error, warning
 from ckptd.store.database_errors import StoreError
@@ -51,6 +51,24 @@ def test_a_failure_is_reported_once_and_again_when_the_step_works(stepper, caplo
         "step poll succeeded again",
         "step poll failed: Slurm is away",
     ]
+
+
+def test_a_step_that_has_had_nothing_to_do_since_it_failed_does_not_count_as_working(collector, caplog):
+    now, succeeded = [0.0], []
+    stepper = StepRunner(collector, Systemd({}), succeeded.append, clock=lambda: now[0])
+    for minutes, step in enumerate((fail_otherwise, lambda _now: IDLE, fail_otherwise, lambda _now: IDLE)):
+        now[0] = 60.0 * minutes
+        stepper.run("decide", step)
+    failed = "step decide failed: Slurm is away"
+    assert [record.getMessage() for record in caplog.records] == [failed]
+    assert succeeded == []
+    now[0] += SECONDS_TO_FORGET
+    stepper.run("decide", lambda _now: IDLE)
+    assert succeeded == ["decide"], "the failure may never come back"
+    stepper.run("decide", fail_otherwise)
+    stepper.run("decide", lambda _now: StepResult())
+    assert succeeded == ["decide"] * 2
+    assert [record.getMessage() for record in caplog.records] == [failed, failed, "step decide succeeded again"]
 
 
 @pytest.mark.parametrize("is_stopping", [True, False])

@@ -17,6 +17,7 @@ from ckptd.steps.results import LogLine, StepResult
 from ckptd.store.database_errors import DatabaseAwayError, StoreError
 
 log = logging.getLogger("ckptd")
+SECONDS_TO_FORGET = 600.0  # a step that failed must do work before it counts as working, or rest for this time
 
 
 class StepRunner:
@@ -36,6 +37,8 @@ class StepRunner:
         self._record_success = record_success
         self._is_stopping = is_stopping
         self._lock = threading.Lock()
+        self._clock = clock
+        self._failed_at: dict[str, float] = {}  # the last failure of each step that has not recovered
         self._troubles: dict[str, str] = {}  # error of each failing step, by its name
         self._outage = Outage(clock)  # of the database, for all steps
         self._unrecorded: set[str] = set()  # steps whose last transaction failed during the outage
@@ -58,20 +61,36 @@ class StepRunner:
             return
         except Exception:  # the unit of work is one step of one cycle
             log.exception("step %s failed", name)
-            self._collector.count_failure(name)
+            self._count_failure(name)
             return
-        self._record_success(name)
         write_lines(result.lines)
         if result.has_failed:
             self._collector.count_failure(name)
-        with self._lock:
-            if self._troubles.pop(name, None):
-                log.warning("step %s succeeded again", name)
+        if self._has_recovered(name, result):
+            self._record_success(name)
         if result.found_work:
             if _is_recording(name):
                 self._note_answer(name)
                 self._collector.record_database_step(name, is_up=True)
             self._collector.observe_step(name, timedelta(seconds=time.monotonic() - began))
+
+    def _count_failure(self, name: str) -> None:
+        self._collector.count_failure(name)
+        with self._lock:
+            self._failed_at[name] = self._clock()
+
+    def _has_recovered(self, name: str, result: StepResult) -> bool:
+        """Return whether a step works: one without work since its failure would fail again."""
+        with self._lock:
+            failed_at = self._failed_at.get(name)
+            if failed_at is None:
+                return True
+            if not result.found_work and self._clock() - failed_at < SECONDS_TO_FORGET:
+                return False
+            del self._failed_at[name]
+            if self._troubles.pop(name, None) and result.found_work:
+                log.warning("step %s succeeded again", name)
+            return True
 
     def _log_trouble(self, name: str, error: CkptdError) -> None:
         """Log why a step failed, once for as long as it fails for the same reason; its next run tries again."""
@@ -79,10 +98,11 @@ class StepRunner:
             self._systemd.status(str(error))
             if _is_recording(name):
                 self._collector.record_database_step(name, is_up=False)
-        self._collector.count_failure(name)
-        if isinstance(error, DatabaseAwayError):
+        if isinstance(error, DatabaseAwayError):  # steps that always do work end the outage, for all others
+            self._collector.count_failure(name)
             self._note_outage(name, error)
             return
+        self._count_failure(name)
         with self._lock:
             if self._troubles.get(name) != str(error):
                 log.error("step %s failed: %s", name, error)
