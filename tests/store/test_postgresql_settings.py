@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from ckptd.store.database_errors import DatabaseAwayError
+from ckptd.store.database_errors import DatabaseAwayError, StoreError
 from ckptd.store.light_reader import open_reader
 from ckptd.store.store import Store
 from support.queue_facts import CLUSTER, at
@@ -43,3 +43,17 @@ def test_a_database_that_is_read_only_for_now_is_one_that_may_answer_later(setti
     with pytest.raises(DatabaseAwayError, match="read-only transaction"):
         store.clusters.record_poll(CLUSTER, at(7))
     store.close()
+
+
+def test_an_error_quotes_no_statement(postgresql_record):
+    store = Store.open(postgresql_record)
+    with (
+        pytest.raises(StoreError, match=r'failed: relation "nowhere" does not exist$'),
+        store.database.reading() as sql,
+    ):
+        sql.exec_driver_sql("SELECT 1 FROM nowhere")
+    store.close()
+    reader = open_reader(postgresql_record)
+    with pytest.raises(StoreError, match=r'as it should: relation "nowhere" does not exist$'), reader.begin() as select:
+        select("SELECT 1 FROM nowhere", {})
+    reader.close()

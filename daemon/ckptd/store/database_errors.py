@@ -31,3 +31,10 @@ class LeaseLostError(StoreError):
 
 class AlreadyRecordedError(StoreError):
     """The same action is on record already, and is not to be done twice."""
+
+
+def describe(error: object) -> str:
+    """Return a driver's error in one line, without the statement that psycopg adds to those of PostgreSQL."""
+    diagnosis = getattr(error, "diag", None)
+    parts = (diagnosis.message_primary, diagnosis.message_detail) if diagnosis is not None else ()
+    return " ".join((": ".join(filter(None, parts)) or str(error)).split())

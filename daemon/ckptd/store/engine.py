@@ -13,7 +13,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from ckptd.store import sqlite_access
+from ckptd.store import database_errors, sqlite_access
 from ckptd.store.database_errors import DatabaseAwayError, StoreError, WrongDatabaseError
 from ckptd.store.plain_reads import Select, name_values
 from ckptd.store.stored_instants import encode_sqlite
@@ -220,7 +220,7 @@ def name_database(url: URL) -> str:
 
 def _reason(error: BaseException | None, url: URL) -> str:
     """Return the driver's error in one line, with advice for known errors."""
-    words = " ".join(str(error).split())
+    words = database_errors.describe(error)
     if _read_code(error) == sqlite3.SQLITE_FULL:
         return f"{words}: free space on its disk, and ckptd resumes by itself"
     if sqlite_access.is_damaged(error):

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from ckptd.store import revisions, sqlite_access
+from ckptd.store import database_errors, revisions, sqlite_access
 from ckptd.store.database_errors import DatabaseAwayError, SchemaError, StoreError
 from ckptd.store.plain_reads import Select, name_values
 from ckptd.store.stored_instants import encode_sqlite
@@ -150,7 +150,7 @@ def _report(name: str, error: Exception) -> StoreError:
     import psycopg  # noqa: PLC0415 - see above
 
     kind = DatabaseAwayError if isinstance(error, psycopg.OperationalError) else StoreError
-    return kind(f"{name} did not answer as it should: {' '.join(str(error).split())}")
+    return kind(f"{name} did not answer as it should: {database_errors.describe(error)}")
 
 
 def _name(address: str) -> str:
