@@ -279,6 +279,13 @@ def test_a_copy_beside_a_daemon_is_said_to_be_for_no_daemon(filled_url, tmp_path
     assert "Set store.url" not in done.stdout
 
 
+@pytest.mark.parametrize("target", ["sqlite://", "sqlite:///:memory:"])
+def test_a_copy_into_memory_is_refused(filled_sqlite, tmp_path, target):
+    done = db(tmp_path, filled_sqlite, "copy", target)
+    assert done.exit_code == 2
+    assert "the URL names no file" in done.stderr
+
+
 def test_a_password_file_is_named_by_the_option_that_gave_it(filled_url, tmp_path):
     (tmp_path / "empty").touch()
     for name, reason in (("none", "No such file"), ("empty", "is empty")):

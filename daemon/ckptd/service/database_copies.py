@@ -88,6 +88,8 @@ def copy(url: str, target_url: str, *, is_online: bool) -> tuple[CopiedTable, ..
     """
     with _engine(url) as source, _engine(target_url) as target, ExitStack() as held:
         schema.check(source)
+        if target.dialect.name == "sqlite" and (target.url.database or ":memory:") == ":memory:":
+            raise CopyError("the URL names no file, and the copy would end with this command; use sqlite:///PATH")
         if not is_online:
             _stop_others(url, held)
         if found := _sqlite_path(target):
