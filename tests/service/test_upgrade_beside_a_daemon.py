@@ -50,3 +50,10 @@ def test_tables_of_an_older_version_are_not_upgraded_while_its_daemon_uses_them(
 def test_tables_of_this_version_are_opened_beside_a_daemon(url, config):
     open_record(url).close()
     open_store(config, is_upgraded=True).close()
+
+
+def test_a_lock_that_cannot_be_opened_leaves_it_to_the_database_to_say_why(engine, config):
+    schema.upgrade(engine, OLDER)
+    Path(f"{engine.url.database}.c1.lock").symlink_to("elsewhere")
+    open_store(config, is_upgraded=True).close()
+    schema.check(engine)

@@ -1,11 +1,12 @@
 """Opens the database and the state directory, for the daemon and for commands."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import make_url
 
-from ckptd.service.database_lock import find_locked
+from ckptd.service.database_lock import DatabaseLockError, find_locked
 from ckptd.service.password_file import StateError, read_password
 from ckptd.store.database_errors import SchemaError
 from ckptd.store.engine import create_engine
@@ -52,7 +53,11 @@ def _find_daemon(url: str) -> Path | None:
     """Return the lock of a daemon that uses a SQLite database; None if there is none, or for PostgreSQL."""
     engine = create_engine(url)
     path = engine.url.database
-    return find_locked(Path(path)) if engine.dialect.name == "sqlite" and path else None
+    if engine.dialect.name != "sqlite" or not path:
+        return None
+    with suppress(DatabaseLockError):  # where a lock cannot be opened, SQLite says what is wrong with the directory
+        return find_locked(Path(path))
+    return None
 
 
 def add_password(database_url: str, password_file: Path | None, setting: str = "store.password_file") -> str:
