@@ -27,12 +27,13 @@ from ckptd.service import agent_options, agent_policy, agent_start
 from support import agent_fork_server
 
 
-def start_agent(config_path, *, is_person=False, is_configured=True, is_for_trash=False):
+def start_agent(config_path, *, is_person=False, is_configured=True, is_for_trash=False, keeps_children=False):
     """Start an agent as `ckptd.service.agent_start.start_agent` does; it cannot reload its configuration.
 
-    An agent for the trash only has all operations here.
+    An agent for the trash only has all operations here. `keeps_children`: see `agent_fork_server.KeepingAgent`.
     """
-    with mock.patch.object(client, "subprocess", SimpleNamespace(Popen=_ForkedProcess)):
+    popen = functools.partial(_ForkedProcess, keeps_children=keeps_children)
+    with mock.patch.object(client, "subprocess", SimpleNamespace(Popen=popen)):
         return agent_start.start_agent(
             config_path, is_person=is_person, is_configured=is_configured, is_for_trash=is_for_trash
         )
@@ -41,10 +42,11 @@ def start_agent(config_path, *, is_person=False, is_configured=True, is_for_tras
 class _ForkedProcess:
     """What an agent's client needs of `subprocess.Popen`, of a process that is not a child of this one."""
 
-    def __init__(self, command, *, pass_fds):
+    def __init__(self, command, *, pass_fds, keeps_children):
         (descriptor,) = pass_fds
         options = command[command.index(str(descriptor)) + 1 :]
-        self.pid = _get_server(os.getpid()).fork(_read_policy(options), descriptor)
+        request = {**_read_policy(options), "keeps_children": keeps_children}
+        self.pid = _get_server(os.getpid()).fork(request, descriptor)
         self._descriptor = None
         with suppress(ProcessLookupError):  # it has ended already
             self._descriptor = os.pidfd_open(self.pid)

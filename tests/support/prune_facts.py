@@ -198,7 +198,7 @@ def own(path):
 
 
 @contextmanager
-def workshop(url=None):
+def workshop(url=None, *, keeps_children=True):
     root = Path(tempfile.mkdtemp(prefix="ckptd-prune-"))
     shop = None
     try:
@@ -206,7 +206,7 @@ def workshop(url=None):
         (root / "home/ckpts").mkdir(parents=True)
         own(root / "home")
         own(root / "home/ckpts")
-        shop = Workshop(root, get_agent(write_grace="60s"), url)
+        shop = Workshop(root, get_agent(keeps_children=keeps_children, write_grace="60s"), url)
         yield shop
     finally:
         if shop:

@@ -17,15 +17,15 @@ QUICK = {"write_grace": "1s", "max_depth": 4, "max_entries": 1000, "discovery_de
 _agents = {}  # by the process that started each, and its settings
 
 
-def get_agent(**scan):
+def get_agent(*, keeps_children=True, **scan):
     """Return this process's agent with these settings of [scan]; start it for the first test, and after it ended.
 
     It is a person's, who says what time it is: tests live through weeks.
     """
     text = write_settings({**QUICK, **scan})
-    key = os.getpid(), text
+    key = os.getpid(), text, keeps_children
     if key not in _agents or _agents[key].is_gone:
-        _agents[key] = start_with(text, start=forked_agent.start_agent, is_person=True)
+        _agents[key] = start_with(text, start=forked_agent.start_agent, is_person=True, keeps_children=keeps_children)
     return _agents[key]
 
 
@@ -45,6 +45,6 @@ def start_with(text, *, start=start_agent, **options):
 
 @atexit.register
 def _close():
-    for (pid, _), agent in _agents.items():
+    for (pid, *_), agent in _agents.items():
         if pid == os.getpid():
             agent.close()

@@ -19,7 +19,7 @@ DEADLINE = timedelta(seconds=20)
 @pytest.fixture
 def shop():
     """Nine users with an old checkpoint each in the trash, and a daemon that has just started."""
-    with workshop() as shop:
+    with workshop(keeps_children=False) as shop:
         shop.users = [User(shop, number, f"user{number}") for number in range(1, 10)]
         for epoch in (1, 2, 3):
             shop.wait(30)
