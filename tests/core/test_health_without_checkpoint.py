@@ -107,6 +107,22 @@ RESTARTED = {
         ),
         "none",
     ),
+    "another task of its array runs since long before": (
+        history(
+            now=70,
+            jobs=[job(1), job(2)],
+            attempts=(attempt(0), attempt(60, job_id=2, kind=RestartKind.ARRAY)),
+        ),
+        None,
+    ),
+    "the earlier job's end is known a moment after the start of the next": (
+        history(
+            now=70,
+            jobs=[job(2)],
+            attempts=(attempt(0, 60), attempt(59, job_id=2, kind=RestartKind.ARRAY)),
+        ),
+        "none",
+    ),
     "tasks of an array that began at one instant": (
         history(
             now=70,
@@ -127,6 +143,15 @@ def test_a_restart_is_flagged_where_nothing_complete_was_there_and_work_was_lost
     findings = list(RestartedWithoutCheckpoint().evaluate(given, at(200)))
     assert [finding.evidence["found"] for finding in findings] == ([found] if found else [])
     assert all(finding.severity is Severity.CRITICAL for finding in findings)
+
+
+def test_of_tasks_that_ran_side_by_side_each_lost_only_its_own_work():
+    first = [attempt(number / 10, 60, job_id=number) for number in (1, 2, 3)]
+    again = [attempt(62, restart_count=1, job_id=number) for number in (1, 2, 3)]
+    given = history(now=70, jobs=[job(number, restart_count=1) for number in (1, 2, 3)], attempts=(*first, *again))
+    findings = RestartedWithoutCheckpoint().evaluate(given, at(70))
+    lost = {finding.job_id: finding.evidence["earlier_run_time_seconds"] for finding in findings}
+    assert lost == {1: 3594, 2: 3588, 3: 3582}
 
 
 def test_the_site_says_from_which_loss_on_a_restart_from_nothing_is_told():

@@ -105,6 +105,7 @@ def run_before(history: RunRecord, attempt: Attempt) -> timedelta | None:
     """How long a run had run before one of its attempts; None where not all of that was seen.
 
     So it is where executions of the same job are missing, and where files are older than the first attempt on record.
+    Jobs that ran beside this one, such as other tasks of its array, do not count: their work is not this one's.
     """
     earlier = [each for each in history.attempts if each.started_at < attempt.started_at]
     counts = {each.restart_count for each in earlier if each.job == attempt.job}
@@ -116,7 +117,20 @@ def run_before(history: RunRecord, attempt: Attempt) -> timedelta | None:
         return None
     if any(record.checkpoint.modified_at < began_at for record in history.checkpoints):
         return None
-    return sum((_ran_until(each, attempt.started_at) for each in earlier), timedelta(0))
+    own = [each for each in history.attempts if each.job == attempt.job and each.started_at <= attempt.started_at]
+    others = [each for each in history.attempts if each.job != attempt.job]
+    beside = {other.job for other in others if any(_ran_together(other, each) for each in own)}
+    return sum((_ran_until(each, attempt.started_at) for each in earlier if each.job not in beside), timedelta(0))
+
+
+def _ran_together(one: Attempt, other: Attempt) -> bool:
+    """Whether two attempts ran at once; for most of the shorter one, because an end may be known late."""
+    first, second = sorted((one, other), key=lambda each: each.started_at)
+    if first.ended_at is None:
+        return True
+    together = min(first.ended_at, second.ended_at or first.ended_at) - second.started_at
+    took = min((each.ended_at - each.started_at for each in (first, second) if each.ended_at), default=together)
+    return together > timedelta(0) and together >= took / 2
 
 
 def _ran_until(attempt: Attempt, instant: datetime) -> timedelta:
