@@ -209,10 +209,17 @@ def _read_contexts(connection: sa.Connection, row_ids: Collection[int]) -> dict[
     """Return what the rows of these runs leave out, and let no other transaction add checkpoints to them meanwhile."""
     found: dict[int, RowContext] = {}
     for chunk in split(sorted(row_ids)):
-        statement = sa.select(RunTable.id, RunTable.directory, RunTable.uid).where(RunTable.id.in_(chunk))
-        locked = statement.order_by(RunTable.id).with_for_update(key_share=True)
-        found.update((row_id, RowContext(directory, uid)) for row_id, directory, uid in connection.execute(locked))
+        rows = connection.execute(_LOCKED_RUNS, {"row_ids": chunk})
+        found.update((row_id, RowContext(directory, uid)) for row_id, directory, uid in rows)
     return found
+
+
+_LOCKED_RUNS = (
+    sa.select(RunTable.id, RunTable.directory, RunTable.uid)
+    .where(RunTable.id.in_(ROW_IDS))
+    .order_by(RunTable.id)
+    .with_for_update(key_share=True)
+)
 
 
 def _update_originals(connection: sa.Connection, by_row: Mapping[int, CheckpointChanges]) -> None:
@@ -233,15 +240,18 @@ def _without_present(connection: sa.Connection, values: Collection[dict[str, Any
     present rows for one path, disk and record would never agree.
     """
     present: set[tuple[int, str, str]] = set()
-    columns = (CheckpointTable.run_id, CheckpointTable.path, CheckpointTable.format)
     for chunk in split(values):
-        is_of_runs = CheckpointTable.run_id.in_({row["run_id"] for row in chunk})
-        is_near = is_of_runs & CheckpointTable.path_key.in_({row["path_key"] for row in chunk})
-        is_present = is_near & CheckpointTable.deleted_at.is_(None)
-        present.update(
-            (run_id, path, kind) for run_id, path, kind in connection.execute(sa.select(*columns).where(is_present))
-        )
+        asked = {name: list({row[name] for row in chunk}) for name in ("run_id", "path_key")}
+        found = connection.execute(_PRESENT, {"row_ids": asked["run_id"], "path_keys": asked["path_key"]})
+        present.update((run_id, path, kind) for run_id, path, kind in found)
     return [row for row in values if (row["run_id"], row["path"], row["format"]) not in present]
+
+
+_PRESENT = sa.select(CheckpointTable.run_id, CheckpointTable.path, CheckpointTable.format).where(
+    CheckpointTable.run_id.in_(ROW_IDS),
+    CheckpointTable.path_key.in_(sa.bindparam("path_keys", expanding=True)),
+    CheckpointTable.deleted_at.is_(None),
+)
 
 
 def _forget_gone(connection: sa.Connection, row_ids: Collection[int]) -> set[int]:
@@ -350,28 +360,30 @@ def _update(
     *,
     is_scan: bool,
 ) -> None:
-    table = table_of(CheckpointTable)
     values = []
     for known, row_id in ((known, row_id) for row_id, found in changed.items() for known in found):
         row = _to_row(known, row_id, contexts[row_id], attempts)
         del row["is_pinned"], row["pruned_at"]  # a person or an act may have changed them since it was read
-        keys = {f"key_{name}": row.pop(name) for name in ("run_id", "path_key", "path", "format", "first_seen_at")}
+        keys = {f"key_{name}": row.pop(name) for name in _KEY}
         deleted_at = row.pop("deleted_at")
         values.append(row | keys | ({"found_deleted_at": deleted_at} if is_scan else {}))
     if values:
-        found = sa.bindparam("found_deleted_at", type_=table.c.deleted_at.type)
-        in_trash = sa.func.coalesce(
-            table.c.deleted_at, found
-        )  # moved there since: a scan that saw it before is outdated
-        deleted_at = sa.case((table.c.pruned_at.is_(None), found), else_=in_trash)
-        statement = sa.update(table).where(
-            table.c.run_id == sa.bindparam("key_run_id"),
-            table.c.path_key == sa.bindparam("key_path_key"),
-            table.c.path == sa.bindparam("key_path"),
-            table.c.format == sa.bindparam("key_format"),
-            table.c.first_seen_at == sa.bindparam("key_first_seen_at"),
-        )
-        connection.execute(statement.values(deleted_at=deleted_at) if is_scan else statement, values)
+        connection.execute(_UPDATE_FOUND if is_scan else _UPDATE, values)
+
+
+def _update_found() -> sa.Update:
+    """Return the update of what a scan found; what was moved to the trash since then stays there."""
+    columns = table_of(CheckpointTable).c
+    found = sa.bindparam("found_deleted_at", type_=columns.deleted_at.type)
+    in_trash = sa.func.coalesce(columns.deleted_at, found)
+    return _UPDATE.values(deleted_at=sa.case((columns.pruned_at.is_(None), found), else_=in_trash))
+
+
+_KEY = ("run_id", "path_key", "path", "format", "first_seen_at")
+_UPDATE = sa.update(table_of(CheckpointTable)).where(
+    *(table_of(CheckpointTable).c[name] == sa.bindparam(f"key_{name}") for name in _KEY)
+)
+_UPDATE_FOUND = _update_found()
 
 
 def _to_row(

@@ -149,25 +149,31 @@ def _insert_jobs(connection: sa.Connection, changes: JobChanges) -> None:
 def _update_jobs(connection: sa.Connection, changed: Collection[TrackedJob], at: datetime) -> None:
     if not changed:
         return
-    table = table_of(JobTable)
     values = []
     for known in changed:
         row = job_to_row(known.job) | {"ended_at": known.ended_at, "released_restart": known.released_restart}
         keys = {"key_cluster": row.pop("cluster"), "key_job_id": row.pop("job_id")}
-        values.append(row | keys | {"key_first_seen_at": known.key.first_seen_at})
-    now = sa.literal(at, table.c.suspended_until.type)
-    was_suspended = sa.or_(*(table.c.state == state for state in SUSPENDED_STATES))  # as recorded before this change
-    statement = (
-        sa.update(table)
-        .where(
-            table.c.cluster == sa.bindparam("key_cluster"),
-            table.c.job_id == sa.bindparam("key_job_id"),
-            table.c.first_seen_at == sa.bindparam("key_first_seen_at"),
-        )
-        .values(suspended_until=sa.case((was_suspended, now), else_=table.c.suspended_until))
-    )
-    connection.execute(statement, values)
+        values.append(row | keys | {"key_first_seen_at": known.key.first_seen_at, "key_now": at})
+    connection.execute(_UPDATE_JOB, values)
     runs.touch_runs(connection, find_rows(connection, [known.key for known in changed]).runs())
+
+
+def _update_job() -> sa.Update:
+    columns = table_of(JobTable).c
+    now = sa.bindparam("key_now", type_=columns.suspended_until.type)
+    was_suspended = sa.or_(*(columns.state == state for state in SUSPENDED_STATES))  # as recorded before this change
+    return (
+        sa.update(table_of(JobTable))
+        .where(
+            columns.cluster == sa.bindparam("key_cluster"),
+            columns.job_id == sa.bindparam("key_job_id"),
+            columns.first_seen_at == sa.bindparam("key_first_seen_at"),
+        )
+        .values(suspended_until=sa.case((was_suspended, now), else_=columns.suspended_until))
+    )
+
+
+_UPDATE_JOB = _update_job()
 
 
 def _leave_queue(connection: sa.Connection, forgotten: Collection[JobKey]) -> None:

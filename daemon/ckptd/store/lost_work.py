@@ -85,23 +85,22 @@ def reopen_found(connection: sa.Connection, appeared: Mapping[int, Iterable[Reco
     saved = {run_id: [each.completed_at for each in found if each.completed_at] for run_id, found in appeared.items()}
     for chunk in split([run_id for run_id, instants in saved.items() if instants]):
         earliest = min(instant for run_id in chunk for instant in saved[run_id])
-        ended = (
-            sa.select(
-                LossTable.attempt_id,
-                AttemptTable.run_id,
-                AttemptTable.started_at,
-                LossTable.ended_at,
-                LossTable.saved_at,
-            )
-            .join(AttemptTable, AttemptTable.id == LossTable.attempt_id)
-            .where(AttemptTable.run_id.in_(chunk), LossTable.is_final, LossTable.ended_at >= earliest)
-        )
+        ended = connection.execute(_FINAL_SINCE, {"row_ids": chunk, "since": earliest})
         wrong = [
             attempt_id
-            for attempt_id, run_id, started_at, ended_at, saved_at in connection.execute(ended)
+            for attempt_id, run_id, started_at, ended_at, saved_at in ended
             if any(started_at <= each <= ended_at and (saved_at is None or saved_at < each) for each in saved[run_id])
         ]
         reopen_lines(connection, wrong)
+
+
+_FINAL_SINCE = (
+    sa.select(
+        LossTable.attempt_id, AttemptTable.run_id, AttemptTable.started_at, LossTable.ended_at, LossTable.saved_at
+    )
+    .join(AttemptTable, AttemptTable.id == LossTable.attempt_id)
+    .where(AttemptTable.run_id.in_(ROW_IDS), LossTable.is_final, LossTable.ended_at >= sa.bindparam("since"))
+)
 
 
 def reopen_since(connection: sa.Connection, run_ids: Collection[int], instant: datetime) -> None:

@@ -1,7 +1,8 @@
 """Read jobs, flags and the daemon's status with plain SQL that works on SQLite and PostgreSQL.
 
 Commands run these statements through a database driver (`light_reader`), because importing SQLAlchemy takes longer
-than reading the data. The daemon and the web pages run the same statements through SQLAlchemy. Nothing is written here.
+than reading the data. The daemon and the web pages run the same statements on SQLAlchemy's connections. Nothing is
+written here.
 """
 
 import json

@@ -177,17 +177,20 @@ def _find_moves(connection: sa.Connection, targets: Mapping[JobKey, int]) -> lis
 
 def _move_jobs(connection: sa.Connection, moves: Collection[_Move]) -> None:
     values = [{"key_job": move.job, "key_left": move.left, "key_target": move.target} for move in moves]
-    target = sa.bindparam("key_target", type_=JobTable.run_id.type)
-    table = table_of(JobTable)
-    connection.execute(sa.update(table).where(table.c.id == sa.bindparam("key_job")).values(run_id=target), values)
-    unlocated = sa.select(RunTable.id).where(RunTable.id == sa.bindparam("key_left"), RunTable.directory.not_like("/%"))
-    table = table_of(AttemptTable)
-    connection.execute(
-        sa.update(table)
-        .where(table.c.job_row == sa.bindparam("key_job"), table.c.ended_at.is_(None) | table.c.run_id.in_(unlocated))
-        .values(run_id=target),
-        values,
-    )
+    connection.execute(_MOVE_JOB, values)
+    connection.execute(_MOVE_ATTEMPTS, values)
+
+
+_jobs, _attempts = table_of(JobTable), table_of(AttemptTable)
+_MOVED: sa.BindParameter[int] = sa.bindparam("key_job")
+_TARGET = sa.bindparam("key_target", type_=JobTable.run_id.type)
+_UNLOCATED = sa.select(RunTable.id).where(RunTable.id == sa.bindparam("key_left"), RunTable.directory.not_like("/%"))
+_MOVE_JOB = sa.update(_jobs).where(_jobs.c.id == _MOVED).values(run_id=_TARGET)
+_MOVE_ATTEMPTS = (
+    sa.update(_attempts)
+    .where(_attempts.c.job_row == _MOVED, _attempts.c.ended_at.is_(None) | _attempts.c.run_id.in_(_UNLOCATED))
+    .values(run_id=_TARGET)
+)
 
 
 def _continue_runs(connection: sa.Connection, targets: Mapping[int, int]) -> None:
@@ -317,12 +320,12 @@ def _read_candidates(connection: sa.Connection, attempt_ids: Collection[int]) ->
     """Return by attempt the paths of which it helps to know whether they were read."""
     found: dict[int, tuple[str, ...]] = {}
     for chunk in split(attempt_ids):
-        statement = sa.select(AttemptTable.id, AttemptTable.resume).where(AttemptTable.id.in_(chunk))
-        for attempt_id, resume in connection.execute(statement):
+        for attempt_id, resume in connection.execute(_RESUMES, {"row_ids": chunk}):
             found[attempt_id] = () if resume is None else candidate_reads.list_asked(decode_resume(resume))
     return found
 
 
+_RESUMES = sa.select(AttemptTable.id, AttemptTable.resume).where(AttemptTable.id.in_(ROW_IDS))
 _OF_JOBS: list[Any] = [*RUN_KEY_COLUMNS, JobTable.work_dir]
 _WORK_DIRS = (
     sa.select(*_OF_JOBS)

@@ -17,7 +17,7 @@ from ckptd.store.engine import select_through
 from ckptd.store.location_tables import LocationTable
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import CHECKPOINT_WORDS, JOB_KEY, Columns, decode_any, list_numbers
-from ckptd.store.rows import split
+from ckptd.store.rows import ROW_IDS, split
 from ckptd.store.stored_checkpoints import SharedValues, complete_path, read_continuation
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, RunTable
 
@@ -37,6 +37,7 @@ _PAIRS = (
     )
     .where(LocationTable.trouble.is_(None), LocationTable.is_absent.is_not(True))
 )
+_PAIRS_BY_COPY, _PAIRS_BY_RUN = _PAIRS.where(_COPY.id.in_(ROW_IDS)), _PAIRS.where(LocationTable.run_id.in_(ROW_IDS))
 
 _STATE = Columns(("path", "completed_at", "deleted_at", "step", "epoch", "role", "details", "format"), CHECKPOINT_WORDS)
 # plain SQL: it reads up to a thousand rows of each run with every save until it is clear what the attempt loaded
@@ -63,7 +64,7 @@ def find_primary_rows(connection: sa.Connection, row_ids: Collection[int]) -> li
     """Return the row ids of the runs that have one of these as a further location."""
     found: dict[int, None] = {}
     for chunk in split(row_ids):
-        found.update(dict.fromkeys(run_id for run_id, *_ in connection.execute(_PAIRS.where(_COPY.id.in_(chunk)))))
+        found.update(dict.fromkeys(run_id for run_id, *_ in connection.execute(_PAIRS_BY_COPY, {"row_ids": chunk})))
     return list(found)
 
 
@@ -71,7 +72,7 @@ def find_copy_rows(connection: sa.Connection, row_ids: Collection[int]) -> dict[
     """Return the further locations of these runs, by the row id of the run; only of runs that have any."""
     found: dict[int, list[FurtherRow]] = defaultdict(list)
     for chunk in split(row_ids):
-        for run_id, row_id, is_earlier in connection.execute(_PAIRS.where(LocationTable.run_id.in_(chunk))):
+        for run_id, row_id, is_earlier in connection.execute(_PAIRS_BY_RUN, {"row_ids": chunk}):
             found[run_id].append(FurtherRow(row_id, is_earlier))
     return found
 
