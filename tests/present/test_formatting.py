@@ -60,10 +60,11 @@ def test_fractions_such_as_epochs_are_short(number, shown):
 
 
 def test_sizes_are_told_in_binary_units():
-    assert [format_size(each) for each in (0, 1023, 1024, 5 * 2**40, 2**60)] == [
+    assert [format_size(each) for each in (0, 1023, 1024, 2**20 - 1, 5 * 2**40, 2**60)] == [
         "0 B",
         "1023 B",
         "1.0 KiB",
+        "1.0 MiB",
         "5.0 TiB",
         "1,024.0 PiB",
     ]

@@ -89,7 +89,8 @@ def format_size(size_bytes: float | None) -> str:
         return "-"
     size = float(size_bytes)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(size) < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        text = f"{size:.0f}" if unit == "B" else f"{size:.1f}"
+        if abs(float(text)) < 1024:
+            return f"{text} {unit}"
         size /= 1024
     return f"{size:,.1f} PiB"
