@@ -39,6 +39,27 @@ def test_the_last_of_each_seed_stays_though_a_word_makes_its_number_one_of_a_sav
     assert {name.format(seed, 4) for seed in (42, 123, 1337)} <= kept
 
 
+@pytest.mark.parametrize("told", [{}, {"step": 100}])
+@pytest.mark.parametrize("name", ["checkpoint_{save}/ckpt_{rank}.pt", "iter_{save}/ckpt_{rank}.pt"])
+def test_older_saves_go_though_a_word_makes_the_numbers_of_their_ranks_those_of_saves(tmp_path, name, told):
+    saves = []
+    for save in range(1, 6):
+        step = {key: each * save for key, each in told.items()}
+        for rank in range(4):
+            data = checkpoint_bytes.torch_rank_state(rank, **step)
+            saves.append((2.0 * save, {name.format(save=save, rank=rank): data}))
+    assert play(tmp_path, saves) == {name.format(save=5, rank=rank) for rank in range(4)}
+
+
+@pytest.mark.parametrize("name", ["checkpoint_{}_{}.pt", "model_{}_{}.pt"])
+def test_older_epochs_go_where_the_content_says_which_number_is_the_epoch(tmp_path, name):
+    batches = (500, 1000, 1500)
+    saves = [
+        (name.format(epoch, batch), checkpoint_bytes.torch_state(epoch)) for epoch in range(5) for batch in batches
+    ]
+    assert play(tmp_path, in_turn(*saves)) == {name.format(4, batch) for batch in batches}
+
+
 @pytest.mark.parametrize("name", ["models that train at once", "members that train at once"])
 def test_older_saves_of_the_same_trainings_go(tmp_path, name):
     saves, _ = CASES[name]

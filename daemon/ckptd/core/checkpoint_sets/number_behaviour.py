@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
-from ckptd.core.checkpoint_sets.content_evidence import FEW, STRIDE, relate
+from ckptd.core.checkpoint_sets.content_evidence import FEW, STRIDE, judge_content, relate
 from ckptd.core.checkpoint_sets.name_numbers import TIME_WORD, Meaning
 from ckptd.core.checkpoint_sets.pieces import Piece, Place, content_of
 
@@ -105,9 +105,14 @@ def _list_spans(pieces: Sequence[Piece], place: Place) -> list[tuple[int, int]]:
 
 
 def _are_of_trainings(pieces: Sequence[Piece], progress: Sequence[Place]) -> bool:
-    """Whether what counts as progress may tell trainings apart: no word explains it, and each was written in turn."""
-    has_word = any(pieces[0].number(each).meaning is Meaning.PROGRESS for each in progress)
-    return not has_word and are_written_in_turn(pieces, progress)
+    """Whether what counts as progress may tell trainings apart, because each was written in turn.
+
+    It does not where a word explains it, or where it is the epoch or step in the content.
+    """
+    is_sure = any(
+        pieces[0].number(each).meaning is Meaning.PROGRESS or judge_content(pieces, each)[0] for each in progress
+    )
+    return not is_sure and are_written_in_turn(pieces, progress)
 
 
 def are_written_in_turn(pieces: Sequence[Piece], progress: Sequence[Place]) -> bool:
@@ -115,15 +120,30 @@ def are_written_in_turn(pieces: Sequence[Piece], progress: Sequence[Place]) -> b
 
     So are the epochs of `ckpt_1_3.pt`, where 1 is a seed. Ranks of one save are written at once, or quickly in turn.
     """
+    found = _compare_waits(pieces, progress)
+    return sum(is_apart for is_apart, _ in found) * 2 > len(found)
+
+
+def are_written_at_once(pieces: Sequence[Piece], place: Place) -> bool:
+    """Whether most of the files that share a number were written together, as the ranks of one save are."""
+    found = [is_apart for is_apart, file_count in _compare_waits(pieces, [place]) if file_count > 1]
+    return sum(found) * 2 < len(found)
+
+
+def _compare_waits(pieces: Sequence[Piece], progress: Sequence[Place]) -> list[tuple[bool, int]]:
+    """Return for all numbers but the last whether the files with it were written as far apart as from the next ones.
+
+    The second value is how many files have the number.
+    """
     times: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for piece in pieces:
         times[tuple([piece.number(each).value for each in progress])].append(piece.modified_ns)
     ordered = sorted((min(found), max(found), len(found)) for found in times.values())
     waits = [
-        ((end - begin) / max(count - 1, 1), later - end) for (begin, end, count), (later, _, _) in pairwise(ordered)
+        ((end - begin) / max(count - 1, 1), later - end, count)
+        for (begin, end, count), (later, _, _) in pairwise(ordered)
     ]
-    apart_count = sum(within >= _PACE_NS and within * 2 >= between for within, between in waits)
-    return apart_count * 2 > len(waits)
+    return [(within >= _PACE_NS and within * 2 >= between, count) for within, between, count in waits]
 
 
 def _is_paced(spans: Sequence[tuple[int, int]]) -> bool:

@@ -18,7 +18,12 @@ from ckptd.core.checkpoint_sets.name_numbers import (
     Meaning,
     is_condition,
 )
-from ckptd.core.checkpoint_sets.number_behaviour import appears_in_each, are_written_in_turn, is_paced
+from ckptd.core.checkpoint_sets.number_behaviour import (
+    appears_in_each,
+    are_written_at_once,
+    are_written_in_turn,
+    is_paced,
+)
 from ckptd.core.checkpoint_sets.pieces import Piece, Place, content_of
 
 _UNEXPLAINED = frozenset((Meaning.OPEN, Meaning.SAVE, Meaning.BARE))
@@ -161,8 +166,11 @@ def _begins_again(pieces: Sequence[Piece], place: Place, other: Place) -> bool:
 def _is_slower(pieces: Sequence[Piece], place: Place, other: Place) -> bool:
     """Whether a number that counts saves or steps, and no ranks, rises only after another one has risen for a while.
 
-    So does 2 in `iter_2/epoch_5.pt`. The step in `epoch_2/step_500.pt` begins again with each epoch.
+    So does 2 in `iter_2/epoch_5.pt`. The step in `epoch_2/step_500.pt` begins again with each epoch. The ranks of
+    `checkpoint_200/ckpt_3.pt` are written at once.
     """
+    if are_written_at_once(pieces, place):
+        return False
     meaning = pieces[0].number(place).meaning
     if meaning is Meaning.SAVE:
         return are_written_in_turn(pieces, [other])
