@@ -27,16 +27,19 @@ def test_it_stays(tmp_path, name):
 
 @pytest.mark.parametrize("told", ["nothing", "epoch", "step"])
 @pytest.mark.parametrize("prunes_each", [False, True])
+@pytest.mark.parametrize("seeds", [(42, 123, 1337), (1, 2, 3, 4, 5)], ids=["three", "five"])
 @pytest.mark.parametrize("name", ["ckpt_{}_{}.pt", "checkpoint_{}/{}.pt"])
-def test_the_last_of_each_seed_stays_though_a_word_makes_its_number_one_of_a_save(tmp_path, name, prunes_each, told):
+def test_the_last_of_each_seed_stays_though_a_word_makes_its_number_one_of_a_save(
+    tmp_path, name, seeds, prunes_each, told
+):
     counted = {"nothing": {}, "epoch": {"epoch": 1}, "step": {"step": 100}}[told]
     saves = [
         (name.format(seed, epoch), checkpoint_bytes.torch_state(**{key: each * epoch for key, each in counted.items()}))
-        for seed in (42, 123, 1337)
+        for seed in seeds
         for epoch in (1, 2, 3, 4)
     ]
     kept = play(tmp_path, in_turn(*saves), prunes_each=prunes_each)
-    assert {name.format(seed, 4) for seed in (42, 123, 1337)} <= kept
+    assert {name.format(seed, 4) for seed in seeds} <= kept
 
 
 @pytest.mark.parametrize("told", [{}, {"step": 100}])

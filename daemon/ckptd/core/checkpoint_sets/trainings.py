@@ -118,7 +118,8 @@ def _tells_apart(pieces: Sequence[Piece], place: Place) -> str | None:
     others = [
         other
         for other in first.places()
-        if other != place and (_counts(first, place, other) or judge_content(pieces, other)[0])
+        if other != place
+        and (_counts(first, place, other) or judge_content(pieces, other)[0] or _may_count(pieces, place, other))
     ]
     if not others or (not is_date and not is_setting and judge_content(pieces, place)[0]):
         return None
@@ -138,6 +139,13 @@ def _counts(piece: Piece, place: Place, other: Place) -> bool:
     if number.word in {DATE_WORD, TIME_WORD}:
         return False
     return number.meaning is Meaning.PROGRESS or (number.meaning in _COUNTED and other[0] > place[0])
+
+
+def _may_count(pieces: Sequence[Piece], place: Place, other: Place) -> bool:
+    """Whether a number below a directory such as `ckpt_42` may count the epochs of one training, as in `3.pt`."""
+    first = pieces[0]
+    is_bare = first.number(other).meaning in {Meaning.OPEN, Meaning.BARE} and other[0] > place[0]
+    return is_bare and first.number(place).meaning is Meaning.SAVE and _is_slower(pieces, place, other)
 
 
 def _is_of_content(pieces: Sequence[Piece], place: Place) -> bool:
