@@ -350,6 +350,15 @@ def test_an_empty_answer_under_private_data_is_not_believed(programs_in, monkeyp
     assert not is_hidden or answer.reason.startswith(FailureReason.NOT_PERMITTED)
 
 
+def test_nobody_says_that_an_account_is_no_operator_while_accounting_does_not_answer(programs_in, monkeypatch):
+    _, make = programs_in
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    down = {"rc": 1, "stderr": "sacctmgr: error: Problem talking to the database: Connection refused\n"}
+    reason = reason_of(make(squeue={"jobs": []}, scontrol=PRIVATE, sacctmgr=down).read_queue(NOW))
+    assert "sacctmgr does not say whether this account is an operator: " in reason
+    assert "Connection refused" in reason
+
+
 def test_seeing_nothing_but_ones_own_jobs_under_private_data_is_not_believed_until_permitted(programs_in, monkeypatch):
     directory, make = programs_in
     monkeypatch.setattr(os, "geteuid", lambda: 1000)

@@ -65,9 +65,11 @@ class ClusterFacts:
         config = self._read_config()
         if isinstance(config, Unknown):
             return config
-        slurm_user = config.get("SlurmUser", "").partition("(")[0]
-        self._shows_all = not _hides_jobs(config) or self._sees_all(slurm_user)
-        if self._shows_all:
+        sees_all = self._sees_all(config) if _hides_jobs(config) else True
+        if isinstance(sees_all, Unknown):
+            return sees_all
+        self._shows_all = sees_all
+        if sees_all:
             return None
         return failure_reasons.make_unknown(
             "queue",
@@ -108,7 +110,10 @@ class ClusterFacts:
         config = self._read_settings("accounting", ["sacctmgr", "--noheader", "show", "configuration"])
         if isinstance(config, Unknown):
             return config
-        if not _hides_jobs(config) or self._sees_all(config.get("SlurmUser", "").partition("(")[0]):
+        sees_all = self._sees_all(config) if _hides_jobs(config) else True
+        if isinstance(sees_all, Unknown):
+            return sees_all
+        if sees_all:
             return None
         return failure_reasons.make_unknown(
             "accounting",
@@ -116,19 +121,29 @@ class ClusterFacts:
             "slurmdbd's PrivateData=jobs hides other users' jobs from this account, which is no Slurm operator",
         )
 
-    def _sees_all(self, slurm_user: str) -> bool:
+    def _sees_all(self, config: dict[str, str]) -> bool | Unknown:
+        """Return whether private jobs are shown to this account; Unknown if accounting does not say what it is."""
         uid = os.geteuid()
         try:
             user = pwd.getpwuid(uid).pw_name
         except KeyError:
             user = str(uid)
-        if uid == 0 or user == slurm_user:
+        if uid == 0 or user == config.get("SlurmUser", "").partition("(")[0]:
             return True
-        level = self._programs.read(
+        answer = self._programs.read(
             "administrators",
             ["sacctmgr", "--noheader", "--parsable2", "show", "user", f"name={user}", "format=AdminLevel"],
         )
-        return not isinstance(level, Unknown) and level[0].strip() in _SEES_ALL
+        if not isinstance(answer, Unknown):
+            level, finished = answer
+            if finished.returncode == 0:
+                return level.strip() in _SEES_ALL
+            answer = failure_reasons.classify("administrators", finished.returncode, finished.stderr)
+        return failure_reasons.make_unknown(
+            "queue",
+            FailureReason.FAILED,
+            f"PrivateData=jobs is set, and sacctmgr does not say whether this account is an operator: {answer.reason}",
+        )
 
     def _read_config(self) -> dict[str, str] | Unknown:
         return self._read_settings("cluster configuration", ["scontrol", "show", "config"])
