@@ -128,6 +128,13 @@ def test_the_queue_of_another_cluster_than_that_of_this_host_is_refused(ask, rel
     assert (snapshot.cluster, snapshot.slurm_name) == ("lab", None)
 
 
+def test_a_configured_name_does_not_make_another_cluster_this_hosts(ask):
+    unknown, _ = ask(call_cluster("prod"), cluster="prod")
+    assert "answers for the cluster 'prod', and slurm.conf here is of 'lab'" in unknown.reason
+    snapshot, _ = ask(call_cluster("lab"), cluster="prod")  # the records may keep a name of their own
+    assert (snapshot.cluster, snapshot.slurm_name) == ("prod", "lab")
+
+
 def test_without_scontrol_the_cluster_that_slurmrestd_names_is_reported_with_the_configured_name(ask):
     failing = {"rc": 1, "stderr": "error: no\n"}
     snapshot, _ = ask(call_cluster("prod"), cluster="lab", only_user="alice", scontrol=failing)

@@ -39,7 +39,10 @@ _MINUTES_OF_INFINITE = 0xFFFFFFFE
 
 
 def parse(text: str, now: datetime, cluster: str | None = None) -> QueueSnapshot | Unknown:
-    """Parse one document; Unknown if it contains errors or is not of squeue's form."""
+    """Parse one document; Unknown if it contains errors or is not of squeue's form.
+
+    The snapshot's `slurm_name` is the cluster that the document names, if it names one.
+    """
     try:
         document = json.loads(text, object_hook=_drop_unread)
         errors, rows = document["errors"], document["jobs"]
@@ -50,8 +53,7 @@ def parse(text: str, now: datetime, cluster: str | None = None) -> QueueSnapshot
         jobs = tuple(build(row, name, now) for row in rows if has_number(row))
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         return failure_reasons.make_unknown("queue", FailureReason.GARBLED, f"{type(error).__name__}: {error}")
-    is_other = own_name.lower() not in {"", name.lower()}
-    return QueueSnapshot(cluster=name, polled_at=now, jobs=jobs, slurm_name=own_name if is_other else None)
+    return QueueSnapshot(cluster=name, polled_at=now, jobs=jobs, slurm_name=own_name or None)
 
 
 def _drop_unread(row: dict[str, Any]) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class SlurmrestdSource(ProgramSource):
         self._client = client
         self._path: str | None = None
         self._warning: str | None = None
-        self._other_name: str | None = None  # the cluster of the last answer, if the configuration says another name
+        self._named: str | None = None  # the cluster of the last answer
 
     def read_queue(self, now: datetime) -> QueueSnapshot | Unknown:
         snapshot = super().read_queue(now)
@@ -57,13 +57,15 @@ class SlurmrestdSource(ProgramSource):
 
     def _check_cluster(self, snapshot: QueueSnapshot) -> QueueSnapshot | Unknown:
         """Return Unknown if slurmrestd answers for another cluster than Slurm's programs on this host."""
-        named, own = self._other_name, self._facts.slurm_name
+        named, own = self._named, self._facts.slurm_name
         if named and own and named.lower() != own.lower():
             reason = (
-                f"slurmrestd answers for the cluster {named!r}, and slurm.conf here is of {own!r}: correct rest_url"
+                f"slurmrestd answers for the cluster {named!r}, and slurm.conf here is of {own!r}: "
+                "correct rest_url or SLURM_CONF"
             )
             return failure_reasons.make_unknown("queue", FailureReason.FAILED, f"{self._client.url}: {reason}")
-        return replace(snapshot, slurm_name=snapshot.slurm_name or named)
+        is_other = named is not None and named.lower() != snapshot.cluster.lower()
+        return replace(snapshot, slurm_name=snapshot.slurm_name or (named if is_other else None))
 
     def read_mail_user(self, job: Job) -> str | Unknown | None:
         if job.mail_user is not None or (self._path is not None and not _V38.match(self._path)):
@@ -91,7 +93,7 @@ class SlurmrestdSource(ProgramSource):
         snapshot = queue_json.parse(text, now, cluster)
         if isinstance(snapshot, Unknown):
             return snapshot
-        self._other_name = snapshot.slurm_name
+        self._named = snapshot.slurm_name
         self._warning = warn_of_cost(len(snapshot.jobs), len(text), seconds)
         return tuple(job for job in snapshot.jobs if self._only_user in {None, job.user})
 
