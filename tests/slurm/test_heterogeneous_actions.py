@@ -36,7 +36,7 @@ class Slurm:
 
 
 def component(job_id, partition="main", **changes):
-    plain = {"UserID": UID, "Partition": partition, "State": "RUNNING", "RestartCnt": 0, "NumNodes": 1}
+    plain = {"UserID": UID, "Partition": partition, "State": "RUNNING", "RestartCnt": 0, "NumNodes": 1, "HetJobID": 40}
     return {"JobID": job_id, "BatchHost": f"n{job_id}", "Name": "a\nb", **plain, **changes}
 
 
@@ -48,6 +48,12 @@ def test_a_signal_and_a_hold_reach_it():
     assert owner_actions.signal_job(REQUEST, slurm, UID) == {}
     assert owner_actions.hold_job(REQUEST, slurm, UID) == {}
     assert slurm.commands == [["scancel", "--signal=USR1", "--state=RUNNING", "40"], ["scontrol", "requeuehold", "40"]]
+
+
+def test_the_tasks_of_an_array_are_no_components():
+    slurm = Slurm(component(40, HetJobID=0), component(41, HetJobID=0))
+    assert owner_actions.hold_job(REQUEST, slurm, UID)["failed"] == "Slurm shows 2 jobs by the name 40"
+    assert slurm.commands == []
 
 
 def test_the_partitions_of_all_components_must_be_allowed():

@@ -24,7 +24,7 @@ SIGNAL = re.compile(r"(?:B:)?(?:SIG)?[A-Z][A-Z0-9+-]{0,15}|(?:B:)?[1-9][0-9]?")
 MARK = re.compile(r"[0-9a-f]{16}")
 _NAMES = (
     "JobID", "UserName", "UserID", "Account", "Partition", "QOS", "Name", "WorkDir", "Comment", "State", "RestartCnt",
-    "TimeLimit", "Reason",
+    "TimeLimit", "Reason", "HetJobID",
 )  # fmt: skip
 
 
@@ -140,6 +140,8 @@ def read_job(job: Job, run: Runner) -> Job:
     components = commands.parse_components(run({"argv": argv})["output"], _NAMES, separators)
     if isinstance(components, Unknown):
         raise ActionError(components.reason)
+    if len(components) > 1 and any(each["HetJobID"] != str(job.job_id) for each in components):
+        raise ActionError(f"Slurm shows {len(components)} jobs by the name {job.slurm_name}")  # tasks of an array
     found = next((each for each in components if each["JobID"] == str(job.job_id)), components[0])
     known = {name: "" if text in queue_text.ABSENT else text for name, text in found.items()}
     if known["UserID"] != str(job.uid):
