@@ -130,3 +130,9 @@ def test_a_file_of_torch_beside_the_shards_that_is_cut_off_is_damage(tmp_path, s
     found = recognise(tmp_path)["step_8"]
     assert found.state is CheckpointState.DAMAGED
     assert "loader_state_0.pth" in found.reason
+
+
+def test_a_plain_pickle_beside_the_shards_is_no_damage(tmp_path):
+    copy = copy_real(REAL, tmp_path)
+    (copy / "dataloader.pt").write_bytes(pickle.dumps({"epoch": 3}))
+    assert recognise(tmp_path)["step_8"].state is CheckpointState.COMPLETE

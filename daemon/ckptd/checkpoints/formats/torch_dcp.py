@@ -23,6 +23,7 @@ from ckptd.checkpoints.formats.directory_claims import claim_directory
 from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
 from ckptd.checkpoints.formats.encodings.pickle_reader import read_pickle
 from ckptd.checkpoints.formats.encodings.pickle_values import Global, Opaque
+from ckptd.checkpoints.formats.encodings.torch_legacy import is_legacy
 from ckptd.checkpoints.formats.interface import Claim, DamagedError, Examination
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory
@@ -41,6 +42,7 @@ _ELEMENT_BYTES = {
     **dict.fromkeys(("float16", "half", "bfloat16", "int16", "short", "uint16"), 2),
     **dict.fromkeys(("int8", "uint8", "bool"), 1),
 }
+_PICKLE = b"\x80"  # begins pickles of protocol 2 and later
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -257,6 +259,14 @@ def _put(said: dict[str, Any], name: str, number: float | None, state: Any) -> N
     holder[last] = state if number is None else number
 
 
+def _is_of_torch(parts: CheckpointParts, name: str) -> bool:
+    """Whether a file should be one of torch.save; scripts give that suffix to plain pickles as well."""
+    if not name.endswith((".pt", ".pth")):
+        return False
+    head = read_head(parts.reader, parts.files[name].path, 16)
+    return is_legacy(head) or not head.startswith(_PICKLE)
+
+
 class TorchDcp:
     name = "torch-dcp"
     role_unread = roles.NOT_SHOWN
@@ -275,5 +285,5 @@ class TorchDcp:
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         parts = CheckpointParts.of(claim, reader, level)
-        beside = [partial(parts.check_torch_file, name) for name in parts.names if name.endswith((".pt", ".pth"))]
+        beside = [partial(parts.check_torch_file, name) for name in parts.names if _is_of_torch(parts, name)]
         return examine_parts(parts, lambda: check_all([partial(check_dcp, parts), *beside]))
