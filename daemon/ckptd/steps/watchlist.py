@@ -10,6 +10,7 @@ from ckptd.core.discovery import scan_schedule
 from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import NamedLocation, RunKey, Scan, Unknown
 from ckptd.core.queue import TrackedJob
+from ckptd.steps.bounded_runs import BoundedRuns
 from ckptd.steps.reported_directories import ReportedDirectories
 
 POSTPONED_GAP = timedelta(seconds=10)  # while the database does not answer
@@ -25,7 +26,7 @@ class Watchlist:
     def __init__(self, interval: timedelta) -> None:
         self._lock = threading.Lock()
         self._interval = interval
-        self._watched: dict[RunKey, WatchedRun] = {}
+        self._watched = BoundedRuns()
         self._directories: frozenset[tuple[str, int]] | None = None  # None: a run was added or removed since
         self._copies: dict[RunKey, tuple[NamedLocation, ...]] = {}  # further locations of runs
         self._reported = ReportedDirectories()
@@ -180,7 +181,13 @@ class Watchlist:
 
         Those in directories that must wait stay due.
         """
+        with self._lock:
+            if not self._watched.may_be_due(self._interval, now):
+                return {}
         late = scan_schedule.list_due(self.all, self._interval, now)
+        if not late:
+            with self._lock:
+                self._watched.tighten()
         late = [each for each in late if not must_wait(each.key.directory)]
         late.sort(key=lambda each: each.due_at)
         return _group_by_owner(late, limit)
