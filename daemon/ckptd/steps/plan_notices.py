@@ -136,8 +136,9 @@ def gather(
     jobs: dict[tuple[RunKey, int | None], Job] = {}
     queued: set[RunKey] = set()
     asked = state.latest(MailAddresses).by_job
+    flagged = {flag.finding.run for flag in (*to_notify, *open_flags)}
     for known in state.latest(PolledQueue).tracked.values():
-        if known.run is not None:
+        if known.run is not None and known.run in flagged:
             jobs[known.run, known.job.job_id] = _with_mail_user(asked, known.job)
             if known.is_open:
                 queued.add(known.run)
