@@ -25,18 +25,17 @@ def find_revisions(select: Select, keys: Collection[RunKey]) -> dict[RunKey, tup
     """Return the row ids and revisions of the recorded runs among these."""
     result: dict[RunKey, tuple[int, int]] = {}
     for chunk in split(keys):
-        wanted = set(chunk)
-        clusters = {f"c{place}": encode_text(name) for place, name in enumerate({key.cluster for key in chunk})}
+        wanted = {(encode_text(key.cluster), key.uid, encode_text(key.directory)): key for key in chunk}
+        clusters = {f"c{place}": name for place, name in enumerate({cluster for cluster, _, _ in wanted})}
         hashes = ", ".join(f"'{hash_path(key.directory)}'" for key in chunk)
         named = ", ".join(f":{name}" for name in clusters)
         statement = f"""
             SELECT r.id, r.revision, {RUN_KEY.of("r")} FROM runs r
             WHERE r.cluster IN ({named}) AND r.directory_hash IN ({hashes})
         """  # noqa: S608 - hexadecimal digits
-        for row in select(statement, clusters):
-            key = RunKey(*RUN_KEY.decode(row[2:]))
-            if key in wanted:
-                result[key] = row[0], row[1]
+        for row_id, revision, *names in select(statement, clusters):
+            if (key := wanted.get(tuple(names))) is not None:  # others have the hash of one of them
+                result[key] = row_id, revision
     return result
 
 
