@@ -377,7 +377,7 @@ def describe(report: Report) -> str:
     """Summarise the state of the cluster in one sentence."""
     if report.slurm_trouble:
         return f"Slurm: {report.slurm_trouble}"
-    jobs, flags = sum(report.jobs_by_state.values()), sum(report.flags_by_rule.values())
+    jobs, flags = sum(report.jobs_by_state.values()), len(report.open_flags)
     runs = format_count(sum(report.runs_by_locator.values()), "run")
     stopped = "; pruning is paused because of the clock" if report.pruned.is_clock_unreliable else ""
     return f"{format_count(jobs, 'job')}, {runs} watched, {format_count(flags, 'open flag')}{stopped}"
