@@ -28,8 +28,7 @@ LATER = timedelta(hours=1)
 
 def list_children():
     """Return the ids of all children of this process, those included that have ended and were not waited for."""
-    tasks = Path("/proc/self/task").iterdir()
-    return {number for task in tasks for number in (task / "children").read_text().split()}
+    return {number for task in Path("/proc/self/task").iterdir() for number in (task / "children").read_text().split()}
 
 
 class Hostile:
