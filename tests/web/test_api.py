@@ -1,4 +1,5 @@
 import json
+import re
 
 import httpx
 import pydantic
@@ -8,7 +9,7 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 
 from ckptd.core.model import RunKey
-from ckptd.web import documents, openapi
+from ckptd.web import documents, openapi, query
 from ckptd.web.query import run_address
 from support.examples import FACTOR
 from support.json_documents import check_answer
@@ -106,6 +107,13 @@ def _fits(path, template):
 def test_the_description_is_given_to_everybody_who_may_read_anything(ask, start):
     assert ask("/api/v1/openapi.json", "alice").json() == openapi.describe()
     assert httpx.get(start(local_users=False) + "/api/v1/openapi.json").json() == openapi.describe()
+
+
+def test_a_job_is_described_by_every_id_that_slurm_gives():
+    [named, _] = openapi.describe()["paths"]["/api/v1/jobs/{job_id}"]["get"]["parameters"]
+    for name in ("4711", "4711_0", "4227858433_7", "9" * 10, f"1_{'9' * 10}"):  # ten digits, as in a federation
+        assert re.search(named["schema"]["pattern"], name)
+        assert query.parse_job(name)
 
 
 def test_a_run_document_holds_its_time_line(ask):

@@ -100,7 +100,7 @@ _LOST_WORK_PARAMETERS = [
     _CLUSTER,
 ]
 _JOB_ID = _parameter(
-    "job_id", {"type": "string", "pattern": "^[1-9][0-9]{0,8}(_[0-9]{1,9})?$"}, is_required=True, place="path"
+    "job_id", {"type": "string", "pattern": "^[1-9][0-9]{0,9}(_[0-9]{1,10})?$"}, is_required=True, place="path"
 )
 _NAME = _parameter("name", {"type": "string", "minLength": 1}, is_required=True, place="path")
 

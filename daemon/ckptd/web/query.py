@@ -19,6 +19,7 @@ LONGEST_FILTER = 256
 LONGEST_ADDRESS = 60_000
 LARGEST_LIMIT = 1000
 LARGEST_ID = 2**32 - 1
+LARGEST_JOB_ID = 10**10 - 1  # ten digits, as ids of a federation have
 LARGEST_OFFSET = 10_000_000
 _TEXTS = frozenset({"q", "user", "partition", "rule", "cluster", "directory"})
 _EPOCH = datetime.min.replace(tzinfo=UTC)
@@ -273,8 +274,8 @@ def parse_job(named: str) -> tuple[int, int | None]:
     """
     job_id, bar, task_id = named.partition("_")
     parameters = {"job": job_id, "array task": task_id}
-    task = whole_number(parameters, "array task", 0, LARGEST_ID, None) if bar else None
-    return whole_number(parameters, "job", 1, LARGEST_ID, None), task
+    task = whole_number(parameters, "array task", 0, LARGEST_JOB_ID, None) if bar else None
+    return whole_number(parameters, "job", 1, LARGEST_JOB_ID, None), task
 
 
 RUN_PARAMETERS = ("cluster", "uid", "directory")
