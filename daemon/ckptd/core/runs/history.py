@@ -125,7 +125,7 @@ def run_before(history: RunRecord, attempt: Attempt) -> timedelta | None:
 
 def _ran_together(one: Attempt, other: Attempt) -> bool:
     """Whether two attempts ran at once; for most of the shorter one, because an end may be known late."""
-    first, second = sorted((one, other), key=lambda each: each.started_at)
+    first, second = (one, other) if one.started_at <= other.started_at else (other, one)
     if first.ended_at is None:
         return True
     together = min(first.ended_at, second.ended_at or first.ended_at) - second.started_at
