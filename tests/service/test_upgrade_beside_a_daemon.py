@@ -1,5 +1,8 @@
 """A newer version that is started beside a daemon on SQLite leaves the tables to it."""
 
+import errno
+import fcntl
+import os
 from pathlib import Path
 
 import pytest
@@ -55,5 +58,17 @@ def test_tables_of_this_version_are_opened_beside_a_daemon(url, config):
 def test_a_lock_that_cannot_be_opened_leaves_it_to_the_database_to_say_why(engine, config):
     schema.upgrade(engine, OLDER)
     Path(f"{engine.url.database}.c1.lock").symlink_to("elsewhere")
+    open_store(config, is_upgraded=True).close()
+    schema.check(engine)
+
+
+def test_a_file_system_without_locks_is_no_reason_not_to_open_the_database(engine, config, lock, monkeypatch):
+    schema.upgrade(engine, OLDER)
+    lock.release()
+
+    def refuse(*_arguments):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))  # Lustre that is mounted without `flock`
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
     open_store(config, is_upgraded=True).close()
     schema.check(engine)

@@ -24,7 +24,7 @@ def find_locked(database: Path) -> Path | None:
     """Return a lock beside a SQLite database that a process has; None if there is none.
 
     Raises:
-        DatabaseLockError: a file of a lock cannot be opened.
+        DatabaseLockError: a file of a lock cannot be opened or locked.
 
     """
     for path in map(Path, sorted(glob.glob(f"{glob.escape(str(database))}.*.lock"))):
@@ -36,6 +36,8 @@ def find_locked(database: Path) -> Path | None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return path
+        except OSError as error:
+            raise DatabaseLockError(f"{path} cannot be locked: {error.strerror}") from error
         finally:
             os.close(descriptor)
     return None
