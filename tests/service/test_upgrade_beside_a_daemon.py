@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ckptd.config import read_config
-from ckptd.service.database_lock import DatabaseLock
+from ckptd.service.database_lock import DatabaseLock, find_locked
 from ckptd.service.open_database import open_store
 from ckptd.store import schema
 from ckptd.store.database_errors import SchemaError
@@ -60,6 +60,22 @@ def test_a_lock_that_cannot_be_opened_leaves_it_to_the_database_to_say_why(engin
     Path(f"{engine.url.database}.c1.lock").symlink_to("elsewhere")
     open_store(config, is_upgraded=True).close()
     schema.check(engine)
+
+
+def test_another_process_that_looks_for_a_daemon_is_none(engine, lock, monkeypatch):
+    lock.release()
+    close, seen = os.close, []
+
+    def look_again(descriptor):
+        if not seen:
+            seen.append(None)
+            seen[0] = find_locked(Path(engine.url.database))  # while the first one still has the file open
+        close(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "close", look_again)
+        assert find_locked(Path(engine.url.database)) is None
+    assert seen == [None]
 
 
 def test_a_file_system_without_locks_is_no_reason_not_to_open_the_database(engine, config, lock, monkeypatch):

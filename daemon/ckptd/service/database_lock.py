@@ -33,7 +33,7 @@ def find_locked(database: Path) -> Path | None:
         except OSError as error:
             raise DatabaseLockError(f"{path} cannot be opened: {error.strerror}") from error
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # others that look may have the same for a moment
         except BlockingIOError:
             return path
         except OSError as error:
