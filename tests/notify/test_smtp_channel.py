@@ -1,3 +1,4 @@
+import threading
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -124,6 +125,23 @@ def test_a_connection_lost_after_the_whole_message_is_uncertain_and_not_offered_
     other = Relay("127.0.0.1", mail_server.port)
     assert channel_to(mail_server, other).send(MESSAGE).result is SendResult.UNCERTAIN
     assert len(mail_server.inbox.mails) == 1
+
+
+def test_what_one_relay_never_answers_goes_to_the_next_one_at_the_next_try(mail_server, other_server, channel_to):
+    mail_server.inbox.cuts = 1
+    channel = to_both(channel_to, mail_server, other_server)
+    assert channel.send(MESSAGE).result is SendResult.UNCERTAIN
+    assert channel.send(MESSAGE).result is SendResult.SENT
+    assert mail_server.inbox.ids == other_server.inbox.ids == {f"<{MESSAGE.key}@example.org>": 1}
+
+
+def test_a_relay_that_filters_the_whole_message_may_answer_until_the_deadline(mail_server, channel_to):
+    mail_server.inbox.is_held = True
+    release = threading.Timer(allow(2), setattr, (mail_server.inbox, "is_held", False))
+    release.start()
+    outcome = channel_to(mail_server, timeout_seconds=allow(1), deadline_seconds=allow(20)).send(MESSAGE)
+    release.join()
+    assert outcome.result is SendResult.SENT
 
 
 def test_a_dead_relay_is_passed_over_and_asked_last_from_then_on(mail_server, channel_to):

@@ -36,7 +36,7 @@ class MailSection(Section):
     password_file: Path | None = None
     """File that contains the SMTP password."""
     timeout: Duration = timedelta(seconds=30)
-    """Maximum time that a server may take to answer; a whole message may take four times as long."""
+    """Maximum time that a server may take to answer; a message and the answer to it may take four times as long."""
     max_per_minute: int = Field(default=60, ge=1)
     """Maximum number of messages per minute; further ones are delayed."""
     max_per_hour: int = Field(default=500, ge=1)

@@ -1,7 +1,8 @@
 """Mail through SMTP: one message, one recipient, several relays in order.
 
 A message that one relay refuses is offered to the others, unless the address itself is wrong. If the answer to the
-whole message is missing, it is unknown whether the relay accepted it; a retry then has the same Message-ID.
+whole message is missing, it is unknown whether the relay accepted it; a retry then has the same Message-ID, and another
+relay gets it if there is one.
 """
 
 import smtplib
@@ -43,7 +44,10 @@ class Relay(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MailSettings:
-    """Settings of the delivery. `timeout_seconds` limits one answer, `deadline_seconds` one message on one relay."""
+    """Settings of the delivery. `timeout_seconds` limits one answer, `deadline_seconds` one message on one relay.
+
+    The answer to the whole message may take until the deadline, because relays filter the message before it.
+    """
 
     relays: tuple[Relay, ...]
     sender: str
@@ -70,10 +74,10 @@ class MailChannel:
         troubles: list[str] = []
         for relay in sorted(self._settings.relays, key=self._is_down):
             outcome, is_last_word = self._offer(relay, message.address, data)
+            if outcome.result in {SendResult.UNREACHABLE, SendResult.UNCERTAIN}:
+                self._failed_at[relay] = time.monotonic()
             if outcome.result in {SendResult.SENT, SendResult.UNCERTAIN} or is_last_word:
                 return outcome
-            if outcome.result is SendResult.UNREACHABLE:
-                self._failed_at[relay] = time.monotonic()
             outcomes.append(outcome)
             troubles.append(f"{relay}: {outcome.reason}")
         # where the relays differ, one of them may yet take it
@@ -91,7 +95,7 @@ class MailChannel:
     def _offer(self, relay: Relay, address: str, data: bytes) -> RelayAnswer:
         try:
             with _connect(relay, self._settings) as connection:
-                return _hand_over(connection, self._settings.sender, address, data)
+                return _hand_over(connection, self._settings, address, data)
         except (OSError, smtplib.SMTPException, UnicodeError) as error:
             return RelayAnswer(SendOutcome(result=SendResult.UNREACHABLE, reason=_describe(error)))
 
@@ -193,9 +197,9 @@ def _expect(reply: tuple[int, bytes], code: int) -> None:
         raise smtplib.SMTPResponseException(*reply)
 
 
-def _hand_over(connection: smtplib.SMTP, sender: str, address: str, data: bytes) -> RelayAnswer:
+def _hand_over(connection: smtplib.SMTP, settings: MailSettings, address: str, data: bytes) -> RelayAnswer:
     """Run one SMTP transaction; a refusal includes the command that it answers."""
-    code, reply = connection.mail(sender)
+    code, reply = connection.mail(settings.sender)
     if code // 100 != 2:
         # it takes nothing from us
         return RelayAnswer(SendOutcome(result=SendResult.UNREACHABLE, reason=quote(code, reply)))
@@ -205,9 +209,12 @@ def _hand_over(connection: smtplib.SMTP, sender: str, address: str, data: bytes)
     code, reply = connection.docmd("DATA")
     if code != SEND_DATA:
         return read_refusal(SmtpStage.DATA, code, reply)
+    assert connection.sock is not None
+    connection.sock.settimeout(settings.deadline_seconds)
+    lines = data.replace(b"\r\n.", b"\r\n..")
+    # if this fails, the end of the message has not left, and no relay accepts a message without it
+    connection.send((b"." + lines if lines.startswith(b".") else lines) + b".\r\n")
     try:
-        lines = data.replace(b"\r\n.", b"\r\n..")
-        connection.send((b"." + lines if lines.startswith(b".") else lines) + b".\r\n")
         code, reply = connection.getreply()
     except (OSError, smtplib.SMTPException) as error:
         return RelayAnswer(
