@@ -104,6 +104,17 @@ def test_what_may_have_been_accepted_is_only_ever_sent_as_the_same_message(clust
     assert (second.message_key, len(second.notices)) == (first.message_key, 1)
 
 
+@pytest.mark.parametrize("result", [SendResult.DEFERRED, SendResult.UNREACHABLE])
+def test_what_may_have_been_accepted_stays_the_same_message_though_a_later_try_failed(cluster_store, result):
+    record(cluster_store, critical(1))
+    first = claim(cluster_store, 10)
+    cluster_store.claims.finish(first, SendOutcome(result=SendResult.UNCERTAIN, reason="connection lost"), at(10))
+    cluster_store.claims.finish(claim(cluster_store, 11), SendOutcome(result=result, reason="no"), at(11))
+    record(cluster_store, critical(2), now=11)
+    third = claim(cluster_store, 13)
+    assert (third.message_key, len(third.notices), third.try_count) == (first.message_key, 1, 3)
+
+
 def test_a_claim_that_was_cut_off_is_taken_up_as_the_same_message_after_its_lease(cluster_store):
     record(cluster_store, critical(1))
     first = claim(cluster_store, 10)

@@ -96,8 +96,9 @@ class ClaimStore(StorePart):
         if is_over:
             changes |= {"state": outcome.result.value, "sent_at": now if outcome.result is SendResult.SENT else None}
         else:
+            is_uncertain = outcome.result is SendResult.UNCERTAIN
             changes |= {"state": NoticeState.WAITING.value, "next_try_at": next_try_at(claim.try_count, now)}
-            if outcome.result is not SendResult.UNCERTAIN:
+            if not is_uncertain and not claim.may_have_arrived:
                 changes["message_id"] = None  # nobody has it: what came up meanwhile may go with it
         held = [NoticeTable.claimed_at == claim.claimed_at, NoticeTable.message_id == claim.message_key]
         states = left_out or {}
@@ -171,5 +172,10 @@ def _take(connection: sa.Connection, rows: Sequence[Any], message_id: str | None
         )
     try_count = 1 + max(row.try_count for row in rows)
     return MessageClaim(
-        recipient=notices[0].recipient, message_key=key, claimed_at=now, try_count=try_count, notices=notices
+        recipient=notices[0].recipient,
+        message_key=key,
+        claimed_at=now,
+        try_count=try_count,
+        notices=notices,
+        may_have_arrived=message_id is not None,
     )

@@ -51,6 +51,7 @@ class MessageClaim:
     claimed_at: datetime
     try_count: int  # this one included
     notices: tuple[Notice, ...]
+    may_have_arrived: bool = False  # an earlier try was uncertain or interrupted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
