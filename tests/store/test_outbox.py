@@ -143,6 +143,15 @@ def test_back_off_doubles_from_a_minute_to_an_hour(cluster_store):
         minute += wait
 
 
+def test_what_may_have_been_accepted_is_sent_again_less_and_less_often(cluster_store):
+    record(cluster_store, critical(1))
+    minute, outcome = 10.0, SendOutcome(result=SendResult.UNCERTAIN, reason="no answer")
+    for wait in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1440, 1440):
+        cluster_store.claims.finish(claim(cluster_store, minute), outcome, at(minute))
+        assert claim(cluster_store, minute + wait - 0.1) is None
+        minute += wait
+
+
 def test_what_nobody_takes_for_days_is_given_up_but_never_what_was_not_tried(cluster_store):
     record(cluster_store, critical(1), critical(2, user="bob"))
     tried = claim(cluster_store, 10)

@@ -97,7 +97,8 @@ class ClaimStore(StorePart):
             changes |= {"state": outcome.result.value, "sent_at": now if outcome.result is SendResult.SENT else None}
         else:
             is_uncertain = outcome.result is SendResult.UNCERTAIN
-            changes |= {"state": NoticeState.WAITING.value, "next_try_at": next_try_at(claim.try_count, now)}
+            next_try = next_try_at(claim.try_count, now, is_uncertain=is_uncertain)
+            changes |= {"state": NoticeState.WAITING.value, "next_try_at": next_try}
             if not is_uncertain and not claim.may_have_arrived:
                 changes["message_id"] = None  # nobody has it: what came up meanwhile may go with it
         held = [NoticeTable.claimed_at == claim.claimed_at, NoticeTable.message_id == claim.message_key]

@@ -9,6 +9,7 @@ from ckptd.core.notices import Notice, Recipient
 
 FIRST_WAIT = timedelta(minutes=1)
 LONGEST_WAIT = timedelta(hours=1)
+LONGEST_WAIT_IF_UNCERTAIN = timedelta(days=1)  # each try may be one more copy for the recipient
 
 
 class NoticeState(StrEnum):
@@ -73,6 +74,7 @@ class Outbox:
     oldest_due_at: datetime | None = None
 
 
-def next_try_at(try_count: int, now: datetime) -> datetime:
-    """Return the time of the next try: after one minute, then twice as long each time, at most one hour."""
-    return now + min(FIRST_WAIT * (1 << min(try_count - 1, 10)), LONGEST_WAIT)
+def next_try_at(try_count: int, now: datetime, *, is_uncertain: bool = False) -> datetime:
+    """Return the time of the next try: after one minute, then twice as long each time, at most an hour or a day."""
+    longest = LONGEST_WAIT_IF_UNCERTAIN if is_uncertain else LONGEST_WAIT
+    return now + min(FIRST_WAIT * (1 << min(try_count - 1, 11)), longest)
