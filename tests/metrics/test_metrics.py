@@ -22,8 +22,10 @@ from metrics.fleet_facts import make_flag, make_report
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 
-def scrape(report, *, flagged_limit=0):
+def scrape(report, *, flagged_limit=0, before=None):
     collector = ReportCollector("1.2.3", started_at=NOW - timedelta(days=1), flagged_limit=flagged_limit)
+    if before is not None:
+        collector.publish(before)
     for step in ("poll", "scan", "decide", "publish"):
         collector.observe_step(step, timedelta(seconds=0.2))
     collector.count_failure("scan")
@@ -103,7 +105,7 @@ def test_whatever_names_a_cluster_has_there_are_fewer_than_two_thousand_series()
         },
         open_flags=tuple(make_flag(number, NOW) for number in range(1000)),
     )
-    found = samples(scrape(report, flagged_limit=300))
+    found = samples(scrape(report, flagged_limit=300, before=make_report(NOW)))
     assert len(found) < 2000
     jobs = {labels: number for (name, labels), number in found.items() if name == "ckptd_running_jobs"}
     assert sum(jobs.values()) == 5000
@@ -161,9 +163,28 @@ def test_accounts_have_counters_by_cause_and_the_rest_of_them_is_one():
         LossKey(EndCause.FAILURE, "a", f"lab{number}"): LossTotal(seconds=1, node_seconds=number, redone_seconds=1)
         for number in range(1, 9)
     }
-    text = scrape(replace(make_report(NOW), losses=losses))
+    text = scrape(replace(make_report(NOW), losses=losses), before=replace(make_report(NOW), losses={}))
     assert value(text, "ckptd_account_lost_node_seconds_total", account="lab8", cause="failure") == 8
     assert value(text, "ckptd_account_lost_node_seconds_total", account="other", cause="failure") == 1 + 2
+
+
+def test_the_rest_of_the_names_counts_from_the_start_because_a_restart_may_choose_other_names():
+    def lost(more):
+        return {
+            LossKey(EndCause.FAILURE, f"p{number:02}", f"a{number:02}"): LossTotal(
+                seconds=1, gpu_seconds=1000 + number + more, node_seconds=1000 + number + more
+            )
+            for number in range(20)
+        }
+
+    before, after = (replace(make_report(NOW), losses=lost(more)) for more in (0, 10))
+    for report, grown in ((before, 0), (after, 10)):
+        text = scrape(report, before=before)
+        by_partition = value(text, "ckptd_lost_gpu_seconds_total", cause="failure", partition="other")
+        by_account = value(text, "ckptd_account_lost_node_seconds_total", account="other", cause="failure")
+        assert (by_partition, by_account) == (8 * grown, 14 * grown)
+        named = value(text, "ckptd_lost_gpu_seconds_total", cause="failure", partition="p19")
+        assert named == 1019 + grown
 
 
 def test_users_the_gap_and_the_mail_limit_are_those_of_the_report():

@@ -2,7 +2,7 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from prometheus_client.core import InfoMetricFamily, Metric
@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 from ckptd.core.fleet.histogram import Distribution
 from ckptd.core.fleet.service_memory import ServiceMemory
 from ckptd.core.fleet.snapshot import Report
+from ckptd.core.runs.lost_work_totals import LossKey, LossTotal
 from ckptd.metrics.bounded_names import BoundedNames
 from ckptd.metrics.event_metrics import collect_totals
 from ckptd.metrics.exposition import Exposition
@@ -44,6 +45,7 @@ class ReportCollector(Collector):
         self._config_read_at = started_at
         self._memory: ServiceMemory | None = None
         self._certificate_expires_at: datetime | None = None
+        self._losses_before: Mapping[LossKey, LossTotal] | None = None  # in the first report
         self._loss_places = BoundedNames(NAMED_PARTITIONS)
         self._loss_accounts = BoundedNames(NAMED_ACCOUNTS)
         self.exposition = Exposition(self, _OperatorMetrics(self), lambda: self._cluster)
@@ -58,6 +60,8 @@ class ReportCollector(Collector):
 
     def publish(self, report: Report) -> None:
         """Replace the report; a scrape sees either the old or the new one, never a mixture."""
+        if self._losses_before is None:
+            self._losses_before = report.losses
         self._report = report
         self.exposition.write()
 
@@ -109,7 +113,7 @@ class ReportCollector(Collector):
             yield from _collect_sources(report)
             yield from collect_fleet(report)
             yield from collect_totals(report.totals)
-            yield from collect_losses(report.losses, self._loss_places, self._loss_accounts)
+            yield from collect_losses(report.losses, self._loss_places, self._loss_accounts, self._losses_before)
             yield from collect_pruned(report.pruned)
             yield from collect_job_actions(report.job_actions, report.deferred_job_actions)
             yield from collect_node_scans(report.node_scans, report.node_scan_seconds)

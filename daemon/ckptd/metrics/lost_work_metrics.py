@@ -1,4 +1,7 @@
-"""Metrics of lost work: sums over the database, which do not reset when the daemon restarts."""
+"""Metrics of lost work: sums over the database, which do not reset when the daemon restarts.
+
+Except for `other`: after a restart it may stand for other partitions or accounts, so it counts from the daemon's start.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -11,6 +14,7 @@ from ckptd.metrics.metric_families import OTHER, Labels, counters
 
 NAMED_PARTITIONS = 12  # each has a series per cause and unit; some clusters have too many partitions
 NAMED_ACCOUNTS = 6  # `ckptd report --by account` has all
+REST = "`other` counts from the start of the daemon."
 LATE = "A requeue counts up to an hour after the end, because accounting may correct its cause until then."
 
 _UNITS = {
@@ -27,13 +31,17 @@ Split = Callable[[LossKey], Labels]
 
 
 def collect_losses(
-    losses: Mapping[LossKey, LossTotal], places: BoundedNames, accounts: BoundedNames
+    losses: Mapping[LossKey, LossTotal],
+    places: BoundedNames,
+    accounts: BoundedNames,
+    before: Mapping[LossKey, LossTotal] | None = None,
 ) -> Iterator[Metric]:
     """Yield the lost work since the first record; completed attempts lose none.
 
     The lower bounds of unsaved work are by cause and partition, those of both parts by account and cause, and all else
-    by cause.
+    by cause. `before` is the lost work when the daemon started, which `other` leaves out.
     """
+    before = before or {}
     partitions = places.assign(_weigh(losses, lambda key: key.partition))
 
     def by_cause(key: LossKey) -> Labels:
@@ -43,8 +51,9 @@ def collect_losses(
         return (key.cause.value, key.partition if key.partition in partitions else OTHER)
 
     for unit, factor in _UNITS.items():
-        help_text = f"{_UNSAVED}{factor}: at least, by cause and partition. {LATE}"
-        yield counters(f"ckptd_lost_{unit}", help_text, ("cause", "partition"), _sum(losses, unit, by_partition))
+        help_text = f"{_UNSAVED}{factor}: at least, by cause and partition. {LATE} {REST}"
+        found = _sum(losses, unit, by_partition, before)
+        yield counters(f"ckptd_lost_{unit}", help_text, ("cause", "partition"), found)
     for unit, factor in _UNITS.items():
         help_text = f"{_UNSAVED}{factor}: at most, by cause. {LATE}"
         yield counters(f"ckptd_lost_high_{unit}", help_text, ("cause",), _sum(losses, f"high_{unit}", by_cause))
@@ -62,10 +71,12 @@ def collect_losses(
     yield counters(
         "ckptd_redone_unknown_attempts", help_text, ("cause",), _sum(losses, "redone_unknown_count", by_cause)
     )
-    yield from _collect_accounts(losses, accounts)
+    yield from _collect_accounts(losses, accounts, before)
 
 
-def _collect_accounts(losses: Mapping[LossKey, LossTotal], accounts: BoundedNames) -> Iterator[Metric]:
+def _collect_accounts(
+    losses: Mapping[LossKey, LossTotal], accounts: BoundedNames, before: Mapping[LossKey, LossTotal]
+) -> Iterator[Metric]:
     named = accounts.assign(_weigh(losses, lambda key: key.account))
     lossy = {key: each for key, each in losses.items() if each.seconds or each.redone_seconds}
 
@@ -75,9 +86,9 @@ def _collect_accounts(losses: Mapping[LossKey, LossTotal], accounts: BoundedName
     for part, meaning in (("lost", _UNSAVED), ("redone", _REDONE)):
         for unit in ("node_seconds", "gpu_seconds"):
             field = unit if part == "lost" else f"redone_{unit}"
-            help_text = f"{meaning}{_UNITS[unit]}: at least, by account and cause. {LATE}"
+            help_text = f"{meaning}{_UNITS[unit]}: at least, by account and cause. {LATE} {REST}"
             name = f"ckptd_account_{part}_{unit}"
-            yield counters(name, help_text, ("account", "cause"), _sum(lossy, field, by_account))
+            yield counters(name, help_text, ("account", "cause"), _sum(lossy, field, by_account, before))
 
 
 def _weigh(losses: Mapping[LossKey, LossTotal], name: Callable[[LossKey], str]) -> Mapping[str, float]:
@@ -87,8 +98,13 @@ def _weigh(losses: Mapping[LossKey, LossTotal], name: Callable[[LossKey], str]) 
     return weights
 
 
-def _sum(losses: Mapping[LossKey, LossTotal], field: str, split: Split) -> Mapping[Labels, float]:
+def _sum(
+    losses: Mapping[LossKey, LossTotal], field: str, split: Split, before: Mapping[LossKey, LossTotal] | None = None
+) -> Mapping[Labels, float]:
     values: defaultdict[Labels, float] = defaultdict(float)
     for key, total in losses.items():
-        values[split(key)] += getattr(total, field)
+        labels = split(key)
+        values[labels] += getattr(total, field)
+        if before and OTHER in labels and key in before:
+            values[labels] -= getattr(before[key], field)
     return values
