@@ -53,6 +53,13 @@ def test_flags_are_counted_where_they_open_and_resolve():
     assert totals.resolved_flags == {"at-risk": 1}
 
 
+def test_the_counters_of_a_format_begin_with_0_before_its_first_event():
+    events = EventCounter()
+    events.count_checkpoints([saved(10)], CheckpointChanges())
+    totals = events.read()
+    assert totals.completed_checkpoints == totals.completed_bytes == totals.damaged_checkpoints == {"torch": 0}
+
+
 def test_a_save_is_counted_when_it_becomes_complete_and_not_again():
     writing = mine(saved(10, state=CheckpointState.WRITING, took=2))
     complete = replace(
@@ -60,7 +67,7 @@ def test_a_save_is_counted_when_it_becomes_complete_and_not_again():
     )
     events = EventCounter()
     events.count_checkpoints([], CheckpointChanges(appeared=(writing,)))
-    assert events.read().completed_checkpoints == {}
+    assert events.read().completed_checkpoints == {"torch": 0}
     events.count_checkpoints([writing], CheckpointChanges(changed=(complete,)))
     touched = replace(complete, is_pinned=True)
     events.count_checkpoints([complete], CheckpointChanges(changed=(touched,)))
@@ -73,7 +80,10 @@ def test_a_save_is_counted_when_it_becomes_complete_and_not_again():
 def test_old_files_that_are_seen_for_the_first_time_are_no_saves():
     events = EventCounter()
     events.count_checkpoints([], CheckpointChanges(appeared=(saved(10), saved(20))))
-    assert events.read() == EventCounter().read()
+    totals = events.read()
+    assert totals.completed_checkpoints == totals.completed_bytes == totals.damaged_checkpoints == {"torch": 0}
+    assert totals.save_seconds == EventTotals().save_seconds
+    assert totals.interval_seconds == EventTotals().interval_seconds
 
 
 def test_the_interval_is_that_to_the_save_before_in_the_same_attempt():

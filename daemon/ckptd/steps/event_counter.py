@@ -71,6 +71,7 @@ class EventCounter:
         `recorded` is what was known of the run before this scan.
         """
         before = {_identity(record): record for record in recorded}
+        self._begin_formats({record.checkpoint.format for record in (*before.values(), *changes.appeared)})
         touched = [record for record in (*changes.appeared, *changes.changed) if record.attempt is not None]
         complete = [record for record in touched if record.completed_at and _is_news(record, before)]
         damaged = [
@@ -95,6 +96,19 @@ class EventCounter:
                 save_seconds=known.save_seconds.plus(seconds),
                 interval_seconds=known.interval_seconds.plus(intervals),
             )
+
+    def _begin_formats(self, formats: set[str]) -> None:
+        """Let the counters of a format exist at 0 before its first event, which then is an increase."""
+        if new := formats - self._totals.damaged_checkpoints.keys():
+            zeros = dict.fromkeys(new, 0)
+            with self._lock:
+                known = self._totals
+                self._totals = replace(
+                    known,
+                    completed_checkpoints={**zeros, **known.completed_checkpoints},
+                    completed_bytes={**zeros, **known.completed_bytes},
+                    damaged_checkpoints={**zeros, **known.damaged_checkpoints},
+                )
 
 
 _Identity = tuple[str, str, datetime]
