@@ -7,7 +7,7 @@ import threading
 from datetime import timedelta
 
 from ckptd.core.model import RunKey
-from ckptd.steps import poll
+from ckptd.steps import poll, publish
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.run_facts import FreeSpaceSamples
 from ckptd.steps.snapshots import QueuedMentions, RunHistories, ScanProgress
@@ -76,6 +76,12 @@ def test_a_run_whose_end_was_polled_before_its_directory_was_searched_is_found_a
     service.parts.agent.checkpoints = (make_checkpoint("a.pt", 10),)
     service.run(23, ended)
     assert [line.is_final for line in service.parts.store.lost_work.list_lines(RUN)] == [True]
+
+
+def test_the_last_poll_is_known_after_a_restart_while_slurm_does_not_answer(lives):
+    lives(0).run(1, make_job(1))
+    after = lives(600)
+    assert publish.report(after.parts, after.state, after.now).polled_at == at(1)
 
 
 def test_changes_of_a_snapshot_by_several_threads_are_all_in_it():

@@ -143,7 +143,7 @@ def report(parts: Parts, state: State, now: datetime) -> Report:
         cluster=parts.cluster,
         made_at=now,
         slurm_trouble=queued.slurm_trouble,
-        polled_at=queued.polled_at,
+        polled_at=queued.polled_at or missed.polled_at,
         scanned_at=state.latest(ScanProgress).scanned_at,
         jobs_by_state=queued.jobs_by_state,
         open_flags=open_flags,
