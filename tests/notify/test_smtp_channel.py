@@ -1,9 +1,11 @@
+import smtplib
 import threading
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from aiosmtpd.smtp import AuthResult
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +14,7 @@ from ckptd.core.notices.delivery import SendResult
 from ckptd.notify.interface import Message
 from ckptd.notify.smtp_channel import Relay, build_mail, encode_mail
 from demo.patience import allow
-from support.mail_server import MailServer, TricklingServer, free_port
+from support.mail_server import Inbox, MailServer, TricklingServer, free_port
 
 MESSAGE = Message(
     address="alice@example.org",
@@ -168,6 +170,26 @@ def test_a_relay_that_trickles_is_cut_off_at_the_deadline(mail_server, channel_t
     finally:
         trickling.stop()
     assert time.monotonic() - began < allow(5)
+
+
+def test_where_md5_is_forbidden_another_way_to_log_in_is_used(tmp_path, channel_to, monkeypatch):
+    def forbid(*_):
+        raise ValueError("[digital envelope routines] unsupported")
+
+    monkeypatch.setattr(smtplib.hmac, "HMAC", forbid)
+    monkeypatch.setattr(Inbox, "auth_CRAM__MD5", ask_for_a_digest, raising=False)
+    server = MailServer(tmp_path)
+    server.security = "starttls"
+    server.start()
+    try:
+        assert channel_to(server).send(MESSAGE).result is SendResult.SENT
+    finally:
+        server.stop()
+
+
+async def ask_for_a_digest(_inbox, server, _arguments):
+    await server.challenge_auth("<1@relay>")
+    return AuthResult(success=False, handled=True)
 
 
 def test_a_certificate_that_nobody_vouches_for_ends_the_conversation(mail_server, channel_to):

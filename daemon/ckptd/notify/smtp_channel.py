@@ -30,6 +30,7 @@ _POLICY = policy.SMTP.clone(cte_type="7bit", max_line_length=78)
 _WHOLE_LINES = _POLICY.clone(max_line_length=998)  # the limit of SMTP
 SECONDS_DOWN = 300.0  # a relay that failed is asked last for so long
 READY, SEND_DATA = 220, 354
+CRAM_MD5 = "CRAM-MD5"
 
 
 class Relay(NamedTuple):
@@ -96,7 +97,7 @@ class MailChannel:
         try:
             with _connect(relay, self._settings) as connection:
                 return _hand_over(connection, self._settings, address, data)
-        except (OSError, smtplib.SMTPException, UnicodeError) as error:
+        except (OSError, smtplib.SMTPException, ValueError) as error:
             return RelayAnswer(SendOutcome(result=SendResult.UNREACHABLE, reason=_describe(error)))
 
 
@@ -131,7 +132,7 @@ def try_relay(relay: Relay, settings: MailSettings) -> str | None:
         with _connect(relay, settings) as connection:
             code, reply = connection.noop()
             return None if code // 100 == 2 else quote(code, reply)
-    except (OSError, smtplib.SMTPException, UnicodeError) as error:
+    except (OSError, smtplib.SMTPException, ValueError) as error:
         return _describe(error)
 
 
@@ -173,7 +174,7 @@ def _connect(relay: Relay, settings: MailSettings) -> Iterator[smtplib.SMTP]:
             connection.ehlo_or_helo_if_needed()
         if settings.username and settings.password_file:
             password = settings.password_file.read_text(encoding="utf-8").rstrip("\r\n")
-            connection.login(settings.username, password)
+            _log_in(connection, settings.username, password)
         yield connection
     finally:
         deadline.cancel()
@@ -190,6 +191,19 @@ def _encrypt(connection: smtplib.SMTP, relay: Relay, settings: MailSettings) -> 
     connection.ehlo_resp = None
     connection.esmtp_features = {}
     connection.does_esmtp = False
+
+
+def _log_in(connection: smtplib.SMTP, username: str, password: str) -> None:
+    """Authenticate; without CRAM-MD5, which the library prefers, where this host's FIPS mode forbids MD5."""
+    try:
+        connection.login(username, password)
+    except ValueError:  # of the digest, or of a malformed challenge
+        methods = connection.esmtp_features.get("auth", "")
+        if CRAM_MD5 not in methods:
+            raise
+        connection.docmd("*")  # ends this try
+        connection.esmtp_features["auth"] = methods.replace(CRAM_MD5, "")
+        connection.login(username, password)
 
 
 def _expect(reply: tuple[int, bytes], code: int) -> None:
