@@ -172,6 +172,20 @@ def test_a_relay_that_trickles_is_cut_off_at_the_deadline(mail_server, channel_t
     assert time.monotonic() - began < allow(5)
 
 
+def test_a_relay_that_is_cut_off_while_tls_begins_is_cut_off_after_it_too(mail_server, channel_to):
+    trickling = TricklingServer((mail_server.certificate, mail_server.key), silent_seconds=1)
+    began = time.monotonic()
+    changes = {"security": "tls", "deadline_seconds": 0.5, "timeout_seconds": allow(20)}
+    channel = channel_to(mail_server, relays=(Relay("127.0.0.1", trickling.port),), **changes)
+    stop = threading.Timer(allow(10), trickling.stop)
+    stop.start()
+    assert channel.send(MESSAGE).result is SendResult.UNREACHABLE
+    took_seconds = time.monotonic() - began
+    stop.cancel()
+    trickling.stop()
+    assert took_seconds < allow(8)
+
+
 def test_where_md5_is_forbidden_another_way_to_log_in_is_used(tmp_path, channel_to, monkeypatch):
     def forbid(*_):
         raise ValueError("[digital envelope routines] unsupported")

@@ -8,6 +8,7 @@ import ssl
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 
@@ -98,9 +99,8 @@ class MailServer:
 
     def __init__(self, folder, *, security="starttls", certificate=None):
         self.inbox = Inbox()
-        self.certificate, key = certificate or make_certificate(folder)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.certificate, key)
+        self.certificate, self.key = certificate or make_certificate(folder)
+        context = _make_context((self.certificate, self.key))
         is_tls = security == "tls"
         self.port = free_port()
         self._controller = None
@@ -129,6 +129,12 @@ class MailServer:
             self._controller = None
 
 
+def _make_context(certificate):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    return context
+
+
 def free_port():
     return ports.find_free_ports(1)[0]
 
@@ -150,9 +156,10 @@ class SilentServer:
 
 
 class TricklingServer:
-    """Accepts and then says its greeting one byte at a time, for ever."""
+    """Accepts, begins TLS if it has a certificate, and then says its greeting one byte at a time, for ever."""
 
-    def __init__(self):
+    def __init__(self, certificate=None, *, silent_seconds=0):
+        self._certificate, self._silent_seconds = certificate, silent_seconds
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._stop = threading.Event()
@@ -162,6 +169,9 @@ class TricklingServer:
     def _serve(self):
         try:
             connection, _ = self._listener.accept()
+            if self._certificate:
+                time.sleep(self._silent_seconds)
+                connection = _make_context(self._certificate).wrap_socket(connection, server_side=True)
         except OSError:
             return
         with connection:
@@ -173,7 +183,8 @@ class TricklingServer:
 
     def stop(self):
         self._stop.set()
-        self._listener.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):  # it was stopped before
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._thread.join(allow(10))
 

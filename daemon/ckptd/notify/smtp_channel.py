@@ -11,7 +11,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email import policy
@@ -29,6 +29,7 @@ from ckptd.present.formatting import clean
 _POLICY = policy.SMTP.clone(cte_type="7bit", max_line_length=78)
 _WHOLE_LINES = _POLICY.clone(max_line_length=998)  # the limit of SMTP
 SECONDS_DOWN = 300.0  # a relay that failed is asked last for so long
+SECONDS_TO_CUT_AGAIN = 1.0
 READY, SEND_DATA = 220, 354
 CRAM_MD5 = "CRAM-MD5"
 
@@ -141,20 +142,18 @@ class _Deadline:
 
     def __init__(self, connection: smtplib.SMTP, seconds: float) -> None:
         self._connection = connection
-        self._timer = threading.Timer(seconds, self._cut)
-        self._timer.daemon = True
-        self._timer.start()
+        self._is_over = threading.Event()
+        threading.Thread(target=self._cut, args=(seconds,), daemon=True).start()
 
-    def _cut(self) -> None:
-        sock = self._connection.sock
-        if sock is not None:
-            try:
-                sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                return  # it has ended already
+    def _cut(self, seconds: float) -> None:
+        while not self._is_over.wait(seconds):
+            if (sock := self._connection.sock) is not None:
+                with suppress(OSError):  # it has ended, or TLS is about to replace it
+                    sock.shutdown(socket.SHUT_RDWR)
+            seconds = SECONDS_TO_CUT_AGAIN
 
     def cancel(self) -> None:
-        self._timer.cancel()
+        self._is_over.set()
 
 
 @contextmanager
