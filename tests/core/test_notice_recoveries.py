@@ -11,6 +11,7 @@ from ckptd.core.model import RunKey, Severity
 from ckptd.core.notices import EntryStatus, NoticeKind, TopicCount
 from core.histories import RUN, at
 from core.notice_facts import (
+    ADMIN,
     ALICE,
     DAY,
     POLICY,
@@ -40,6 +41,15 @@ def test_a_recovery_is_said_once_and_only_to_those_who_were_told():
     (second,) = plan(resolved(flag()), facts_of(flag(), notified=notified), now=at(60))
     assert (second.kind, second.recipient) == (NoticeKind.RESOLVED, ALICE)
     assert plan(resolved(flag()), facts_of(flag(), notified=remember(notified, [second])), now=at(70)) == ()
+
+
+@pytest.mark.parametrize(("audience", "is_told"), [(("admin",), False), (("user", "admin"), True)])
+def test_a_recovery_that_concerns_administrators_only_is_not_said_to_a_former_one(audience, is_told):
+    bad = flag(audience=audience)
+    notified = {key: each for key, each in remember({}, plan(opened(bad))).items() if key[0] == ADMIN}
+    others = replace(POLICY, admins=("new@example.org",))
+    recoveries = notices.plan(resolved(bad), facts_of(bad, notified=notified), others, at(60))
+    assert [each.recipient for each in recoveries] == [ADMIN] * is_told
 
 
 def test_what_is_over_makes_no_message_about_something_else_worse():

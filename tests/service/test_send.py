@@ -163,6 +163,19 @@ def test_while_mail_goes_to_administrators_only_what_waits_for_users_is_withdraw
     assert store.outbox.read_waiting("c1", at(200)).waiting == {}
 
 
+def test_who_is_no_administrator_any_more_gets_nothing_that_was_planned_for_one(store):
+    (planned, own) = record(store, "alice", "root", audience=("admin",))
+    assert planned.is_for_admin
+    others = replace(POLICY, admins=("new@example.org",))
+    channel = Fake()
+    sender = make_sender(store, clock=lambda: at(10), channels={"mail": channel}, policy=others)
+    sender.send_due(at(10))
+    (message,) = channel.messages
+    assert (message.address, own.user) == ("root@example.org", "root")
+    assert "user alice" not in message.text
+    assert store.outbox.read_waiting("c1", at(200)).waiting == {}
+
+
 @pytest.mark.parametrize(
     ("mutes", "is_sent"),
     [

@@ -168,11 +168,18 @@ class Sender:
         return instead
 
     def _without_withheld(self, claim: MessageClaim, left_out: dict[int, NoticeState]) -> Sequence[Notice]:
-        is_for_admins_only = self.post.policy.mode is notices.NoticeMode.ADMIN
-        if not is_for_admins_only or claim.recipient.channel != "mail" or self.post.is_admin(claim.recipient):
+        """Remove what the configuration no longer sends there: to users, or to somebody who was an administrator."""
+        if claim.recipient.channel != "mail" or self.post.is_admin(claim.recipient):
             return claim.notices
-        left_out |= {_number(notice): NoticeState.DROPPED for notice in claim.notices}
-        return ()
+        policy = self.post.policy
+        wanted = [
+            notice
+            for notice in claim.notices
+            if policy.mode is not notices.NoticeMode.ADMIN
+            and (not notice.is_for_admin or notices.find_address(notice.user, None, policy) == claim.recipient.address)
+        ]
+        left_out |= {_number(notice): NoticeState.DROPPED for notice in claim.notices if notice not in wanted}
+        return wanted
 
     def _compose(self, wanted: list[Notice]) -> notices.Digest:
         tallies = self.post.store.topic_counts.read(wanted)

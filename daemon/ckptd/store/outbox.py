@@ -184,6 +184,7 @@ def _to_row(notice: Notice) -> dict[str, Any]:
         "evidence": dict(notice.evidence),
         "advice": notice.recorded_advice,
         "is_silent": notice.is_silent,
+        "is_for_admin": notice.is_for_admin,
         "refused_address": notice.refused_address,
         "uid": notice.run.uid,
         "directory": notice.run.directory,
@@ -224,6 +225,7 @@ def notice_from_row(row: Any) -> Notice:
         evidence=payload["evidence"],
         recorded_advice=payload["advice"],
         is_silent=payload["is_silent"],
+        is_for_admin=payload.get("is_for_admin", False),
         refused_address=payload.get("refused_address"),  # earlier versions recorded none
         **{name: payload[name] for name in _IN_PAYLOAD},
     )

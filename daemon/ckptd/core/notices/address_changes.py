@@ -46,6 +46,7 @@ def readdress(
                 notice_id=None,
                 recipient=recipient,
                 meant_for=meant_for,
+                is_for_admin=recipient.address in policy.admins,
                 is_silent=is_silent,
                 refused_address=find_refused(mail_user, policy) or notice.refused_address,
             )

@@ -43,7 +43,11 @@ def plan(changes: FlagChanges, facts: NoticeFacts, policy: NoticePolicy, now: da
         recipients = dict(list_recipients(flag, job, policy, facts.unanswered))
         if kind is NoticeKind.RESOLVED:  # notify those who were notified of the flag, at the same address
             notified_recipients = {recipient for topic in topics for recipient in notified_by_topic.get(topic, ())}
-            recipients = {recipient: recipients.get(recipient) for recipient in notified_recipients}
+            recipients = {
+                recipient: recipients.get(recipient)
+                for recipient in notified_recipients
+                if recipient in recipients or not _is_former_admin(recipient, flag)
+            }
         for recipient, meant_for in recipients.items():
             notified = {topic: facts.notified.get((recipient, topic)) for topic in topics}
             if wanted := want(kind, flag.finding.severity, notified, now - policy.repeat_gap):
@@ -53,9 +57,21 @@ def plan(changes: FlagChanges, facts: NoticeFacts, policy: NoticePolicy, now: da
         notice = fold(kind, wanted, flags, facts, now)
         due_at = now + min(policy.windows[notice.severity], patience_of(notice))
         refused = next(filter(None, (_find_refused(flag, facts, policy) for flag in flags)), None)
-        notice = replace(notice, recipient=recipient, meant_for=meant_for, due_at=due_at, refused_address=refused)
+        notice = replace(
+            notice,
+            recipient=recipient,
+            meant_for=meant_for,
+            is_for_admin=recipient.address in policy.admins,
+            due_at=due_at,
+            refused_address=refused,
+        )
         notices.setdefault((recipient, notice.edge), notice)
     return tuple(notices.values())
+
+
+def _is_former_admin(recipient: Recipient, flag: Flag) -> bool:
+    """Whether a recipient that is none of a flag now was notified as an administrator, not as its user."""
+    return recipient.channel in {"mail", "log"} and "user" not in flag.finding.audience
 
 
 def _find_refused(flag: Flag, facts: NoticeFacts, policy: NoticePolicy) -> str | None:

@@ -31,6 +31,7 @@ def plan_rate_limit_notices(
         Notice(
             cluster=cluster,
             recipient=Recipient("mail", admin),
+            is_for_admin=True,
             kind=NoticeKind.OPENED,
             rule=HELD_BACK,
             severity=Severity.CRITICAL,

@@ -38,5 +38,7 @@ def plan_repeats(facts: NoticeFacts, policy: NoticePolicy, now: datetime) -> tup
     for (recipient, meant_for, topic), flags in groups.items():
         notice = fold(NoticeKind.REPEATED, NoticeTopic(topic), flags, facts, now)
         due_at = now + policy.windows[notice.severity]
-        repeated.append(replace(notice, recipient=recipient, meant_for=meant_for, due_at=due_at))
+        is_for_admin = recipient.address in policy.admins
+        notice = replace(notice, recipient=recipient, meant_for=meant_for, is_for_admin=is_for_admin, due_at=due_at)
+        repeated.append(notice)
     return tuple(repeated)
