@@ -86,6 +86,7 @@ def test_a_storm_is_summed_up_behind_the_worst():
     assert digest.entries[0].notice.rule == "no-room"
     assert digest.more == {"at-risk": 11}
     assert digest.severity is Severity.CRITICAL
+    assert [entry.job_ids for entry in digest.entries[1:]] == [(number,) for number in range(19)]
 
 
 def test_a_digest_belongs_to_a_thread_where_it_is_about_one_run_only():

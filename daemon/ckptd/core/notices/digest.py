@@ -92,7 +92,7 @@ def compose(
     for entry in [entry for entry in entries if is_superseded(entry.notice, open_now)]:
         entries.remove(entry)
         dropped += topics[entry.notice.topic]
-    entries.sort(key=lambda each: (each.status is EntryStatus.RESOLVED, -each.severity.rank, each.notice.created_at))
+    entries.sort(key=_rank)
     recipient = next(iter(notices)).recipient
     threads = {entry.notice.thread for entry in entries}
     return Digest(
@@ -103,6 +103,12 @@ def compose(
         more=Counter(entry.notice.rule for entry in entries[max_entries:]),
         dropped=tuple(dropped),
     )
+
+
+def _rank(entry: DigestEntry) -> tuple[bool, int, datetime, tuple[int, ...]]:
+    """Return what sorts entries: the worst first, then the oldest, then by job."""
+    is_resolved = entry.status is EntryStatus.RESOLVED
+    return is_resolved, -entry.severity.rank, entry.notice.created_at, entry.job_ids[:1]
 
 
 def _entry(group: list[Notice]) -> DigestEntry | None:
