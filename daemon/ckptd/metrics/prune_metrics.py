@@ -18,7 +18,7 @@ def collect_pruned(pruned: PruneTotals) -> Iterator[Metric]:
     if pruned.stepped_at:
         yield gauge(
             "ckptd_last_prune_timestamp_seconds",
-            "Time of the last pruning step, as a Unix timestamp.",
+            "Time of the last pruning step, or of the start of the first one, as a Unix timestamp.",
             pruned.stepped_at.timestamp(),
         )
         yield gauge(

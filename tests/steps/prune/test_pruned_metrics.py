@@ -4,8 +4,10 @@ import os
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from ckptd.checkpoints.agent import trash_client
-from ckptd.core.fleet.prune_totals import PruneAction, RemovableTotals
+from ckptd.core.fleet.prune_totals import PruneAction, PruneTotals, RemovableTotals
 from ckptd.core.retention import PolicyMode
 from ckptd.steps.prune import audit_entries, step
 from ckptd.steps.prune.recovery import PruneParts, finish
@@ -31,6 +33,18 @@ def test_what_was_moved_is_counted_once_and_lies_in_the_trash(shop):
     assert moved_at <= found.held.oldest_at < moved_at + timedelta(minutes=4), "the step may take some time"
     assert found.going == {"plan": RemovableTotals(), "enforce": RemovableTotals()}
     assert found.stepped_at == shop.now
+
+
+def test_a_first_step_that_never_ends_has_a_time_that_an_alert_can_watch(shop, monkeypatch):
+    def hang(*_, **__):
+        raise OSError("as good as never")
+
+    monkeypatch.setattr(step, "act", hang)
+    parts = replace(shop.parts, retention=shop.site)
+    for now in (shop.now, shop.now + timedelta(hours=3)):
+        with pytest.raises(OSError, match="never"):
+            step.run(parts, shop.state, now)
+        assert shop.state.latest(PruneTotals).stepped_at == shop.now
 
 
 def test_what_a_plan_would_free_is_told_before_anything_is_enforced(shop):

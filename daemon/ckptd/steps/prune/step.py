@@ -76,6 +76,9 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
         return parts.runner.is_stopping() or not parts.runner.still_wants(site)
 
     memory = state.own(PruneSlice, PruneSlice)
+    if site.matches and memory.pruned.stepped_at is None:  # or no alert would see a first step that never ends
+        memory.pruned = replace(memory.pruned, stepped_at=now)
+        state.publish(memory.pruned)
     elapsed = timedelta(seconds=time.monotonic())
     with memory.is_busy:
         done = act(parts, state, site, memory, now, elapsed, should_stop=should_stop)
