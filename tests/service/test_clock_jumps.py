@@ -64,6 +64,25 @@ def test_what_deletes_by_the_calendar_waits_a_day_after_a_jump():
         scheduler.shutdown()
 
 
+def test_what_deletes_by_date_does_not_run_before_a_jump_is_noticed(tmp_path):
+    """The scheduler finds that it is due by the new time up to half a second before the daemon sees the jump."""
+    service = Service(f"sqlite:///{tmp_path}/ckptd.sqlite3", Cluster(), Disk(), 0)
+    clocks, ran = [(NOON, timedelta(0))], []
+    try:
+        parts = replace(service.parts, retention=make_site(tmp_path))
+        schedule = Schedule(lambda step: ran.append(step.name), parts, lambda: clocks[-1])
+    finally:
+        service.parts.store.close()
+    expire = schedule._scheduler.get_job("expire")
+    for now, elapsed in ((NOON + timedelta(days=400), 7 * SECOND), (NOON, 9 * SECOND)):
+        clocks.append((now, elapsed))
+        expire.func(*expire.args)
+    assert ran == []
+    clocks.append((NOON + timedelta(days=1), timedelta(days=1, seconds=9)))
+    expire.func(*expire.args)
+    assert ran == ["expire"]
+
+
 @pytest.fixture
 def schedule(tmp_path):
     """The daemon's own schedule, of steps that do nothing."""

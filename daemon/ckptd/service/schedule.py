@@ -1,6 +1,7 @@
 """Runs each step of the table at its own interval, also after the clock was set."""
 
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -30,15 +31,29 @@ class SkippingInterval(IntervalTrigger):  # type: ignore[misc]  # APScheduler ha
         return following + ((now - following) // interval + 1) * interval
 
 
+def _read_clocks() -> tuple[datetime, timedelta]:
+    return datetime.now(UTC), timedelta(seconds=time.monotonic())
+
+
 class Schedule:
     """Runs each step at its interval, and the first time at once.
 
     No step overlaps itself, and a late one runs once, not once for each run that it missed.
     """
 
-    def __init__(self, run: Callable[[Step], None], parts: Parts) -> None:
+    def __init__(
+        self,
+        run: Callable[[Step], None],
+        parts: Parts,
+        read_clocks: Callable[[], tuple[datetime, timedelta]] = _read_clocks,
+    ) -> None:
+        """`read_clocks` returns the time, and that of a monotonic clock."""
+        self._run = run
         self._parts = parts
         self._clock = ClockWatch()
+        self._read_clocks = read_clocks
+        self._clock_of_dates = ClockWatch()
+        self._clock_of_dates.jumped(*read_clocks())
         own_threads = {step.name: ThreadPoolExecutor(1) for step in TABLE if step.has_own_thread}
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
@@ -49,7 +64,7 @@ class Schedule:
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
         for step in TABLE:
             self._scheduler.add_job(
-                run,
+                self._run_by_date if _deletes_by_date(step) else run,
                 SkippingInterval(seconds=step.interval(parts).total_seconds(), timezone=UTC),
                 (step,),
                 id=step.name,
@@ -63,6 +78,14 @@ class Schedule:
     def stop(self) -> None:
         """Start no further step, and do not wait for running ones."""
         self._scheduler.shutdown(wait=False)
+
+    def _run_by_date(self, step: Step) -> None:
+        """Run a step that deletes by date, unless the clock was set since its last turn; then wait for its next one.
+
+        APScheduler may start such a step by the new time before `repair` notices the jump and delays the step.
+        """
+        if self._clock_of_dates.jumped(*self._read_clocks()) is None:
+            self._run(step)
 
     def change_parts(self, parts: Parts) -> None:
         """Change intervals, from now on; a step whose interval stays the same keeps its next time."""
@@ -103,6 +126,10 @@ def wake(scheduler: BackgroundScheduler) -> None:
     Steps that delete by date wait for a whole interval, because the clock may be wrong at this moment.
     """
     for job in scheduler.get_jobs():
-        is_late = job.id in STEPS and STEPS[job.id].first_delay > timedelta(0)
+        is_late = job.id in STEPS and _deletes_by_date(STEPS[job.id])
         delay = job.trigger.interval if is_late else timedelta(0)
         job.modify(next_run_time=datetime.now(UTC) + delay)
+
+
+def _deletes_by_date(step: Step) -> bool:
+    return step.first_delay > timedelta(0)
