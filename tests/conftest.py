@@ -81,6 +81,15 @@ class PostgreSQL:
         """Cut every session off and end the server; `immediate` may lose what was committed without a sync."""
         self._run("pg_ctl", "stop", "-w", "-m", mode)
 
+    def begin_timeline(self):
+        """Restart as a standby and promote it, as at a failover."""
+        self.halt()
+        signal = self.folder / "data/standby.signal"
+        signal.touch()
+        shutil.chown(signal, self.user)
+        self.resume()
+        self._run("pg_ctl", "promote", "-w", "-t", "60")
+
     def stop(self):
         if (self.folder / "data/postmaster.pid").exists():
             self.halt("immediate")
@@ -97,6 +106,13 @@ class PostgreSQL:
     def drop_database(self, address):
         with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
             connection.execute(f"DROP DATABASE {address.rpartition('/')[2]} WITH (FORCE)")
+
+    def replace_database(self, address, copy):
+        """Put a database in the place of another one, and cut its sessions off."""
+        old, new = (each.rpartition("/")[2] for each in (address, copy))
+        self.drop_database(address)
+        with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
+            connection.execute(f"ALTER DATABASE {new} RENAME TO {old}")
 
     def empty(self, address):
         """Remove every row of a database but its revision, and let its numbers begin anew; cut off who is left."""

@@ -70,3 +70,16 @@ def test_a_daemon_outlives_its_database_says_so_and_goes_on(daemon, postgresql_s
     assert "Traceback" not in log
     assert log.count("nothing is recorded until it answers") == 1, "for all steps and reasons"
     assert "step poll failed" not in log
+
+
+def test_a_daemon_whose_database_was_restored_ends_because_it_may_know_more(
+    daemon, postgresql_server, postgresql_url, postgresql_tables, tmp_path
+):
+    wait_until(lambda: "daemon started" in (tmp_path / "log").read_text(), 60)
+    postgresql_server.replace_database(postgresql_url, postgresql_server.create_database(like=postgresql_tables))
+    assert daemon.wait(allow(60)) == 1
+    log = (tmp_path / "log").read_text()
+    assert "the database was restored from a copy, or another server has taken over" in log
+    assert "stopping the daemon, because only a restart reads again what it holds" in log
+    assert "another daemon acts" not in log
+    assert "Traceback" not in log

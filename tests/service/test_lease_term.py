@@ -67,14 +67,14 @@ def test_a_message_is_deferred_and_not_uncertain_after_the_end(clock):
     channel, term = Recorder(), LeaseTerm("c", 1, valid_until=112.0)
     leased = LeasedChannel(channel, term)
     leased.send("first")
-    term.lose()
+    term.lose("another daemon acts")
     assert leased.send("second").result is SendResult.DEFERRED
     assert channel.seen == ["first"]
 
 
 def test_a_term_that_was_lost_never_begins_again(clock):
     term = LeaseTerm("c", 1, valid_until=112.0)
-    term.lose()
+    term.lose("another daemon acts")
     term.extend(1000.0)
-    with pytest.raises(LeaseExpiredError, match="was taken by another process"):
+    with pytest.raises(LeaseExpiredError, match="is lost"):
         term.require()

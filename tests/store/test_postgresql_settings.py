@@ -48,12 +48,15 @@ def test_a_database_that_is_read_only_for_now_is_one_that_may_answer_later(setti
 def test_an_error_quotes_no_statement(postgresql_record):
     store = Store.open(postgresql_record)
     with (
-        pytest.raises(StoreError, match=r'failed: relation "nowhere" does not exist$'),
+        pytest.raises(StoreError, match=r'failed: relation "nowhere" does not exist: restore .* empty tables$'),
         store.database.reading() as sql,
     ):
         sql.exec_driver_sql("SELECT 1 FROM nowhere")
     store.close()
     reader = open_reader(postgresql_record)
-    with pytest.raises(StoreError, match=r'as it should: relation "nowhere" does not exist$'), reader.begin() as select:
+    with (
+        pytest.raises(StoreError, match=r'as it should: relation "nowhere" does not exist$'),
+        reader.begin() as select,
+    ):
         select("SELECT 1 FROM nowhere", {})
     reader.close()

@@ -57,7 +57,7 @@ def run_steps_once(context: click.Context, log_format: str, *, is_json: bool) ->
             raise SystemExit(EXIT_TROUBLE)
         keeper = LeaseKeeper(open_store(config, is_upgraded=False), opened.cluster, "once")
         with take_lease(keeper) as term:
-            leased = opened.store.with_lease(opened.cluster, term.epoch)
+            leased = opened.store.with_lease(opened.cluster, term.epoch, term.continuity)
             parts = build.build(config, replace(opened, store=leased, term=term))
             now = datetime.now(UTC)
             state = begin(parts, now)

@@ -114,7 +114,9 @@ class Daemon:
         if term is None:
             return 0
         keeper.keep(term)
-        self.begin(replace(opened, store=opened.store.with_lease(opened.cluster, term.epoch), term=term))
+        self.begin(
+            replace(opened, store=opened.store.with_lease(opened.cluster, term.epoch, term.continuity), term=term)
+        )
         self._schedule.start()
         self._systemd.ready(f"watching {self._parts.cluster}")
         log.info("daemon started: cluster %s, lease epoch %d", self._parts.cluster, term.epoch)

@@ -20,7 +20,8 @@ from ckptd.service.database_file import DatabaseFile
 from ckptd.service.database_lock import DatabaseLock
 from ckptd.service.lease_term import LeaseTerm
 from ckptd.service.outage import Outage
-from ckptd.store.database_errors import StoreError
+from ckptd.store.continuity import Continuity
+from ckptd.store.database_errors import DatabaseReplacedError, StoreError
 from ckptd.store.store import Store
 
 RETRY_SECONDS = 1.0  # after a renewal that the database did not answer
@@ -110,11 +111,12 @@ class LeaseKeeper:
         if self._lock is None and not lease.may_take(self._watched, read_elapsed(), self.times):
             return None
         began = read_elapsed()
-        epoch = self._store.leases.take(self.cluster, seen, self.holder, datetime.now(UTC))
+        continuity = Continuity()
+        epoch = self._store.leases.take(self.cluster, seen, self.holder, datetime.now(UTC), continuity)
         if epoch is None:
             return None
         until = float("inf") if self._lock is not None else lease.valid_until(began, self.times)
-        return LeaseTerm(self.cluster, epoch, until, DatabaseFile(self._store.database.sqlite_path))
+        return LeaseTerm(self.cluster, epoch, until, DatabaseFile(self._store.database.sqlite_path), continuity)
 
     def record_standby(self) -> None:
         """Record every few seconds that this process waits."""
@@ -150,14 +152,17 @@ class LeaseKeeper:
         while not term.has_ended.wait(wait):
             began = read_elapsed()
             try:
-                is_ours = self._store.leases.renew(self.cluster, term.epoch, datetime.now(UTC))
+                is_ours = self._store.leases.renew(self.cluster, term.epoch, datetime.now(UTC), term.continuity)
+            except DatabaseReplacedError as error:
+                term.lose(f"{error}; stopping the daemon, because only a restart reads again what it holds")
+                return
             except StoreError as error:
                 if outage.note_failure():
                     log.warning("the lease of the cluster %s could not be renewed: %s", self.cluster, error)
                 wait = RETRY_SECONDS
                 continue
             if not is_ours:
-                term.lose()
+                term.lose(f"another daemon acts for the cluster {self.cluster} now; stopping, to wait as its standby")
                 return
             term.extend(lease.valid_until(began, self.times))
             if outage.note_success() is not None:

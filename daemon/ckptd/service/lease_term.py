@@ -11,6 +11,7 @@ from ckptd.core.notices.delivery import SendOutcome, SendResult
 from ckptd.errors import CkptdError
 from ckptd.notify.interface import Channel, Message
 from ckptd.service.database_file import DatabaseFile
+from ckptd.store.continuity import Continuity
 
 
 class LeaseExpiredError(CkptdError):
@@ -20,11 +21,19 @@ class LeaseExpiredError(CkptdError):
 class LeaseTerm:
     """The time from taking a lease to losing or releasing it. A term that is over never begins again."""
 
-    def __init__(self, cluster: str, epoch: int, valid_until: float, file: DatabaseFile | None = None) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        epoch: int,
+        valid_until: float,
+        file: DatabaseFile | None = None,
+        continuity: Continuity | None = None,
+    ) -> None:
         """Begin a term that is recorded in the database in `file`, if it has one."""
         self.cluster = cluster
         self.epoch = epoch
-        self.is_lost = False  # another process has taken the lease
+        self.continuity = continuity
+        self._loss: str | None = None  # why the lease is lost
         self.has_ended = threading.Event()
         self._valid_until = valid_until  # by `read_elapsed`
         self._file = file
@@ -37,7 +46,7 @@ class LeaseTerm:
     def require(self) -> None:
         """Raise LeaseExpiredError unless this process may act now."""
         if not self.is_valid:
-            why = "was taken by another process" if self.is_lost else "could not be renewed in time"
+            why = "is lost" if self._loss else "could not be renewed in time"
             raise LeaseExpiredError(f"the lease of the cluster {self.cluster} {why}: nothing was done")
 
     def extend(self, valid_until: float) -> None:
@@ -51,15 +60,15 @@ class LeaseTerm:
         self._show = show
         show(0.0 if self.has_ended.is_set() else self._valid_until)
 
-    def lose(self) -> None:
-        """Note that another process has taken the lease."""
-        self.is_lost = True
+    def lose(self, loss: str) -> None:
+        """Note that the lease is lost, and why."""
+        self._loss = loss
         self.end()
 
     def describe_loss(self) -> str | None:
         """Return why this process can act no more; None: it can. A term whose file is gone ends."""
-        if self.is_lost:
-            return f"another daemon acts for the cluster {self.cluster} now; stopping, to wait as its standby"
+        if self._loss is not None:
+            return self._loss
         change = self._file.describe_change() if self._file is not None else None
         if change is None:
             return None

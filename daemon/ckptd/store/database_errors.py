@@ -29,6 +29,10 @@ class LeaseLostError(StoreError):
     """Another process acts for the cluster now, and nothing more is recorded for this one; the text names the other."""
 
 
+class DatabaseReplacedError(StoreError):
+    """The database is no longer the one that this process has written to."""
+
+
 class AlreadyRecordedError(StoreError):
     """The same action is on record already, and is not to be done twice."""
 

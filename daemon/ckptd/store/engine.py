@@ -26,6 +26,7 @@ _AWAY = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUS
 # errors that an administrator must end at the first connection, and that may end by themselves after one has worked
 _UNUSABLE = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM})
 _READ_ONLY_TRANSACTION = "25006"  # SQLSTATE of PostgreSQL: a standby that is not promoted yet, or made read-only
+_UNDEFINED_TABLE = "42P01"
 _FILE = "ckptd_file"  # option of an engine
 
 
@@ -221,6 +222,8 @@ def name_database(url: URL) -> str:
 def _reason(error: BaseException | None, url: URL) -> str:
     """Return the driver's error in one line, with advice for known errors."""
     words = database_errors.describe(error)
+    if getattr(error, "sqlstate", None) == _UNDEFINED_TABLE:
+        return f"{words}: restore the database from a backup, or restart ckptd to make empty tables"
     if _read_code(error) == sqlite3.SQLITE_FULL:
         return f"{words}: free space on its disk, and ckptd resumes by itself"
     if sqlite_access.is_damaged(error):

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from ckptd.core.leadership.lease import Lease, LeaseHolder
+from ckptd.store.continuity import Continuity
 from ckptd.store.database_errors import LeaseLostError
 from ckptd.store.lease_tables import LeaseTable, StandbyTable
 from ckptd.store.runs import ensure_cluster
@@ -42,9 +43,17 @@ class LeaseStore(StorePart):
 
     @writing
     def take(
-        self, connection: sa.Connection, cluster: str, seen: Lease, holder: LeaseHolder, now: datetime
+        self,
+        connection: sa.Connection,
+        cluster: str,
+        seen: Lease,
+        holder: LeaseHolder,
+        now: datetime,
+        continuity: Continuity | None = None,
     ) -> int | None:
         """Take the lease if it is still as it was seen; return the new epoch, or None if it has changed.
+
+        `continuity` then remembers this database, for later writes and renewals.
 
         This waits until the transactions of the previous holder have ended, because each of them locks the lease's key.
         A holder that has not released the lease may never end them: its sessions are terminated.
@@ -77,13 +86,26 @@ class LeaseStore(StorePart):
             )
         )
         connection.execute(sa.delete(StandbyTable).where(StandbyTable.instance == holder.instance))
+        if continuity is not None:
+            continuity.begin(connection, cluster)
         return epoch
 
     @writing
-    def renew(self, connection: sa.Connection, cluster: str, epoch: int, now: datetime) -> bool:
-        """Renew the lease; return whether this epoch is still the current one."""
+    def renew(
+        self, connection: sa.Connection, cluster: str, epoch: int, now: datetime, continuity: Continuity | None = None
+    ) -> bool:
+        """Renew the lease; return whether this epoch is still the current one.
+
+        Raises:
+            DatabaseReplacedError: by `continuity`, this is another database.
+
+        """
         if connection.dialect.name == "postgresql":
             connection.execute(sa.select(_mark_session(cluster, epoch)))
+        if continuity is not None and continuity.columns:
+            least = continuity.expect()
+            found = connection.execute(sa.select(*continuity.columns).where(LeaseTable.cluster == cluster)).first()
+            continuity.compare((None, 0) if found is None else tuple(found), least)
         done = connection.execute(
             sa.update(LeaseTable)
             .where(LeaseTable.cluster == cluster, LeaseTable.epoch == epoch, LeaseTable.instance.is_not(None))
@@ -127,7 +149,7 @@ class LeaseStore(StorePart):
         connection.execute(sa.delete(StandbyTable).where(StandbyTable.instance == standby.instance))
 
 
-def check_epoch(connection: sa.Connection, cluster: str, epoch: int) -> None:
+def check_epoch(connection: sa.Connection, cluster: str, epoch: int, continuity: Continuity | None = None) -> None:
     """Lock the key of a lease in this transaction, so that nobody takes the lease before its end.
 
     A renewal does not wait for this lock. A holder that stops in the middle of the transaction would keep the lock, so
@@ -135,9 +157,12 @@ def check_epoch(connection: sa.Connection, cluster: str, epoch: int) -> None:
 
     Raises:
         LeaseLostError: the epoch is not the current one.
+        DatabaseReplacedError: by `continuity`, this is another database.
 
     """
-    columns: list[Any] = [LeaseTable.epoch]
+    compared = () if continuity is None else continuity.columns
+    least = 0 if continuity is None else continuity.expect()
+    columns: list[Any] = [*compared, LeaseTable.epoch]
     if connection.dialect.name == "postgresql":
         columns.append(_mark_session(cluster, epoch))
     found = connection.execute(
@@ -147,6 +172,8 @@ def check_epoch(connection: sa.Connection, cluster: str, epoch: int) -> None:
     ).first()
     if found is None:
         raise LeaseLostError(_describe_loss(connection, cluster))
+    if continuity is not None and compared:
+        continuity.compare((found[0], found[1]), least)
 
 
 def _mark_session(cluster: str, epoch: int) -> sa.Function[Any]:

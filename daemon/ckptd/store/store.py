@@ -13,6 +13,7 @@ from ckptd.store.backfill import BackfillStore
 from ckptd.store.checkpoints import CheckpointStore
 from ckptd.store.claims import ClaimStore
 from ckptd.store.clusters import ClusterStore
+from ckptd.store.continuity import Continuity
 from ckptd.store.declared_shares import DeclaredShareStore
 from ckptd.store.ended_runs import EndedRunStore
 from ckptd.store.expiry import ExpiryStore
@@ -91,9 +92,12 @@ class Store(StoreReader):
             raise
         return cls(Database(database))
 
-    def with_lease(self, cluster: str, epoch: int) -> "Store":
-        """Return the same database for the holder of a lease: its writes fail after another process took the lease."""
-        fence = partial(leases.check_epoch, cluster=cluster, epoch=epoch)
+    def with_lease(self, cluster: str, epoch: int, continuity: Continuity | None = None) -> "Store":
+        """Return the same database for the holder of a lease: its writes fail after another process took the lease.
+
+        With the `continuity` of the term, they also fail in a database that took the place of this one.
+        """
+        fence = partial(leases.check_epoch, cluster=cluster, epoch=epoch, continuity=continuity)
         return Store(self.database.with_fence(fence, epoch))
 
     def close(self) -> None:
