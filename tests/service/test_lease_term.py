@@ -72,6 +72,20 @@ def test_a_message_is_deferred_and_not_uncertain_after_the_end(clock):
     assert channel.seen == ["first"]
 
 
+def test_a_term_whose_renewal_gets_no_answer_ends_the_daemon(clock):
+    """A proxy accepts what it is sent and passes nothing on, so no time limit of TCP or of the server applies."""
+    clock[0] = 100.0
+    term = LeaseTerm("c", 1, valid_until=112.0)
+    with term.renewing():
+        clock[0] = 159.0
+        assert term.describe_loss() is None
+        assert term.seconds_to_renew == 59.0
+        clock[0] = 161.0
+        assert term.describe_loss().startswith("the database has not answered for 60 s")
+    assert term.describe_loss() is None
+    assert term.seconds_to_renew == 0.0
+
+
 def test_a_term_that_was_lost_never_begins_again(clock):
     term = LeaseTerm("c", 1, valid_until=112.0)
     term.lose("another daemon acts")

@@ -134,7 +134,7 @@ class Daemon:
         # let a step that records finish, because its transaction is short, but none that waits for Slurm or a disk
         is_quiet = self._state.record_lock.acquire(timeout=SECONDS_TO_STOP)
         helpers.close()
-        if is_quiet:
+        if is_quiet and term.seconds_to_renew < SECONDS_TO_STOP:  # else the database would not answer this either
             keeper.release(term)
             self._finish_writing()
             self._parts.store.close()

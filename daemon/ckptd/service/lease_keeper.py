@@ -152,7 +152,8 @@ class LeaseKeeper:
         while not term.has_ended.wait(wait):
             began = read_elapsed()
             try:
-                is_ours = self._store.leases.renew(self.cluster, term.epoch, datetime.now(UTC), term.continuity)
+                with term.renewing():
+                    is_ours = self._store.leases.renew(self.cluster, term.epoch, datetime.now(UTC), term.continuity)
             except DatabaseReplacedError as error:
                 term.lose(f"{error}; stopping the daemon, because only a restart reads again what it holds")
                 return

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from ckptd.checkpoints.agent.batches import BatchRunner
 from ckptd.checkpoints.agent.client import Answer, Batch
@@ -12,6 +13,8 @@ from ckptd.errors import CkptdError
 from ckptd.notify.interface import Channel, Message
 from ckptd.service.database_file import DatabaseFile
 from ckptd.store.continuity import Continuity
+
+MAX_SECONDS_TO_RENEW = 60.0  # a database that refuses, or cannot be reached, says so earlier
 
 
 class LeaseExpiredError(CkptdError):
@@ -37,6 +40,7 @@ class LeaseTerm:
         self.has_ended = threading.Event()
         self._valid_until = valid_until  # by `read_elapsed`
         self._file = file
+        self._renewing_since: float | None = None
         self._show: Callable[[float], None] = lambda _valid_until: None
 
     @property
@@ -48,6 +52,21 @@ class LeaseTerm:
         if not self.is_valid:
             why = "is lost" if self._loss else "could not be renewed in time"
             raise LeaseExpiredError(f"the lease of the cluster {self.cluster} {why}: nothing was done")
+
+    @contextmanager
+    def renewing(self) -> Iterator[None]:
+        """Measure how long a renewal takes."""
+        self._renewing_since = read_elapsed()
+        try:
+            yield
+        finally:
+            self._renewing_since = None
+
+    @property
+    def seconds_to_renew(self) -> float:
+        """Return for how long the database has not answered a renewal; 0 if there is none."""
+        since = self._renewing_since
+        return 0.0 if since is None else read_elapsed() - since
 
     def extend(self, valid_until: float) -> None:
         """Note a renewal."""
@@ -69,6 +88,11 @@ class LeaseTerm:
         """Return why this process can act no more; None: it can. A term whose file is gone ends."""
         if self._loss is not None:
             return self._loss
+        if self.seconds_to_renew > MAX_SECONDS_TO_RENEW:
+            return (
+                f"the database has not answered for {MAX_SECONDS_TO_RENEW:.0f} s, as behind a proxy that stalls;"
+                " stopping the daemon, because only a restart ends its connections"
+            )
         change = self._file.describe_change() if self._file is not None else None
         if change is None:
             return None
