@@ -11,7 +11,7 @@ from pathlib import PurePath
 import pytest
 
 from ckptd.checkpoints.agent.client import AgentReloadError
-from ckptd.config import ConfigError
+from ckptd.config import ConfigError, raw_tables
 from ckptd.core.fleet.snapshot import Report
 from ckptd.service import build, daemon, reload
 from ckptd.service.agent_policy import build_policy
@@ -274,6 +274,19 @@ def test_a_source_that_cannot_be_opened_leaves_the_old_one_in_force(start, reloa
     reload_with(started, **{"slurm.replay_path": "{root}/nowhere", "slurm.poll_interval": "10m"})
     assert started._parts is parts
     assert "configuration reload failed" in caplog.text
+
+
+def test_a_default_file_that_is_gone_leaves_the_old_configuration_in_force(start, tmp_path, monkeypatch, caplog):
+    """Without a file, all settings have their defaults: no denied users, no roots, no policies."""
+    default = tmp_path / "config.toml"
+    default.write_text("")
+    monkeypatch.setattr(raw_tables, "DEFAULT_PATH", default)
+    started = start()
+    before = observe(started)
+    default.unlink()
+    started.reload()
+    assert f"configuration reload failed: {default}: No such file or directory" in caplog.text
+    assert observe(started) == before
 
 
 def test_a_file_that_is_missing_leaves_the_old_configuration_in_force(start, reload_with, root, caplog):

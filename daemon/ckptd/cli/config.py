@@ -34,6 +34,7 @@ def check(context: click.Context, is_live: bool) -> None:
         from ckptd.cli.doctor_report import print_report  # noqa: PLC0415 - --help needs none of it
 
         print_report(context, is_json=False, timeout_seconds=60.0)
+    from ckptd.config.raw_tables import DEFAULT_PATH, find_file  # noqa: PLC0415
     from ckptd.config.valid_sections import read_valid_sections  # noqa: PLC0415 - --help needs none of it
     from ckptd.service.accounts import has_account, list_unknown_denials  # noqa: PLC0415
     from ckptd.service.config_troubles import list_troubles  # noqa: PLC0415
@@ -51,20 +52,24 @@ def check(context: click.Context, is_live: bool) -> None:
         click.echo(trouble, err=True)
     if troubles:
         raise SystemExit(EXIT_USAGE)
+    if find_file(path) is None:
+        click.echo(f"There is no {DEFAULT_PATH}: all settings have their defaults.")
     click.echo("The configuration is valid.")
 
 
 def _become_service(config: "Config", path: Path | None, *, is_user_known: bool) -> list[str]:
     """As root, check what the agent reads, then become the service's account for the files that follow."""
-    from ckptd.config import DEFAULT_PATH, ConfigError  # noqa: PLC0415 - --help needs none of it
+    from ckptd.config import ConfigError, find_file  # noqa: PLC0415 - --help needs none of it
     from ckptd.service.privileges import drop_root  # noqa: PLC0415
     from ckptd.service.trusted_file import check_trusted  # noqa: PLC0415
 
     if os.geteuid() != 0:
         return []
     troubles = []
-    chosen = path or DEFAULT_PATH
-    if chosen.exists():
+    chosen = find_file(path)
+    if chosen is not None and not chosen.exists():
+        chosen = None
+    if chosen is not None:
         try:
             check_trusted(chosen)
         except ConfigError as error:

@@ -12,13 +12,12 @@ if TYPE_CHECKING:
     from ckptd.config.example import format_example
     from ckptd.config.health import HealthSection, build_overrides, build_rules
     from ckptd.config.outputs import MailSection
-    from ckptd.config.raw_tables import DEFAULT_PATH, ConfigError
+    from ckptd.config.raw_tables import ConfigError, find_file
     from ckptd.config.reading import read_config
     from ckptd.config.retention import RetentionSection, build_bounds, build_policies, list_unknown_formats
     from ckptd.config.root import Config
 
 __all__ = [
-    "DEFAULT_PATH",
     "Config",
     "ConfigError",
     "HealthSection",
@@ -29,12 +28,12 @@ __all__ = [
     "build_overrides",
     "build_policies",
     "build_rules",
+    "find_file",
     "format_example",
     "list_unknown_formats",
     "read_config",
 ]
 _HOMES = {
-    "DEFAULT_PATH": "raw_tables",
     "Config": "root",
     "ConfigError": "raw_tables",
     "HealthSection": "health",
@@ -45,6 +44,7 @@ _HOMES = {
     "build_overrides": "health",
     "build_policies": "retention",
     "build_rules": "health",
+    "find_file": "raw_tables",
     "format_example": "example",
     "list_unknown_formats": "retention",
     "read_config": "reading",

@@ -1,6 +1,7 @@
 """Reads the configuration's file and environment into plain tables, without checking them."""
 
 import codecs
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -27,6 +28,22 @@ class Tables(NamedTuple):
     variables: dict[tuple[str, str], str]  # by section and key
 
 
+def find_file(path: Path | None) -> Path | None:
+    """Return the file to read: the given one, else the default one; None if there is none.
+
+    A link to nothing, or a directory that may not be entered, counts as a file: reading it says what is wrong.
+    """
+    if path is not None:
+        return path
+    try:
+        os.lstat(DEFAULT_PATH)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        pass
+    return DEFAULT_PATH
+
+
 def read_tables(path: Path | None, environment: Mapping[str, str]) -> Tables:
     """Read the file, then override it with `CKPTD_SECTION__KEY` from the environment.
 
@@ -36,7 +53,7 @@ def read_tables(path: Path | None, environment: Mapping[str, str]) -> Tables:
         ConfigError: the file cannot be read, or is not TOML.
 
     """
-    chosen = path or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
+    chosen = find_file(path)
     data: dict[str, Any] = {}
     if chosen:
         try:

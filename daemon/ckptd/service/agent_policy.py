@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ckptd.checkpoints.agent.identities import read_identities
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
-from ckptd.config import DEFAULT_PATH, Config, read_config
+from ckptd.config import Config, find_file, read_config
 from ckptd.config.local_cluster import read_local_cluster
 from ckptd.config.node_scans_table import NodeScansSection
 from ckptd.core.node_scans.step_policy import NodeScanPolicy
@@ -27,7 +27,7 @@ def read_policy(path: Path | None, environment: Mapping[str, str], *, is_person:
         ConfigError: the file cannot be read, is invalid, or somebody other than root may write it.
 
     """
-    chosen = path or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
+    chosen = find_file(path)
     if chosen is not None and os.geteuid() == 0:
         check_trusted(chosen)
     return replace(build_policy(read_config(chosen, environment)), is_person=is_person)

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 
-from ckptd.config import Config, read_config
+from ckptd.config import Config, find_file, read_config
 from ckptd.core.fleet.snapshot import Report
 from ckptd.core.leadership import lease
 from ckptd.core.model import Unknown
@@ -65,7 +65,7 @@ class Daemon:
         self._started_with = config  # settings that need a restart keep these values
         self._config = config
         self._is_acting = False
-        self._config_path = config_path
+        self._config_path = find_file(config_path)  # a default file that is gone later is an error
         self._environment = environment
         self._systemd = Systemd(environment)
         self._stop = threading.Event()

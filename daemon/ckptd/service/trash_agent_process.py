@@ -14,7 +14,7 @@ from ckptd.checkpoints.agent import process
 from ckptd.checkpoints.agent.identities import read_identities
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.trash import trash_operations
-from ckptd.config.raw_tables import DEFAULT_PATH
+from ckptd.config.raw_tables import find_file
 from ckptd.config.trash_settings import read_trash_settings
 from ckptd.errors import CkptdError
 from ckptd.service.agent_options import DEFAULTS, PERSON
@@ -45,7 +45,7 @@ def read_policy(path: Path | None, environment: Mapping[str, str]) -> RequestPol
         ConfigError: the file cannot be read, is invalid, or somebody other than root may write it.
 
     """
-    chosen = path or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
+    chosen = find_file(path)
     if chosen is not None and os.geteuid() == 0:
         check_trusted(chosen)
     settings = read_trash_settings(chosen, environment)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ckptd.config import DEFAULT_PATH, Config, ConfigError
+from ckptd.config import Config, ConfigError, find_file
 from ckptd.config.listing_settings import choose_state_directory
 from ckptd.config.valid_sections import read_valid_sections
 from ckptd.service.doctor import (
@@ -64,7 +64,7 @@ def _with_state_directory(config: Config, variables: Mapping[str, str]) -> Confi
 def _check_configuration(path: Path | None, errors: tuple[str, ...]) -> Iterator[CheckResult]:
     for each in errors:
         yield error(each, "correct it; the checks below use the defaults of this section")
-    chosen = path or (DEFAULT_PATH if DEFAULT_PATH.exists() else None)
+    chosen = find_file(path)
     if not errors:
         yield ok(f"{chosen} is valid" if chosen else "there is no configuration file: all settings have their defaults")
     if chosen is not None and os.geteuid() == 0 and chosen.exists():
