@@ -1,5 +1,6 @@
 """Values that can be seen to be wrong without a look at anything else."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ from click.testing import CliRunner
 from ckptd import cli
 from ckptd.config import ConfigError, read_config
 from ckptd.store.engine import create_engine
+from demo.patience import allow
+from support.forked_daemon import complete_ckptd
 
 
 def refusal(tmp_path, text):
@@ -140,3 +143,14 @@ def test_paths_that_lead_elsewhere_than_they_seem_to_are_refused(tmp_path, text,
 def test_a_device_without_an_end_is_no_configuration():
     with pytest.raises(ConfigError, match=r"/dev/zero: larger than 4 MiB"):
         read_config(Path("/dev/zero"), {})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_config_check_refuses_a_file_that_the_service_cannot_reload(tmp_path):
+    """The daemon reads it as root when it starts, and as the service's account at each reload."""
+    path = tmp_path / "config.toml"
+    path.write_text('[service]\nuser = "nobody"\n')
+    path.chmod(0o600)
+    done = complete_ckptd("--config", str(path), "config", "check", folder=tmp_path, timeout=allow(60))
+    assert done.returncode == 2
+    assert f"{path}: the account nobody cannot read it, so a reload fails: chgrp nogroup {path}" in done.stderr

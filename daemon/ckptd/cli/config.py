@@ -1,5 +1,6 @@
 """`ckptd config`: check, show, example."""
 
+import grp
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,6 +77,12 @@ def _become_service(config: "Config", path: Path | None, *, is_user_known: bool)
             troubles.append(str(error))
     if config.service.user and is_user_known:
         drop_root(config.service.user)
+        if chosen is not None and not os.access(chosen, os.R_OK):
+            group = grp.getgrgid(os.getgid()).gr_name
+            troubles.append(
+                f"{chosen}: the account {config.service.user} cannot read it, so a reload fails: "
+                f"chgrp {group} {chosen} && chmod g+r {chosen}"
+            )
     return troubles
 
 
