@@ -88,8 +88,9 @@ class StepRunner:
             if not result.found_work and self._clock() - failed_at < SECONDS_TO_FORGET:
                 return False
             del self._failed_at[name]
-            if self._troubles.pop(name, None) and result.found_work:
-                log.warning("step %s succeeded again", name)
+            if self._troubles.pop(name, None):
+                how = "succeeded again" if result.found_work else f"has not failed for {SECONDS_TO_FORGET / 60:.0f} min"
+                log.warning("step %s %s", name, how)
             return True
 
     def _log_trouble(self, name: str, error: CkptdError) -> None:
