@@ -27,7 +27,8 @@ def make_state_directory(directory: Path) -> None:
         directory.mkdir(mode=0o750, parents=True, exist_ok=True)
     except OSError as error:
         raise StateError(
-            f"cannot create the state directory {str(directory)!r}: {error.strerror}; set service.state_directory"
+            f"cannot create the state directory {str(directory)!r}: {error.strerror}; create it for"
+            " the daemon's account, or set service.state_directory"
         ) from error
 
 
