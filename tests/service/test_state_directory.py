@@ -9,7 +9,10 @@ import pytest
 
 from ckptd.config import read_config
 from ckptd.errors import CkptdError
+from ckptd.service.build import start_helpers
 from ckptd.service.open_database import StateError, make_state_directory, open_store
+from ckptd.service.password_file import read_password
+from ckptd.service.privileges import PrivilegeError
 from ckptd.store.store import Store
 from support.unit_capabilities import limit_to_unit
 
@@ -47,6 +50,16 @@ def test_a_state_directory_that_is_a_file_is_named(tmp_path):
     (tmp_path / "state").touch()
     with pytest.raises(StateError, match=f"'{tmp_path}/state': File exists"):
         make_state_directory(tmp_path / "state")
+
+
+def test_a_uid_without_an_account_starts_no_daemon_and_is_named(tmp_path, monkeypatch):
+    """As in a container that was started with another uid."""
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    config = read_config(None, {"CKPTD_SERVICE__STATE_DIRECTORY": str(tmp_path / "state")})
+    with pytest.raises(PrivilegeError, match="uid 54321 has no account on this host"):
+        start_helpers(config, None)
+    with pytest.raises(StateError, match="uid 54321 cannot read"):
+        read_password(tmp_path / "none", "store.password_file")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")

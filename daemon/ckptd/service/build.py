@@ -1,7 +1,5 @@
 """Builds the parts of the daemon from its configuration; the other `build_` modules serve the commands, too."""
 
-import os
-import pwd
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -27,7 +25,7 @@ from ckptd.service.build_send import build_post
 from ckptd.service.build_verification import build_job_executor, find_verify_place
 from ckptd.service.lease_term import LeasedAgent, LeasedChannel, LeaseTerm
 from ckptd.service.open_database import make_state_directory, open_store
-from ckptd.service.privileges import become_service_user
+from ckptd.service.privileges import become_service_user, name_only_user
 from ckptd.service.watcher_start import start_watcher
 from ckptd.slurm.cluster_facts import ClusterFacts
 from ckptd.slurm.interface import JobSource
@@ -73,11 +71,12 @@ def start_helpers(config: Config, config_path: Path | None) -> Helpers:
         CkptdError: the agent must not trust the configuration file, or the service's user cannot be used.
 
     """
+    only_user = name_only_user()
     make_state_directory(config.state_directory)
     helpers = Helpers(
         agent=start_agent(config_path, is_leased=True),
         watcher=start_watcher(config_path) if config.scan.inotify else None,
-        only_user=None if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name,
+        only_user=only_user,
     )
     try:
         helpers.agent.wait_until_ready()

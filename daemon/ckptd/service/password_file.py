@@ -22,8 +22,14 @@ def read_password(path: Path, setting: str = "store.password_file") -> str:
         password = path.read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        account = pwd.getpwuid(os.geteuid()).pw_name
-        raise StateError(f"{setting}: {account} cannot read {str(path)!r}: {reason}") from error
+        raise StateError(f"{setting}: {_name_account()} cannot read {str(path)!r}: {reason}") from error
     if not password:
         raise StateError(f"{setting}: {str(path)!r} is empty")
     return password
+
+
+def _name_account() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"uid {os.geteuid()}"

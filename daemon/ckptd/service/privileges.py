@@ -46,6 +46,24 @@ def _give(state_directory: Path, user: pwd.struct_passwd) -> None:
         ) from error
 
 
+def name_only_user() -> str | None:
+    """Return the account whose jobs alone an unprivileged process watches; None for root, which watches all.
+
+    Raises:
+        PrivilegeError: this process's uid has no account.
+
+    """
+    if os.geteuid() == 0:
+        return None
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError as error:
+        raise PrivilegeError(
+            f"uid {os.geteuid()} has no account on this host, so its jobs cannot be found: run ckptd as an account that"
+            " Slurm knows, or as root"
+        ) from error
+
+
 def drop_root(name: str) -> None:
     """Permanently become the configured user if this process is root; change no file.
 
