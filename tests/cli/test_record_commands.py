@@ -310,6 +310,14 @@ def test_status_tells_what_accounting_has_yet_to_tell(state):
     assert "gap began 3 h ago" in run(config, "status").stdout
 
 
+def test_status_says_what_is_in_the_future_since_the_clock_was_set_back(state):
+    config, store = state
+    since = datetime.now(UTC) + timedelta(days=3)
+    store.backfill.record_gap("alpha", PollGap(since, since + timedelta(hours=1)))
+    shown = run(config, "status").stdout
+    assert f"gap began in the future, at {since:%Y-%m-%d %H:%M} UTC: the clock was set back since" in shown
+
+
 def test_status_tells_what_steps_in_users_jobs_cost(state):
     config, store = state
     assert "scans on nodes" in run(config, "status").stdout

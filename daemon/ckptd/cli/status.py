@@ -15,7 +15,7 @@ from ckptd.core.job_actions import hourly_limit
 from ckptd.core.model.records import PAUSE, ClusterStatus
 from ckptd.core.runs import shared_files
 from ckptd.core.runs.shared_files import SharedDirectory, ShareTrouble
-from ckptd.present.formatting import format_count
+from ckptd.present.formatting import format_count, format_instant
 from ckptd.store import plain_reads
 from ckptd.store.plain_reads import Select
 from ckptd.store.shared_rows import read_clocks, read_declared
@@ -41,6 +41,7 @@ STANDBY_AGE = timedelta(seconds=30)  # since a standby was last seen
 MISSED_POLLS = 3  # after so many without a recorded one, the exit status is 1
 LATE_POLL = timedelta(minutes=1)  # but not before: Slurm may be slow
 LATE_MAIL = timedelta(hours=1)  # mail that is due for longer makes the exit status 1
+MAX_SKEW = timedelta(minutes=1)  # between the clocks of two daemons of one database
 
 
 @click.command()
@@ -220,8 +221,10 @@ def _mail_row(select: Select, cluster: str, now: datetime) -> "MailStateFields":
 
 
 def _format_since(at: datetime | None, now: datetime) -> str:
-    return format_duration(None if at is None else now - at)
+    return format_duration(None if at is None else max(now - at, timedelta(0)))
 
 
 def _age(at: datetime | None, now: datetime) -> str:
+    if at is not None and at > now + MAX_SKEW:
+        return f"in the future, at {format_instant(at)}: the clock was set back since"
     return "never" if at is None else f"{format_duration(now - at)} ago"
