@@ -51,8 +51,9 @@ def test_values_that_would_change_a_templates_meaning_are_refused():
 def ask(tmp_path):
     """Ask as the agent's child would; the user's own words are given as candidates."""
 
-    def ask(*candidates, since_ns=0, until_ns=None, excluded=(), shared=(), roots=("/",)):
+    def ask(*candidates, since_ns=0, until_ns=None, excluded=(), shared=(), roots=("/",), memory=None):
         item = {
+            "memory": memory,
             "work_dir": str(tmp_path),
             "candidates": [list(each) for each in candidates],
             "allowed_roots": list(roots),
@@ -245,3 +246,19 @@ def test_a_directory_that_the_user_may_not_write_to_is_not_the_jobs(ask, tmp_pat
     found = ask(("comment", "others"))
     assert found["directory"] is None
     assert found["problems"] == [f"the job's user cannot write to {tmp_path}/others"]
+
+
+def test_the_searches_of_one_request_list_and_read_a_directory_once(ask, tmp_path):
+    for number, modified_ns in enumerate((2000, 3000, 4000)):
+        make_checkpoint(tmp_path / f"task{number}/epoch_1.safetensors", modified_ns)
+    memory = {}
+    first = ask(("discovery", "."), memory=memory)
+    assert first["directory"] == str(tmp_path / "task2")
+    for path in tmp_path.glob("*/*"):
+        path.unlink()
+    again = ask(("discovery", "."), memory=memory, excluded=[tmp_path / "task2"], until_ns=2500)
+    assert again["directory"] == str(tmp_path / "task0")
+    assert (first["entry_count"], again["entry_count"]) == (6, 0)
+    assert ask(("discovery", "."), memory={})["directory"] is None
+    with_roles = [ask(("discovery", "."), memory=each)["found"] for each in (memory, memory)]
+    assert with_roles == [first["found"]] * 2

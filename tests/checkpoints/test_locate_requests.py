@@ -1,8 +1,10 @@
 """Requests to find directories grow with the jobs that are searched for, not with their product with the others."""
 
 import json
+import os
+import tempfile
 from datetime import timedelta
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -10,6 +12,8 @@ from ckptd.checkpoints.agent.scan_client import ScanLimits, locate_jobs
 from ckptd.core.discovery.nearby_candidates import DirectorySearch
 from ckptd.core.model import Unknown
 from core.histories import at, job
+from support.shared_agent import get_agent
+from support.sized_world import make_checkpoint
 
 LIMITS = ScanLimits(deadline=timedelta(seconds=10))
 
@@ -86,3 +90,46 @@ def test_an_agent_that_does_not_answer_is_not_asked_twice():
     agent = Silent()
     [found] = locate_jobs(agent, [search(1, 2, "ckpt=/scratch/run1")], (), LIMITS)
     assert (found, agent.calls) == (Unknown(what="directory", reason="silence"), 1)
+
+
+def make_checkpoints(directory, count, owner):
+    directory.mkdir(parents=True, exist_ok=True)
+    os.chown(directory, owner, -1)
+    for step in range(count):
+        path = directory / f"step_{step}.safetensors"
+        path.write_bytes(make_checkpoint(step))
+        os.utime(path, (at(600).timestamp(),) * 2)
+        os.chown(path, owner, -1)
+
+
+@pytest.fixture
+def shared_place():
+    """Two working directories of several jobs each, and their owner."""
+    owner = 61_000_000 if os.geteuid() == 0 else os.geteuid()
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        root.chmod(0o755)
+        for place in ("sweep", "other"):
+            make_checkpoints(root / place, 0, owner)
+            for number in range(3):
+                make_checkpoints(root / place / f"task{number}", 4, owner)
+        yield root, owner
+
+
+def test_jobs_with_one_working_directory_have_it_listed_once(shared_place):
+    root, owner = shared_place
+    searches = [
+        DirectorySearch(
+            job=job(number, uid=owner, work_dir=root / name),
+            since=at(0),
+            began_at=at(0),
+            excluded=tuple(str(root / name / f"task{each}") for each in range(3) if each != number % 3),
+        )
+        for number, name in enumerate(("sweep", "other") * 3)
+    ]
+    found = locate_jobs(get_agent(keeps_children=False), searches, (), LIMITS)
+    assert [each.directory for each in found] == [
+        root / name / f"task{number % 3}" for number, name in enumerate(("sweep", "other") * 3)
+    ]
+    assert [len(each.found.saves) for each in found] == [4] * 6
+    assert sum(each.entry_count for each in found) == 2 * (3 + 3 * 4)  # all of both places, once

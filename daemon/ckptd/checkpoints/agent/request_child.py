@@ -7,6 +7,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from ckptd.checkpoints.agent import child_states, confinement, limited_child, orphans, requests
@@ -18,7 +19,7 @@ from ckptd.checkpoints.scanning import user_paths
 from ckptd.checkpoints.scanning.shared_parser import SharedParser
 from ckptd.errors import CkptdError
 
-# takes JSON types, and a parser as "parser"; returns JSON types
+# takes JSON types, a parser as "parser", and as "memory" what earlier items of the request left; returns JSON types
 Operation = Callable[[dict[str, Any]], dict[str, Any]]
 
 MAX_OPEN_FILES = 256
@@ -51,12 +52,13 @@ def run(
         _limit(request["operation"])
         paths = requests.list_directories(request)
         parser = SharedParser(request["uid"], paths, policy.allowed_roots)
+        shared: dict[str, Any] = {"parser": parser, "memory": {}}
         with os.fdopen(pipe, "wb") as out, parser:
             until = time.monotonic() + request["deadline_seconds"]
             for index, item in enumerate(request["items"]):
                 require_lease()  # once more: the whole host may have been frozen meanwhile
                 seconds = max(0.0, until - time.monotonic()) / (len(request["items"]) - index)
-                result = answer(request["operation"], item, policy, operations, seconds, parser)
+                result = answer(request["operation"], item, policy, operations, seconds, shared)
                 out.write(json.dumps({"index": index, "result": result}).encode() + b"\n")
                 out.flush()
         status = 0
@@ -81,16 +83,16 @@ def answer(
     policy: RequestPolicy,
     operations: Mapping[str, Operation],
     seconds: float,
-    parser: SharedParser | None = None,
+    shared: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Run one operation; if an item fails, its answer is the error, and the next item continues.
 
-    An operation that can be done in parts should take no longer than these seconds. One that reads a directory of the
-    request may use the `parser`.
+    An operation that can be done in parts should take no longer than these seconds. `shared` is the same for all items
+    of a request: one that reads a directory of it may use the `parser`, and leave in `memory` what later items need.
     """
     try:
         completed = requests.complete(operation, item, policy)
-        return operations[operation]({**completed, "seconds": seconds, "parser": parser})
+        return operations[operation]({**completed, "seconds": seconds, **shared})
     except OSError as error:
         return {"unknown": error.strerror or str(error)}
     except CkptdError as error:

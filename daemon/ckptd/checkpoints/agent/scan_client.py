@@ -75,6 +75,7 @@ def locate_jobs(
         }
     rest = [place for place in range(len(items)) if place not in answers]
     if rest:
+        rest.sort(key=lambda place: str(searches[place].job.work_dir))  # the agent lists equal ones in a row once
         found = run_items(agent, "locate", [items[place] for place in rest], limits.deadline)
         answers.update(zip(rest, found, strict=True))
     return [decode_answer(answers[place], _location) for place in range(len(items))]

@@ -9,40 +9,30 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
-from ckptd.checkpoints.agent.limited_child import ChildLimits
 from ckptd.checkpoints.formats.checkpoint_names import parse_name
 from ckptd.checkpoints.formats.interface import Claim
 from ckptd.checkpoints.scanning import copy_locations
 from ckptd.checkpoints.scanning.allowed_roots import OutsideRootsError, is_allowed, open_allowed
-from ckptd.checkpoints.scanning.claiming import claim_in_child
-from ckptd.checkpoints.scanning.examination import examine_in_child
-from ckptd.checkpoints.scanning.reader import Reader
-from ckptd.checkpoints.scanning.shared_parser import SharedParser
-from ckptd.checkpoints.scanning.tree import list_places
+from ckptd.checkpoints.scanning.searched_tree import SearchedTree
 from ckptd.checkpoints.scanning.user_file import USER_FILE, read_user_file
 from ckptd.checkpoints.scanning.user_paths import expand_home, explain_absence, find_directory, may_write
 from ckptd.core.discovery import batch_script
 from ckptd.core.discovery.declared import is_declared_without, list_directories, split_locations, stated_path
 from ckptd.core.discovery.input_names import is_named_for_inputs
-from ckptd.core.model import EVERY_RULE, Job, Level, NamedLocation, Role
+from ckptd.core.model import EVERY_RULE, Job, NamedLocation, Role
 from ckptd.core.node_scans.node_directories import find_on_nodes
-from ckptd.core.runs.resumable import is_named_as_checkpoint
 from ckptd.core.text.job_patterns import JobPatterns
 
-# containers of any kind of data: a search takes them for checkpoints only if their names say so
 _ROLES = list(Role)  # the strongest evidence first
 MAX_JUDGED = 20  # directories of one search whose files are read
 MAX_NUMBERED = 50  # saves of one search whose times of writing are returned
 JUDGED_CLAIMS = 4  # newest files of each of them
 NAMED_DEPTH = 3  # levels below a place of the site's at which a directory may be named for its job
-_STATE = re.compile(r"(?<![a-z])states?(?![a-z])")
-DATA_FORMATS = frozenset({"numpy", "pickle", "hdf5", "matlab", "r", "octave", "sqlite", "generic"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -270,7 +260,7 @@ def _search_below(
 ) -> tuple[dict[str, _Written], int]:
     """Return what was written below a directory during the search's time, by the directory that holds it.
 
-    Returned is also how many directory entries the search read.
+    Returned is also how many directory entries the search read; 0 if the one before listed the same directory.
 
     Raises:
         OutsideRootsError: the directory is not below an allowed root.
@@ -278,44 +268,27 @@ def _search_below(
 
     """
     written: dict[str, _Written] = defaultdict(_Written)
-    with open_allowed(root, item["allowed_roots"]) as descriptor, Reader(descriptor) as reader:
-        tree = list_places(descriptor, max_depth=item["discovery_depth"], max_entries=item["discovery_entries"])
-        entry_count = tree.count_entries()
-        problems.extend(f"{root}/{problem.what}: {problem.reason}" for problem in tree.walk_problems())
-        parser: SharedParser | None = item.get("parser")
-        with (parser and parser.begin(root, descriptor, tree)) or nullcontext() as shared:
-            claims, _ = claim_in_child(tree, reader, limits=ChildLimits(), shared=shared)
-        for claim in claims:
-            facts = parse_name(PurePosixPath(claim.path).name)
-            is_numbered = facts.epoch is not None or facts.step is not None
-            if claim.format in DATA_FORMATS and not is_numbered and not _is_named_as_state(claim.path):
-                continue
-            modified_ns = max((file.modified_ns for file in claim.files), default=0)
-            is_later = item["until_ns"] is not None and modified_ns > item["until_ns"]
-            if modified_ns >= item["since_ns"] and not is_later:
-                found = written[os.path.normpath(os.path.join(root, _home_of(claim.path)))]
-                found.times_ns.append(modified_ns)
-                found.claims.append((modified_ns, claim))
-        inputs = {each for each in written if is_named_for_inputs(PurePosixPath(os.path.relpath(each, root)))}
-        if len(written) > 1 or is_role_asked or inputs:
-            _judge_roles(list(written.values())[:MAX_JUDGED], reader)
+    tree = SearchedTree.read(root, item)
+    problems.extend(tree.problems)
+    for modified_ns, home, claim in tree.claims:
+        is_later = item["until_ns"] is not None and modified_ns > item["until_ns"]
+        if modified_ns >= item["since_ns"] and not is_later:
+            written[home].times_ns.append(modified_ns)
+            written[home].claims.append((modified_ns, claim))
+    inputs = {each for each in written if is_named_for_inputs(PurePosixPath(os.path.relpath(each, root)))}
+    if len(written) > 1 or is_role_asked or inputs:
+        _judge_roles(list(written.values())[:MAX_JUDGED], tree)
     downloaded = {each for each in inputs if written[each].role is not Role.STATE and not _list_numbered(written[each])}
-    return {directory: found for directory, found in written.items() if directory not in downloaded}, entry_count
+    left = {directory: found for directory, found in written.items() if directory not in downloaded}
+    return left, tree.take_unread_count()
 
 
-def _is_named_as_state(path: str) -> bool:
-    """Whether a container of any data is named for what a program resumes from."""
-    name = PurePosixPath(path)
-    return is_named_as_checkpoint(name) or _STATE.search(name.stem.lower()) is not None
-
-
-def _judge_roles(written: list[_Written], reader: Reader) -> None:
+def _judge_roles(written: list[_Written], tree: SearchedTree) -> None:
     """Read the newest files of each directory, to tell states from parameters and data."""
     chosen = [sorted(found.claims, key=lambda each: each[0])[-JUDGED_CLAIMS:] for found in written]
-    claims = [claim for newest in chosen for _, claim in newest]
-    answers = iter(examine_in_child(claims, reader, Level.STRUCTURE, limits=ChildLimits()))
+    answers = iter(tree.read_roles(claim for newest in chosen for _, claim in newest))
     for found, newest in zip(written, chosen, strict=True):
-        roles = {next(answers).role for _ in newest}
+        roles = {next(answers) for _ in newest}
         if {Role.WEIGHTS, Role.PART} <= roles:
             roles.add(Role.STATE)  # saved beside each other
         found.role = min((role for role in roles if role is not Role.PART), key=_ROLES.index, default=Role.DATA)
@@ -349,11 +322,3 @@ def _list_directories(directory: str, limit: int, roots: Iterable[str]) -> list[
     except (OSError, OutsideRootsError):
         return []
     return [os.path.join(directory, name) for name in names]
-
-
-def _home_of(path: str) -> str:
-    """The directory that holds the checkpoints: above those that are named for one epoch or step each."""
-    parent = PurePosixPath(path).parent
-    while parent.name and (facts := parse_name(parent.name)) and (facts.epoch is not None or facts.step is not None):
-        parent = parent.parent
-    return str(parent)
