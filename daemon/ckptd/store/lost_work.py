@@ -5,9 +5,10 @@ accounting can still change it, and is final once its run's directory was read c
 the attempt that is found after that opens it again.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -25,6 +26,7 @@ from ckptd.store.loss_rows import LossReader
 from ckptd.store.reading_jobs import find_reading_jobs
 from ckptd.store.rows import ATTEMPT_COLUMNS, ROW_IDS, RUN_KEY_COLUMNS, attempt_from_row, run_key, split, table_of
 from ckptd.store.run_parts import add_parts, find_parts, join_lists
+from ckptd.store.run_saves import RunSaves, open_saves
 from ckptd.store.stored_checkpoints import complete_path
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LossTable, RunTable
 from ckptd.store.transactions import StorePart, reading
@@ -131,15 +133,19 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
     starts = _read_starts(connection, {row[1] for row in rows}, parts)
     doubtful = _find_possible_results(connection, {row[1] for row in rows})
     readers = find_reading_jobs(connection, {row[1] for row in rows})
+    counts = Counter(row[1] for row in rows)
+    saved: dict[int, RunSaves] = {}
     fresh: list[dict[str, Any]] = []
     stale: list[dict[str, Any]] = []
-    for row in rows:
+    for row in sorted(rows, key=itemgetter(1)):
         attempt_id, run_id, is_recorded, is_located, is_looked, is_followed, scanned_at, known_at, *facts = row
         user, account, partition, *rest = facts
         attempt = attempt_from_row(JobKey(*rest[:3]), rest[3:])
         is_followed = is_followed or starts[run_id][-1] > attempt.started_at  # on another cluster
-        seen = attempt_saves.find_last_read(connection, run_id, attempt, scanned_at, known_at, starts[run_id])
-        saves = attempt_saves.read_saves(connection, run_id, attempt_id, attempt)
+        if run_id not in saved:
+            saved = {run_id: open_saves(connection, run_id, counts[run_id])}  # of one run at a time
+        seen = attempt_saves.find_last_read(saved[run_id], attempt, scanned_at, known_at, starts[run_id])
+        saves = saved[run_id].list_latest(attempt_id, attempt)
         saves += attempt_saves.list_there(copied.get(run_id, ()), attempt)
         if is_reader := attempt.job in readers.get(run_id, ()):
             saves = []  # they are those of other jobs, and nobody knows what this one had to lose
