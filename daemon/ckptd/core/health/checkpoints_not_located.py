@@ -10,6 +10,7 @@ from ckptd.core.health.interface import FindingBuilder, not_whole
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.runs import copied_checkpoints
 from ckptd.core.runs import history as facts
+from ckptd.core.runs.earlier_run_times import EarlierRunTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class CheckpointsNotLocated:
 
     def _list_restarts(self, history: RunHistory, reason: str, *, is_located: bool = False) -> list[Finding]:
         findings: list[Finding] = []
+        earlier = EarlierRunTimes(history)
         for job in facts.running_jobs(history):
             attempt = facts.attempt_of(history, job)
             if attempt is None or not facts.is_restart(attempt):
@@ -52,7 +54,7 @@ class CheckpointsNotLocated:
                 or copied_checkpoints.had_complete(history, attempt.started_at)
             ):
                 continue
-            before = facts.run_before(history, attempt)
+            before = earlier.before(attempt)
             if before is not None and before < self.min_loss:
                 continue
             evidence: dict[str, Evidence] = {

@@ -1,9 +1,9 @@
 """Detect a restart without a checkpoint: all earlier work of the run is lost."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ckptd.core.discovery.declared import list_unmet
 from ckptd.core.forecast.projection import MARGIN
@@ -24,9 +24,16 @@ from ckptd.core.runs import attempt_progress, copied_checkpoints
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.downloaded_inputs import are_only_inputs
+from ckptd.core.runs.earlier_run_times import EarlierRunTimes
 from ckptd.core.runs.observations import INTERRUPTIONS
 from ckptd.core.runs.removed_checkpoints import find_removal
 from ckptd.core.runs.resumable import are_only_data
+
+
+class _Restart(NamedTuple):
+    job: Job
+    attempt: Attempt
+    lost: timedelta | None  # the run time before
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,8 @@ class RestartedWithoutCheckpoint:
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
         if not facts.was_read_whole(history):
             return not_whole(self.name)
-        findings: list[Finding] = []
+        restarts: list[_Restart] = []
+        earlier = EarlierRunTimes(history)
         for job in facts.running_jobs(history):
             attempt = facts.attempt_of(history, job)
             if attempt is None or not facts.is_restart(attempt):
@@ -68,10 +76,15 @@ class RestartedWithoutCheckpoint:
                 return Unknown(what=self.name, reason=f"{unread[0]} was not read completely")
             if _was_first_scan_late(history, attempt):
                 return Unknown(what=self.name, reason="the run was first seen after this attempt started")
-            lost = facts.run_before(history, attempt)
+            lost = earlier.before(attempt)
             if lost is None or lost >= self.min_loss:
-                findings.append(self._finding(history, job, attempt, lost))
-        return findings
+                restarts.append(_Restart(job, attempt, lost))
+        return self._make_findings(history, restarts)
+
+    def _make_findings(self, history: RunHistory, restarts: list[_Restart]) -> list[Finding]:
+        if restarts:  # once for all of them: thousands of tasks of an array may restart in one directory
+            history = replace(history, reaches=attempt_progress.reaches_of(history))
+        return [self._finding(history, *each) for each in restarts]
 
     def _finding(self, history: RunHistory, job: Job, attempt: Attempt, lost: timedelta | None) -> Finding:
         there = [record for record in history.checkpoints if facts.recorded_at(record, attempt.started_at)]

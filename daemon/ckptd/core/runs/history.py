@@ -16,7 +16,6 @@ from ckptd.core.model import (
     Scan,
     Totals,
 )
-from ckptd.core.runs import suspension
 from ckptd.core.runs.rotated_copies import leave_out_previous
 
 EPOCH = datetime.fromtimestamp(0, UTC)
@@ -99,43 +98,6 @@ def attempt_of(history: RunRecord, job: Job) -> Attempt | None:
 def is_restart(attempt: Attempt) -> bool:
     """Whether an attempt is not the first of its run; Slurm's restart count shows it if ckptd missed earlier ones."""
     return attempt.kind is not None or attempt.restart_count > 0
-
-
-def run_before(history: RunRecord, attempt: Attempt) -> timedelta | None:
-    """How long a run had run before one of its attempts; None where not all of that was seen.
-
-    So it is where executions of the same job are missing, and where files are older than the first attempt on record.
-    Jobs that ran beside this one, such as other tasks of its array, do not count: their work is not this one's.
-    """
-    earlier = [each for each in history.attempts if each.started_at < attempt.started_at]
-    counts = {each.restart_count for each in earlier if each.job == attempt.job}
-    began_at = min((each.started_at for each in earlier), default=attempt.started_at)
-    # tasks of an array start at one instant: of them, one is the first of the run, and before none anything ran
-    is_among_first = any(each.started_at == attempt.started_at and each != attempt for each in history.attempts)
-    is_restart_unseen = is_restart(attempt) and not earlier and not is_among_first
-    if is_restart_unseen or len(counts) < attempt.restart_count:
-        return None
-    if any(record.checkpoint.modified_at < began_at for record in history.checkpoints):
-        return None
-    own = [each for each in history.attempts if each.job == attempt.job and each.started_at <= attempt.started_at]
-    others = [each for each in history.attempts if each.job != attempt.job]
-    beside = {other.job for other in others if any(_ran_together(other, each) for each in own)}
-    return sum((_ran_until(each, attempt.started_at) for each in earlier if each.job not in beside), timedelta(0))
-
-
-def _ran_together(one: Attempt, other: Attempt) -> bool:
-    """Whether two attempts ran at once; for most of the shorter one, because an end may be known late."""
-    first, second = (one, other) if one.started_at <= other.started_at else (other, one)
-    if first.ended_at is None:
-        return True
-    together = min(first.ended_at, second.ended_at or first.ended_at) - second.started_at
-    took = min((each.ended_at - each.started_at for each in (first, second) if each.ended_at), default=together)
-    return together > timedelta(0) and together >= took / 2
-
-
-def _ran_until(attempt: Attempt, instant: datetime) -> timedelta:
-    until = min(attempt.ended_at or instant, instant)
-    return until - attempt.started_at - suspension.within(attempt.suspensions, attempt.started_at, until)
 
 
 def recorded_at(record: RecordedCheckpoint, instant: datetime) -> bool:
