@@ -37,6 +37,7 @@ MAX_DUE = 100  # directories of one owner in one task, so that their results are
 GROUPS_AT_ONCE = 2  # of directories of the only owner at work, so that both cores are used
 RESCANNED_AT_ONCE = 50  # directories of one owner in one request, which carries no checkpoints
 MAX_SILENT = 2  # owners whose file systems do not answer, in one `scan_again`
+FEW_KEPT = 100  # of what searches and scripts told: to go through it for each new job would take its square
 SECONDS_TO_WAIT = 1.0  # for a running scan of the same directories
 
 
@@ -47,6 +48,7 @@ class ScanSlice:
     owner_locks: dict[int, threading.Lock] = field(default_factory=dict)  # by owner: one scan of a directory at once
     saves: dict[RunKey, tuple[nearby_candidates.NumberedSave, ...]] = field(default_factory=dict)  # that searches saw
     script_places: dict[RunKey, batch_script.Places] = field(default_factory=dict)  # of runs without a directory
+    kept_count: int = 0  # of both, when those that are no longer watched were last removed
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
@@ -208,6 +210,7 @@ def _find_directories(
     if not due:
         return
     with state.record_lock:
+        _forget_others(state)
         around = collect_nearby_jobs(parts, state, due, now)
     planned = _hold_back(parts, state, [(each, around.plan_search(each.key)) for each in due], now)
     prepared = [(each, sought and _with_script(parts, state, each, sought)) for each, sought in planned]
@@ -224,6 +227,18 @@ def _find_directories(
     with state.recording():
         answered = [(watched, sought, None if sought is None else next(locations)) for watched, sought in planned]
         _record_locations(parts, state, answered, around, now, is_recorded=is_recorded)
+
+
+def _forget_others(state: State) -> None:
+    """Remove what searches and scripts told of runs that are no longer watched, once it has doubled."""
+    memory = state.own(ScanSlice, ScanSlice)
+    if len(memory.saves) + len(memory.script_places) <= 2 * memory.kept_count + FEW_KEPT:
+        return
+    for known in (memory.saves, memory.script_places):
+        for key in [key for key in known if key not in state.watchlist]:
+            known.pop(key)
+    memory.kept_count = len(memory.saves) + len(memory.script_places)
+    state.change(ScanProgress, lambda progress: progress.without_unnamed(memory.script_places))
 
 
 Planned = list[tuple[WatchedRun, nearby_candidates.DirectorySearch | None]]
@@ -260,12 +275,9 @@ def _with_script(
         if not isinstance(script, Unknown):
             found = batch_script.read_places(script, sought.job, sought.values)
         with state.record_lock:
-            for key in [key for key in known if key not in state.watchlist]:
-                del known[key]
             known[watched.key] = found
-            naming = frozenset(key for key, places in known.items() if places.paths or places.gaps)
-            if naming != state.latest(ScanProgress).named_by_script:
-                state.change(ScanProgress, lambda progress: replace(progress, named_by_script=naming))
+            if found.paths or found.gaps:
+                state.change(ScanProgress, lambda progress: progress.with_named(watched.key))
     return replace(sought, script_paths=found.paths, script_gaps=found.gaps)
 
 
@@ -274,8 +286,6 @@ def _with_saves_before(state: State, key: RunKey, answer: CheckpointLocation | U
     if isinstance(answer, Unknown) or answer.found is None:
         return answer
     known = state.own(ScanSlice, ScanSlice).saves
-    for gone in [each for each in known if each not in state.watchlist]:
-        del known[gone]
     before, known[key] = known.get(key, ()), answer.found.saves
     return replace(answer, found=answer.found._replace(saves_before=before))
 

@@ -1,7 +1,7 @@
 """What steps publish for others to read: never changed once published, only replaced."""
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple, Self
 
@@ -39,7 +39,17 @@ class ScanProgress:
     located_by: Mapping[RunKey, str] = field(
         default_factory=dict
     )  # of the watched runs that were found since the start
-    named_by_script: frozenset[RunKey] = frozenset()  # runs without a directory whose batch script names one
+    # runs without a directory whose batch script names one; some of them may no longer be watched
+    named_by_script: frozenset[RunKey] = frozenset()
+
+    def with_named(self, run: RunKey) -> "ScanProgress":
+        """Note that the batch script of a run names a directory."""
+        return self if run in self.named_by_script else replace(self, named_by_script=self.named_by_script | {run})
+
+    def without_unnamed(self, runs: Container[RunKey]) -> "ScanProgress":
+        """Remove all other runs whose batch scripts named a directory."""
+        named = frozenset(each for each in self.named_by_script if each in runs)
+        return self if named == self.named_by_script else replace(self, named_by_script=named)
 
 
 @dataclass(frozen=True, slots=True)
