@@ -175,14 +175,24 @@ def test_nobody_is_scanned_much_earlier_because_of_others(daemon):
     assert daemon.scanned_at == {**dict.fromkeys(OWNERS, 10), 2001: 12}
 
 
-def test_nobody_waits_for_ever_after_a_failure_of_the_database(daemon, monkeypatch):
+FAILURES = {"database": DatabaseAwayError("the database does not answer"), "bug": AttributeError("no attribute")}
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+@pytest.mark.parametrize("error", FAILURES.values(), ids=FAILURES)
+def test_after_a_failure_nobody_waits_for_ever_nor_fails_again_at_once(daemon, monkeypatch, error, is_alone):
     def fail(_self, _looks):
-        raise DatabaseAwayError("the database does not answer")
+        raise error
 
     with monkeypatch.context() as patched:
         patched.setattr(type(daemon.parts.store.checkpoints), "record_scans", fail)
-        with pytest.raises(DatabaseAwayError):
-            daemon.scan(15)
+        patched.setattr(small_owners, "FEW", 0 if is_alone else small_owners.FEW)
+        scan.scan_due(daemon.parts, daemon.state, at(15))
+        assert len(daemon.tasks) == (len(OWNERS) if is_alone else 1)
+        while daemon.tasks:
+            with pytest.raises(type(error)):
+                daemon.tasks.pop(0)()
+    assert daemon.scan(15.1) == 0
     daemon.scan(16)
     assert daemon.scanned_at == dict.fromkeys(OWNERS, 16)
 

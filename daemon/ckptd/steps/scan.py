@@ -31,7 +31,6 @@ from ckptd.steps.small_owners import OwnerTurn
 from ckptd.steps.snapshots import RunHistories, ScanProgress
 from ckptd.steps.state import State
 from ckptd.steps.tracked_jobs import list_tracked
-from ckptd.store.database_errors import StoreError
 
 MAX_DUE = 100  # directories of one owner in one task, so that their results are recorded soon
 GROUPS_AT_ONCE = 2  # of directories of the only owner at work, so that both cores are used
@@ -138,7 +137,7 @@ def _scan_as_owner(parts: Parts, state: State, turn: OwnerTurn, now: datetime) -
         state.change(ScanProgress, lambda progress: replace(progress, scanned_at=now))
         if has_news:
             state.decision_due.set()
-    except StoreError:
+    except Exception:  # also one that nobody expects, or it would be logged each second
         state.watchlist.postpone([each.key for each in due], now)
         raise
     finally:

@@ -19,7 +19,6 @@ from ckptd.steps.parts import Parts
 from ckptd.steps.record_scans import is_unchanged, rescan_owners
 from ckptd.steps.snapshots import ScanProgress
 from ckptd.steps.state import State
-from ckptd.store.database_errors import StoreError
 
 FEW = 5  # directories of one owner
 AT_ONCE = 50  # directories in one task
@@ -80,7 +79,7 @@ def scan_together(
                 if not all(is_unchanged(each, scan) for each, scan in scans):
                     state.decision_due.set()
             state.change(ScanProgress, lambda progress: replace(progress, scanned_at=now))
-    except StoreError:
+    except Exception:  # also one that nobody expects, or it would be logged each second
         state.watchlist.postpone([each.key for turn in left.values() for each in turn.due], now)
         raise
     finally:

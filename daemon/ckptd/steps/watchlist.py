@@ -13,7 +13,7 @@ from ckptd.core.queue import TrackedJob
 from ckptd.steps.bounded_runs import BoundedRuns
 from ckptd.steps.reported_directories import ReportedDirectories
 
-POSTPONED_GAP = timedelta(seconds=10)  # while the database does not answer
+POSTPONED_GAP = timedelta(seconds=10)  # after an error, as while the database does not answer
 
 
 class Watchlist:
@@ -134,7 +134,7 @@ class Watchlist:
         return own.union(*(_list_copies(key, self._copies[key]) for key in own & self._copies.keys()))
 
     def postpone(self, keys: Iterable[RunKey], now: datetime) -> None:
-        """Scan these runs again soon, because the result of the scan could not be recorded."""
+        """Scan these runs again soon, because a scan ended with an error, or its result could not be recorded."""
         with self._lock:
             for key in keys:
                 if watched := self._watched.get(key):
