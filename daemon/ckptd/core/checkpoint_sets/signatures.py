@@ -38,10 +38,11 @@ def _list_names(piece: Piece) -> Iterator[str]:
         yield shown
         return
     parent, slash, _ = shown.rpartition("/")
+    is_directory = piece.is_directory  # once: it goes through all files
     for file in piece.checkpoint.files:
         if not is_small_file(file) and not is_result(file):
             below = file.partition("/")[2]
-            yield f"{shown}/{_show(below)}" if piece.is_directory else f"{parent}{slash}{_show(file)}"
+            yield f"{shown}/{_show(below)}" if is_directory else f"{parent}{slash}{_show(file)}"
 
 
 @lru_cache(maxsize=65_536)
