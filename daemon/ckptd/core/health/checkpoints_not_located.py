@@ -10,7 +10,7 @@ from ckptd.core.health.interface import FindingBuilder, not_whole
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.runs import copied_checkpoints
 from ckptd.core.runs import history as facts
-from ckptd.core.runs.earlier_run_times import EarlierRunTimes
+from ckptd.core.runs.earlier_attempts import EarlierAttempts
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +44,16 @@ class CheckpointsNotLocated:
 
     def _list_restarts(self, history: RunHistory, reason: str, *, is_located: bool = False) -> list[Finding]:
         findings: list[Finding] = []
-        earlier = EarlierRunTimes(history)
-        for job in facts.running_jobs(history):
-            attempt = facts.attempt_of(history, job)
-            if attempt is None or not facts.is_restart(attempt):
+        earlier = EarlierAttempts(history)
+        for job, attempt in facts.running_attempts(history):
+            if not facts.is_restart(attempt):
                 continue
             if is_located and (
                 facts.saves_since(history, attempt.started_at)
                 or copied_checkpoints.had_complete(history, attempt.started_at)
             ):
                 continue
-            before = earlier.before(attempt)
+            before = earlier.measure_before(attempt)
             if before is not None and before < self.min_loss:
                 continue
             evidence: dict[str, Evidence] = {

@@ -12,7 +12,7 @@ from ckptd.core.model import Attempt, CheckpointState, Evidence, Finding, Job, R
 from ckptd.core.runs import copied_checkpoints
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
-from ckptd.core.runs.earlier_run_times import EarlierRunTimes
+from ckptd.core.runs.earlier_attempts import EarlierAttempts
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,8 @@ class NoCheckpointYet:
         running = facts.running_jobs(history)
         if not any(_is_expected_to_save(history, job) for job in running):
             return ()
-        attempts = [(job, attempt) for job in running if (attempt := facts.attempt_of(history, job)) is not None]
-        earlier = EarlierRunTimes(history)
-        judged = [(job, attempt) for job, attempt in attempts if self._is_judged(history, earlier, job, attempt)]
+        attempts, earlier = facts.running_attempts(history), EarlierAttempts(history)
+        judged = [(job, attempt) for job, attempt in attempts if self._is_judged(history, job, attempt, earlier)]
         if not judged and len(attempts) == len(running):
             return ()  # no attempt to judge, so an open flag resolves even without a scan
         if not facts.was_read_whole(history):
@@ -73,13 +72,11 @@ class NoCheckpointYet:
     def _bound(self, job: Job) -> timedelta:
         return self.after if job.time_limit is None else min(self.after, job.time_limit * self.share_of_limit)
 
-    def _is_judged(self, history: RunHistory, earlier: EarlierRunTimes, job: Job, attempt: Attempt) -> bool:
+    def _is_judged(self, history: RunHistory, job: Job, attempt: Attempt, earlier: EarlierAttempts) -> bool:
         if not facts.is_restart(attempt):
             return True
-        if facts.complete_at(history, attempt.started_at):
-            return False
-        before = earlier.before(attempt)
-        return before is not None and before < self._bound(job)
+        before = earlier.measure_before(attempt)
+        return before is not None and before < self._bound(job) and not facts.complete_at(history, attempt.started_at)
 
 
 def _signalled_save_due_at(history: RunHistory, job: Job) -> datetime | None:

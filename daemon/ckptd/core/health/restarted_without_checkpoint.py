@@ -1,9 +1,9 @@
 """Detect a restart without a checkpoint: all earlier work of the run is lost."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from ckptd.core.discovery.declared import list_unmet
 from ckptd.core.forecast.projection import MARGIN
@@ -20,20 +20,14 @@ from ckptd.core.model import (
     Severity,
     Unknown,
 )
-from ckptd.core.runs import attempt_progress, copied_checkpoints
+from ckptd.core.runs import copied_checkpoints
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.downloaded_inputs import are_only_inputs
-from ckptd.core.runs.earlier_run_times import EarlierRunTimes
+from ckptd.core.runs.earlier_attempts import EarlierAttempts
 from ckptd.core.runs.observations import INTERRUPTIONS
 from ckptd.core.runs.removed_checkpoints import find_removal
 from ckptd.core.runs.resumable import are_only_data
-
-
-class _Restart(NamedTuple):
-    job: Job
-    attempt: Attempt
-    lost: timedelta | None  # the run time before
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +52,10 @@ class RestartedWithoutCheckpoint:
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
         if not facts.was_read_whole(history):
             return not_whole(self.name)
-        restarts: list[_Restart] = []
-        earlier = EarlierRunTimes(history)
-        for job in facts.running_jobs(history):
-            attempt = facts.attempt_of(history, job)
-            if attempt is None or not facts.is_restart(attempt):
+        findings: list[Finding] = []
+        earlier = EarlierAttempts(history)
+        for job, attempt in facts.running_attempts(history):
+            if not facts.is_restart(attempt):
                 continue
             if are_only_data(history):
                 if not (attempt.resumed_from and attempt.resumed_from.is_fresh):
@@ -76,17 +69,14 @@ class RestartedWithoutCheckpoint:
                 return Unknown(what=self.name, reason=f"{unread[0]} was not read completely")
             if _was_first_scan_late(history, attempt):
                 return Unknown(what=self.name, reason="the run was first seen after this attempt started")
-            lost = earlier.before(attempt)
+            lost = earlier.measure_before(attempt)
             if lost is None or lost >= self.min_loss:
-                restarts.append(_Restart(job, attempt, lost))
-        return self._make_findings(history, restarts)
+                findings.append(self._finding(history, job, attempt, lost, earlier))
+        return findings
 
-    def _make_findings(self, history: RunHistory, restarts: list[_Restart]) -> list[Finding]:
-        if restarts:  # once for all of them: thousands of tasks of an array may restart in one directory
-            history = replace(history, reaches=attempt_progress.reaches_of(history))
-        return [self._finding(history, *each) for each in restarts]
-
-    def _finding(self, history: RunHistory, job: Job, attempt: Attempt, lost: timedelta | None) -> Finding:
+    def _finding(
+        self, history: RunHistory, job: Job, attempt: Attempt, lost: timedelta | None, earlier: EarlierAttempts
+    ) -> Finding:
         there = [record for record in history.checkpoints if facts.recorded_at(record, attempt.started_at)]
         states = {record.checkpoint.state for record in there}
         found = "none"
@@ -104,7 +94,7 @@ class RestartedWithoutCheckpoint:
         removal = find_removal(history, attempt) if found == "none" else None
         found = "deleted" if removal else found
         may_be_meant = removal is not None and removal.is_by_hand
-        cut_short = _list_cut_short(history, attempt) if found in {"none", "unfinished"} else []
+        cut_short = _list_cut_short(history, attempt, earlier) if found in {"none", "unfinished"} else []
         evidence: dict[str, Evidence] = {
             "found": found,
             "deleted_count": removal.checkpoint_count if removal else 0,
@@ -126,15 +116,13 @@ class RestartedWithoutCheckpoint:
         )
 
 
-def _list_cut_short(history: RunHistory, attempt: Attempt) -> list[timedelta]:
+def _list_cut_short(history: RunHistory, attempt: Attempt, earlier: EarlierAttempts) -> list[timedelta]:
     """Return how long the latest consecutive attempts before this one ran that were cut short and saved nothing."""
     found: list[timedelta] = []
-    reaches = attempt_progress.reaches_of(history)
-    for other, reach in reversed([*zip(history.attempts, reaches, strict=True)]):
-        if other.started_at >= attempt.started_at:
-            continue
+    for other in reversed(earlier.list_before(attempt)):
         is_cut = other.cause in INTERRUPTIONS or other.cause is EndCause.REQUEUE
-        if other.ended_at is None or not is_cut or reach.save_count or facts.is_broken_off(history, other):
+        has_saved = earlier.progress[other.job, other.restart_count].save_count
+        if other.ended_at is None or not is_cut or has_saved or facts.is_broken_off(history, other):
             break
         found.append(other.ended_at - other.started_at)
     return found

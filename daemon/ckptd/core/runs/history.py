@@ -95,6 +95,13 @@ def attempt_of(history: RunRecord, job: Job) -> Attempt | None:
     return None
 
 
+def running_attempts(history: RunRecord) -> list[tuple[Job, Attempt]]:
+    """Return the jobs whose processes run now, each with its attempt; those without one on record are left out."""
+    attempts = {(each.job.cluster, each.job.job_id): each for each in history.attempts if each.ended_at is None}
+    found = ((job, attempts.get((job.cluster, job.job_id))) for job in running_jobs(history))
+    return [(job, attempt) for job, attempt in found if attempt is not None]
+
+
 def is_restart(attempt: Attempt) -> bool:
     """Whether an attempt is not the first of its run; Slurm's restart count shows it if ckptd missed earlier ones."""
     return attempt.kind is not None or attempt.restart_count > 0
