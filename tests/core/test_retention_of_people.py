@@ -3,6 +3,8 @@
 import re
 from dataclasses import replace
 
+import pytest
+
 from ckptd.core import retention
 from ckptd.core.model import Grouping
 from core.retention_facts import (
@@ -180,6 +182,20 @@ def test_a_copy_among_what_a_job_that_started_over_saves_is_not_pruned_again():
     copied = [saved(f"epoch_{n}.pt", 10 - n / 100, epoch=n, by=(2, 0), inode=800 + n) for n in (1, 2)]
     gone = removed(run_of(*pruned, *again, *copied, attempts=attempts))
     assert gone == {f"epoch_{n}.pt" for n in range(6, 11)}
+
+
+@pytest.mark.parametrize(("number", "saved_since"), [(6, 1), (6, 2), (2, 3), (1, 2)])
+def test_a_copy_from_the_trash_after_a_restart_is_no_sign_that_the_job_started_over(number, saved_since):
+    last = 2 * number - 1  # before the restart
+    pruned = [replace(one, pruned_at=NOW - hours(50), deleted_at=NOW - hours(50)) for one in epochs(1, last)]
+    loaded = saved(f"epoch_{last + 1}.pt", 60, epoch=last + 1)
+    attempts = [attempt(0, ended=45.1), attempt(1, begun=45, ended=0.1)]
+    copy = saved(f"epoch_{number}.pt", 44, epoch=number, by=(1, 1), inode=800)
+    numbers = range(last + 2, last + 2 + saved_since)
+    since = [saved(f"epoch_{n}.pt", 44 - (n - last), epoch=n, by=(1, 1), inode=900 + n) for n in numbers]
+    run = run_of(*pruned, loaded, copy, *since, attempts=attempts)
+    assert removed(run) == {f"epoch_{n}.pt" for n in (last + 1, *numbers[:-1])}
+    assert reasons_of(f"epoch_{number}.pt", run) == ("it appeared again after it was pruned",)
 
 
 def test_the_same_names_in_another_directory_that_were_there_all_the_time_are_no_copies():

@@ -269,10 +269,15 @@ class _History:
         """Whether an attempt's checkpoints continue, without a gap, those of an attempt that started over."""
         for first in sorted({each.rank for each in members if each.rank <= rank}, reverse=True):
             chain = [each for each in members if each.rank >= first]
-            steps = [later.progress - before.progress for before, later in pairwise(chain)]
-            rising = [step for step in steps if step > 0]
+            steps = _list_steps(chain)
+            # the first step may be that from a copy to what the job saves itself, and is no measure of its own
+            rising = [step for step in steps[1:] or _list_steps(members) if step > 0]
             widest = copies.INTERVALS * median(rising) if rising else 0
-            if chain[0].progress <= widest:
-                is_steady = all(0 < step <= widest for step in steps)
+            if chain[0].progress < widest:
+                is_steady = all(0 < step < widest for step in steps)
                 return is_steady and not all(self._pruned.is_copy(each.record) for each in chain)
         return False
+
+
+def _list_steps(saved: Sequence[_Saved]) -> list[float]:
+    return [later.progress - before.progress for before, later in pairwise(saved)]
