@@ -94,11 +94,12 @@ def test_files_that_a_person_names_may_go_whatever_their_role():
 
 def test_every_member_must_be_named():
     names_of_two = ("a_1.npy", "b_1.npy")
-    identities = (FileIdentity(1, 1, 1, 1, 1), FileIdentity(1, 2, 1, 1, 1))
-    pairs = [
-        saved(f"a_{n}.npy", 20 - n, role=Role.DATA, files=(f"a_{n}.npy", f"b_{n}.npy"), identities=identities)
-        for n in range(3)
-    ]
+
+    def save(n):
+        identities = (FileIdentity(1, 10 + n, 1, 1, 1), FileIdentity(1, 20 + n, 1, 1, 1))
+        return saved(f"a_{n}.npy", 20 - n, role=Role.DATA, files=(f"a_{n}.npy", f"b_{n}.npy"), identities=identities)
+
+    pairs = [save(n) for n in range(3)]
     assert len(pairs[1].checkpoint.files) == len(names_of_two)
     assert not retention.plan_run(run_of(*pairs), policy_of(prune_files=("a_*.npy",)), NOW).remove
     assert len(removed(run_of(*pairs), policy_of(prune_files=("a_*.npy", "b_*.npy")))) == 2

@@ -1,8 +1,11 @@
 """The floor: what no policy can prune, each with its reason."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from ckptd.core.checkpoint_sets.name_numbers import Meaning, NameNumber, parse_name
@@ -21,6 +24,7 @@ _MAY_BE_TRAININGS = frozenset(
 )
 _COUNTED = frozenset((Meaning.MEMBER, Meaning.COUNT, Meaning.PROGRESS, Meaning.SAVE))
 _UNEXPLAINED = frozenset((Meaning.OPEN, Meaning.BARE))
+_IDENTITIES, _DEVICE_AND_INODE = attrgetter("identities"), itemgetter(0, 1)
 RESUMED = {
     Certainty.PROVEN: "the running attempt resumed from it",
     Certainty.DECLARED: "the running attempt resumed from it, as the job says",
@@ -219,15 +223,18 @@ def _list_paths(each: Ranked) -> list[str]:
 
 
 def _list_linked(run: JudgedRun) -> Iterator[tuple[int, str]]:
-    """Keep a file that is also another checkpoint under a second name (hard link): moving it frees no space."""
-    named: dict[tuple[int, int], list[int]] = {}
+    """Keep what has a file that has a second name there (hard link), in whichever checkpoint: its move frees no space.
+
+    Anything else that has a second name elsewhere is refused when it is to be moved.
+    """
+    there = (each.checkpoint for each in run.history.checkpoints if each.deleted_at is None and each.pruned_at is None)
+    files = list(map(_DEVICE_AND_INODE, chain.from_iterable(map(_IDENTITIES, there))))
+    if len(set(files)) == len(files):
+        return
+    linked = {file for file, count in Counter(files).items() if count > 1}
     for index, each in enumerate(run.sets):
-        identities = each.record.checkpoint.identities
-        if len(identities) == 1:
-            named.setdefault(identities[0][:2], []).append(index)
-    for indexes in named.values():
-        if len(indexes) > 1:
-            yield from ((index, "the same file has another name there (hard link)") for index in indexes)
+        if not linked.isdisjoint(map(_DEVICE_AND_INODE, each.record.checkpoint.identities)):
+            yield index, "the same file has another name there (hard link)"
 
 
 def _list_copies(run: JudgedRun) -> Iterator[tuple[int, str]]:
