@@ -51,3 +51,26 @@ def test_of_many_saves_the_newest_with_all_parts_stays_if_the_last_is_cut_short(
 def test_only_the_newest_of_saves_with_all_parts_stays(tmp_path, parts):
     kept = play(tmp_path, [each for number in range(1, 7) for each in save(parts, number)])
     assert kept == {name.format(6) for name in parts}
+
+
+@pytest.mark.parametrize("name", ["fold{}.pt", "seed_{}.ckpt", "task_{}.pt", "gpu{}.pt"])
+def test_the_last_of_each_training_stays_where_they_save_into_the_same_directories_one_after_another(tmp_path, name):
+    lengths = (6, 5, 2, 3, 2)  # of the trainings, in epochs
+    order = [(epoch, name.format(number)) for number, count in enumerate(lengths) for epoch in range(1, count + 1)]
+    saves = [
+        (2 * hour, {f"epoch_{epoch}/{file}": checkpoint_bytes.torch_state(epoch)})
+        for hour, (epoch, file) in enumerate(order)
+    ]
+    kept = play(tmp_path, saves, prunes_each=True)
+    assert kept >= {f"epoch_{count}/{name.format(number)}" for number, count in enumerate(lengths)}
+    assert "epoch_3/" + name.format(1) not in kept
+
+
+@pytest.mark.parametrize("name", ["rank{}.pt", "step_{}00_part.pt"])
+def test_numbers_of_ranks_and_saves_in_directories_keep_no_older_ones(tmp_path, name):
+    saves = [(2 * n, {f"epoch_{n}/{name.format(0 if 'rank' in name else n)}": save_one(n)}) for n in range(1, 7)]
+    assert {each.partition("/")[0] for each in play(tmp_path, saves, prunes_each=True)} == {"epoch_6"}
+
+
+def save_one(number):
+    return checkpoint_bytes.torch_state(number)

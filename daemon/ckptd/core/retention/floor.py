@@ -72,14 +72,15 @@ def list_floor(run: JudgedRun) -> Iterator[tuple[int, str]]:
 
 def _list_kept_in_series(run: JudgedRun) -> Iterator[tuple[int, str]]:
     sets = run.order.sets
-    for (series, _), indexes in run.order.complete_of_series.items():
+    for key, indexes in run.order.complete_of_series.items():
+        series = key[0]
         yield indexes[-1], f"the newest complete one of its series ({series})"
         if len(indexes) == 1:
             continue
         furthest = max(indexes, key=lambda index: (sets[index].progress, index))
         if furthest != indexes[-1] and sets[furthest].progress:
             yield furthest, f"the furthest progress of its series ({series})"
-        yield from _list_last_with_part(run, indexes)
+        yield from _list_last_with_part(run, indexes, run.order.recorded[key])
     for index, each in enumerate(sets):
         if not each.record.checkpoint.grouping.progress:
             yield index, "no number in its name counts progress, so it is alone in its series"
@@ -91,23 +92,30 @@ def _list_kept_in_series(run: JudgedRun) -> Iterator[tuple[int, str]]:
                 yield index, "damaged, and no complete one of its series got as far"
 
 
-def _list_last_with_part(run: JudgedRun, complete: Sequence[int]) -> Iterator[tuple[int, str]]:
+def _list_last_with_part(
+    run: JudgedRun, complete: Sequence[int], recorded: Sequence[Ranked]
+) -> Iterator[tuple[int, str]]:
     """Keep the newest one of a series with a part that no newer one has.
 
     Files of several trainings that save alternately can look like parts of one checkpoint. The last one of a training
     that ends before the others is then only in an older one. That has more parts than the newest, or the part has a
-    number of a member in its name, such as `gpu4`: other names may differ in each save.
+    number of a member in its name, such as `gpu4`: other names may differ in each save. In directories of epochs, the
+    name must be in two of all recorded checkpoints of the series.
     """
     checkpoints = {index: run.sets[index].record.checkpoint for index in complete}
-    if all(len(found.parts) < 2 and "*" not in found.grouping.series for found in checkpoints.values()):
+    if not any(found.parts or "*" in found.grouping.series for found in checkpoints.values()):
         return
     known: set[_PartName] = set()
+    counts: Counter[_PartName] = Counter()
     newest_count = max(len(checkpoints[complete[-1]].parts), 1)
     for index in reversed(complete):
         found = checkpoints[index]
-        parts = {_name_part(found, part): part for part in found.parts or (found,)}
+        parts = _name_parts(found)
         is_larger = len(found.parts) > newest_count
-        last = [part.path.name for name, part in parts.items() if name not in known and (is_larger or name.is_member)]
+        new = {name: part for name, part in parts.items() if name not in known and (is_larger or name.is_member)}
+        if any(name.may_differ for name in new) and not counts:
+            counts = Counter(name for each in recorded for name in _name_parts(each.record.checkpoint))
+        last = [part.path.name for name, part in new.items() if is_larger or not name.may_differ or counts[name] > 1]
         if last and known:
             yield index, f"the newest one with a part such as {last[0]}"
         known |= parts.keys()
@@ -118,6 +126,11 @@ class _PartName(NamedTuple):
 
     text: str
     is_member: bool  # a number that is not progress tells it from other members
+    may_differ: bool = False  # in each save, as the seed of a random generator does
+
+
+def _name_parts(found: Checkpoint) -> dict[_PartName, Checkpoint]:
+    return {_name_part(found, part): part for part in found.parts or (found,)}
 
 
 def _name_part(found: Checkpoint, part: Checkpoint) -> _PartName:
@@ -133,13 +146,22 @@ def _name_part(found: Checkpoint, part: Checkpoint) -> _PartName:
         return _PartName("/".join(each.text for each in named), any(each.is_member for each in named))
     path = str(part.path).removeprefix(f"{found.path}/").removeprefix(f"{found.path.parent}/")
     below = [parse_name(name) for name in path.split("/")]
+    numbers = {(at, index): number for at, name in enumerate(below) for index, number in enumerate(name.numbers)}
+    trainings = {place for place, number in numbers.items() if _may_be_training(number)}
     marks = {
-        (at, index): "#"
-        for at, name in enumerate(below)
-        for index, number in enumerate(name.numbers)
-        if number.meaning in _COUNTED or (number.meaning in _UNEXPLAINED and number.value in found.grouping.progress)
+        place: "#"
+        for place, number in numbers.items()
+        if (number.meaning in _COUNTED and place not in trainings)
+        or (number.meaning in _UNEXPLAINED and number.value in found.grouping.progress)
     }
-    return _PartName(render(below, marks, metric="~"), is_member=False)
+    return _PartName(render(below, marks, metric="~"), is_member=bool(trainings), may_differ=bool(trainings))
+
+
+def _may_be_training(number: NameNumber) -> bool:
+    """Whether a word says that a number is one of a fold, seed or task, or of a member that may be a training."""
+    if number.meaning is Meaning.MEMBER:
+        return number.word in _MAY_BE_TRAININGS
+    return number.meaning is Meaning.VARIANT and number.text.isdecimal()
 
 
 def _show_as(name: str, series: str) -> _PartName | None:
