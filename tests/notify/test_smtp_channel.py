@@ -137,6 +137,16 @@ def test_what_one_relay_never_answers_goes_to_the_next_one_at_the_next_try(mail_
     assert mail_server.inbox.ids == other_server.inbox.ids == {f"<{MESSAGE.key}@example.org>": 1}
 
 
+@pytest.mark.parametrize("answer", ["2", "25", "OK taken", "354 taken"])
+def test_what_one_relay_answered_with_no_valid_code_is_not_offered_to_another(
+    mail_server, other_server, channel_to, answer
+):
+    mail_server.inbox.answers["DATA"] = answer
+    outcome = to_both(channel_to, mail_server, other_server).send(MESSAGE)
+    assert outcome.result is SendResult.UNCERTAIN
+    assert other_server.inbox.mails == []
+
+
 def test_a_relay_that_filters_the_whole_message_may_answer_until_the_deadline(mail_server, channel_to):
     mail_server.inbox.is_held = True
     release = threading.Timer(allow(2), setattr, (mail_server.inbox, "is_held", False))

@@ -1,8 +1,8 @@
 """Mail through SMTP: one message, one recipient, several relays in order.
 
 A message that one relay refuses is offered to the others, unless the address itself is wrong. If the answer to the
-whole message is missing, it is unknown whether the relay accepted it; a retry then has the same Message-ID, and another
-relay gets it if there is one.
+whole message is missing or invalid, it is unknown whether the relay accepted it; a retry then has the same Message-ID,
+and another relay gets it if there is one.
 """
 
 import smtplib
@@ -229,13 +229,17 @@ def _hand_over(connection: smtplib.SMTP, settings: MailSettings, address: str, d
     connection.send((b"." + lines if lines.startswith(b".") else lines) + b".\r\n")
     try:
         code, reply = connection.getreply()
-    except (OSError, smtplib.SMTPException) as error:
-        return RelayAnswer(
-            SendOutcome(result=SendResult.UNCERTAIN, reason=f"no answer to the whole message: {_describe(error)}")
-        )
+    except (OSError, smtplib.SMTPException, ValueError) as error:  # the last from TLS that is being cut off
+        return _doubt(f"no answer to the whole message: {_describe(error)}")
     if code // 100 == 2:
         return RelayAnswer(SendOutcome(result=SendResult.SENT))
-    return read_refusal(SmtpStage.MESSAGE, code, reply)
+    if code // 100 in {4, 5}:
+        return read_refusal(SmtpStage.MESSAGE, code, reply)
+    return _doubt(f"invalid answer to the whole message: {quote(code, reply)}")  # such as the beginning of `250`
+
+
+def _doubt(reason: str) -> RelayAnswer:
+    return RelayAnswer(SendOutcome(result=SendResult.UNCERTAIN, reason=reason))
 
 
 def _describe(error: Exception) -> str:
