@@ -1,4 +1,6 @@
 import smtplib
+import socket
+import ssl
 import threading
 import time
 from dataclasses import replace
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from ckptd.core.model import Severity
 from ckptd.core.notices.delivery import SendResult
+from ckptd.notify import smtp_channel
 from ckptd.notify.interface import Message
 from ckptd.notify.smtp_channel import Relay, build_mail, encode_mail
 from demo.patience import allow
@@ -194,6 +197,21 @@ def test_a_relay_that_is_cut_off_while_tls_begins_is_cut_off_after_it_too(mail_s
     stop.cancel()
     trickling.stop()
     assert took_seconds < allow(8)
+
+
+def test_what_is_sent_while_a_connection_is_being_cut_off_is_encrypted(mail_server, monkeypatch):
+    server = TricklingServer((mail_server.certificate, mail_server.key))
+    context = ssl.create_default_context(cafile=str(mail_server.certificate))
+    is_cut = threading.Event()
+    with socket.create_connection(("127.0.0.1", server.port)) as plain:
+        connection = smtplib.SMTP()
+        with context.wrap_socket(plain, server_hostname="127.0.0.1") as connection.sock, monkeypatch.context() as patch:
+            patch.setattr(socket.socket, "shutdown", lambda *_: is_cut.set())  # it has not been carried out yet
+            deadline = smtp_channel._Deadline(connection, 0)
+            assert is_cut.wait(allow(10))
+            deadline.cancel()
+            assert connection.sock.version()
+    server.stop()
 
 
 def test_where_md5_is_forbidden_another_way_to_log_in_is_used(tmp_path, channel_to, monkeypatch):

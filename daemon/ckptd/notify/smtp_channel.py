@@ -149,7 +149,8 @@ class _Deadline:
         while not self._is_over.wait(seconds):
             if (sock := self._connection.sock) is not None:
                 with suppress(OSError):  # it has ended, or TLS is about to replace it
-                    sock.shutdown(socket.SHUT_RDWR)
+                    # not TLS's own method: before it shuts down, it lets the sender go on without encryption
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)
             seconds = SECONDS_TO_CUT_AGAIN
 
     def cancel(self) -> None:
