@@ -178,7 +178,8 @@ class Sender:
             if policy.mode is not notices.NoticeMode.ADMIN
             and (not notice.is_for_admin or notices.find_address(notice.user, None, policy) == claim.recipient.address)
         ]
-        left_out |= {_number(notice): NoticeState.DROPPED for notice in claim.notices if notice not in wanted}
+        numbers = {_number(notice) for notice in wanted}
+        left_out |= {_number(each): NoticeState.DROPPED for each in claim.notices if _number(each) not in numbers}
         return wanted
 
     def _compose(self, wanted: list[Notice]) -> notices.Digest:
