@@ -178,6 +178,14 @@ def test_who_is_no_administrator_any_more_gets_nothing_that_was_planned_for_one(
     assert store.outbox.read_waiting("c1", at(200)).waiting == {}
 
 
+def test_who_is_no_administrator_any_more_gets_what_concerns_their_own_jobs(store):
+    record(store, "alice", mail_user="root@example.org")  # the address of one person, who has another account name
+    channel = Fake()
+    others = replace(POLICY, admins=("new@example.org",))
+    make_sender(store, clock=lambda: at(10), channels={"mail": channel}, policy=others).send_due(at(10))
+    assert [message.address for message in channel.messages] == ["root@example.org"]
+
+
 @pytest.mark.parametrize(
     ("mutes", "is_sent"),
     [

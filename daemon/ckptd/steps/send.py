@@ -171,13 +171,8 @@ class Sender:
         """Remove what the configuration no longer sends there: to users, or to somebody who was an administrator."""
         if claim.recipient.channel != "mail" or self.post.is_admin(claim.recipient):
             return claim.notices
-        policy = self.post.policy
-        wanted = [
-            notice
-            for notice in claim.notices
-            if policy.mode is not notices.NoticeMode.ADMIN
-            and (not notice.is_for_admin or notices.find_address(notice.user, None, policy) == claim.recipient.address)
-        ]
+        is_for_users = self.post.policy.mode is not notices.NoticeMode.ADMIN
+        wanted = [notice for notice in claim.notices if is_for_users and not notice.is_for_admin]
         numbers = {_number(notice) for notice in wanted}
         left_out |= {_number(each): NoticeState.DROPPED for each in claim.notices if _number(each) not in numbers}
         return wanted

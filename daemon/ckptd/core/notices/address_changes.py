@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from ckptd.core.notices.address import find_refused
 from ckptd.core.notices.notice import Notice, NoticePolicy, Recipient, TopicNotification
 from ckptd.core.notices.notice_planning import patience_of, want
-from ckptd.core.notices.recipients import list_of_user
+from ckptd.core.notices.recipients import is_for_admin, list_of_user
 
 PATIENCE = timedelta(minutes=5)  # with a question to Slurm, before the site's rule gives the address
 
@@ -46,7 +46,7 @@ def readdress(
                 notice_id=None,
                 recipient=recipient,
                 meant_for=meant_for,
-                is_for_admin=recipient.address in policy.admins,
+                is_for_admin=is_for_admin(recipient, notice.user, mail_user, policy),
                 is_silent=is_silent,
                 refused_address=find_refused(mail_user, policy) or notice.refused_address,
             )

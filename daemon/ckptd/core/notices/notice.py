@@ -84,7 +84,7 @@ class Notice:
     run: RunKey
     user: str
     meant_for: str | None = None  # whose notice an administrator gets in their place
-    is_for_admin: bool = False  # its recipient was an administrator when it was planned
+    is_for_admin: bool = False  # its recipient gets it only as an administrator
     refused_address: str | None = None  # that the job names, and the site does not allow
     work_dir: str | None = None
     job_name: str = ""

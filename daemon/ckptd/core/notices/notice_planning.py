@@ -19,7 +19,7 @@ from ckptd.core.notices.notice import (
     Recipient,
     TopicNotification,
 )
-from ckptd.core.notices.recipients import list_notified, list_recipients
+from ckptd.core.notices.recipients import is_for_admin, list_notified, list_recipients
 from ckptd.core.notices.recoveries import list_recovered
 from ckptd.core.notices.topic import thread_of, topics_of
 
@@ -57,11 +57,12 @@ def plan(changes: FlagChanges, facts: NoticeFacts, policy: NoticePolicy, now: da
         notice = fold(kind, wanted, flags, facts, now)
         due_at = now + min(policy.windows[notice.severity], patience_of(notice))
         refused = next(filter(None, (_find_refused(flag, facts, policy) for flag in flags)), None)
+        job = facts.job_of(flags[0])
         notice = replace(
             notice,
             recipient=recipient,
             meant_for=meant_for,
-            is_for_admin=recipient.address in policy.admins,
+            is_for_admin=is_for_admin(recipient, notice.user, job.mail_user if job else None, policy),
             due_at=due_at,
             refused_address=refused,
         )

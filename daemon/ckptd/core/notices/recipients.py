@@ -39,6 +39,12 @@ def list_of_user(user: str, mail_user: str | None, policy: NoticePolicy) -> list
     return [(Recipient(_channel_of(policy), address), None)]
 
 
+def is_for_admin(recipient: Recipient, user: str, mail_user: str | None, policy: NoticePolicy) -> bool:
+    """Whether somebody gets a user's notice only as an administrator, not at an address of that user."""
+    own = {find_address(user, mail_user, policy), find_address(user, None, policy)}
+    return recipient.address in policy.admins and recipient.address not in own
+
+
 def list_notified(notified: Iterable[tuple[Recipient, str]], policy: NoticePolicy) -> Mapping[str, list[Recipient]]:
     """Return, by topic, those who were notified and still can be, by the same channel and within the current mode."""
     rooms = {room.recipient for room in policy.rooms}

@@ -7,7 +7,7 @@ from datetime import datetime
 from ckptd.core.model import Flag
 from ckptd.core.notices.notice import Notice, NoticeFacts, NoticeKind, NoticePolicy, Recipient
 from ckptd.core.notices.notice_planning import NoticeTopic, fold
-from ckptd.core.notices.recipients import list_recipients
+from ckptd.core.notices.recipients import is_for_admin, list_recipients
 from ckptd.core.notices.topic import topics_of
 
 
@@ -38,7 +38,7 @@ def plan_repeats(facts: NoticeFacts, policy: NoticePolicy, now: datetime) -> tup
     for (recipient, meant_for, topic), flags in groups.items():
         notice = fold(NoticeKind.REPEATED, NoticeTopic(topic), flags, facts, now)
         due_at = now + policy.windows[notice.severity]
-        is_for_admin = recipient.address in policy.admins
-        notice = replace(notice, recipient=recipient, meant_for=meant_for, is_for_admin=is_for_admin, due_at=due_at)
-        repeated.append(notice)
+        job = facts.job_of(flags[0])
+        is_meant = is_for_admin(recipient, notice.user, job.mail_user if job else None, policy)
+        repeated.append(replace(notice, recipient=recipient, meant_for=meant_for, is_for_admin=is_meant, due_at=due_at))
     return tuple(repeated)
