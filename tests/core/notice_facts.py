@@ -71,7 +71,9 @@ def remember(notified, notices):
     for notice in notices:
         key = (notice.recipient, notice.topic)
         if notice.kind is not NoticeKind.RESOLVED:
-            notified[key] = TopicNotification(notified_at=notice.created_at, severity=notice.severity)
+            notified[key] = TopicNotification(
+                notified_at=notice.created_at, severity=notice.severity, is_for_admin=notice.is_for_admin
+            )
         elif key in notified:
             notified[key] = replace(notified[key], resolved_at=notice.created_at)
     return notified

@@ -8,7 +8,7 @@ from ckptd.core import notices
 from ckptd.core.health import flag_changes
 from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import RunKey, Severity
-from ckptd.core.notices import EntryStatus, NoticeKind, TopicCount
+from ckptd.core.notices import EntryStatus, NoticeKind, NoticeMode, TopicCount
 from core.histories import RUN, at
 from core.notice_facts import (
     ADMIN,
@@ -43,10 +43,19 @@ def test_a_recovery_is_said_once_and_only_to_those_who_were_told():
     assert plan(resolved(flag()), facts_of(flag(), notified=remember(notified, [second])), now=at(70)) == ()
 
 
-@pytest.mark.parametrize(("audience", "is_told"), [(("admin",), False), (("user", "admin"), True)])
-def test_a_recovery_that_concerns_administrators_only_is_not_said_to_a_former_one(audience, is_told):
+@pytest.mark.parametrize(
+    ("mode", "audience", "changes", "is_told"),
+    [
+        (NoticeMode.ON, ("admin",), {}, False),
+        (NoticeMode.ON, ("user", "admin"), {}, False),
+        (NoticeMode.ADMIN, ("user",), {}, False),
+        (NoticeMode.ON, ("user", "admin"), {"mail_user": ADMIN.address}, True),  # it is the user's address
+    ],
+)
+def test_a_recovery_is_said_to_a_former_administrator_only_about_their_own_jobs(mode, audience, changes, is_told):
     bad = flag(audience=audience)
-    notified = {key: each for key, each in remember({}, plan(opened(bad))).items() if key[0] == ADMIN}
+    first = notices.plan(opened(bad), facts_of(bad, **changes), replace(POLICY, mode=mode), at(0))
+    notified = {key: each for key, each in remember({}, first).items() if key[0] == ADMIN}
     others = replace(POLICY, admins=("new@example.org",))
     recoveries = notices.plan(resolved(bad), facts_of(bad, notified=notified), others, at(60))
     assert [each.recipient for each in recoveries] == [ADMIN] * is_told

@@ -9,7 +9,7 @@ from ckptd.core.notices import Recipient
 from ckptd.core.notices.delivery import MailRestriction, NoticeState, SendOutcome, SendResult
 from ckptd.store.database_errors import UnknownRunError
 from core.histories import at
-from core.notice_facts import POLICY, facts_of, flag, opened, run_of
+from core.notice_facts import ADMIN, ALICE, POLICY, facts_of, flag, opened, run_of
 from support.recorded import note_run
 
 LEASE = timedelta(minutes=10)
@@ -193,6 +193,12 @@ def test_the_record_says_what_was_told_and_whether_its_end_was(cluster_store):
     cluster_store.flags.record(opened(replace(critical(2), flag_id=None)), at(5), [end])
     told = cluster_store.outbox.read_notified([planned.topic])[key]
     assert (told.notified_at, told.resolved_at, told.severity) == (at(0), at(5), Severity.CRITICAL)
+
+
+def test_the_record_says_who_was_told_only_as_an_administrator(cluster_store):
+    planned = record(cluster_store, critical(1, audience=("user", "admin")))
+    told = cluster_store.outbox.read_notified([each.topic for each in planned])
+    assert {recipient: each.is_for_admin for (recipient, _), each in told.items()} == {ADMIN: True, ALICE: False}
 
 
 def test_the_same_edge_is_recorded_once(cluster_store):

@@ -150,16 +150,20 @@ def _read_notified(
                 NoticeTable.kind,
                 NoticeTable.severity,
                 NoticeTable.created_at,
+                NoticeTable.payload,
             )
             .where(NoticeTable.topic.in_(chunk), NoticeTable.state.in_(_TOLD_STATES))
             .order_by(NoticeTable.created_at, NoticeTable.id)
         )
-        for channel, address, topic, kind, severity, created_at in rows:
+        for channel, address, topic, kind, severity, created_at, payload in rows:
             assert topic is not None
             assert kind is not None
             assert severity is not None
             key = (Recipient(channel, address), topic)
-            after = TopicNotification.after(result.get(key), NoticeKind(kind), severity, created_at)
+            is_for_admin = payload.get("is_for_admin", False)
+            after = TopicNotification.after(
+                result.get(key), NoticeKind(kind), severity, created_at, is_for_admin=is_for_admin
+            )
             if after is not None:
                 result[key] = after
     return result

@@ -51,7 +51,9 @@ def readdress(
                 refused_address=find_refused(mail_user, policy) or notice.refused_address,
             )
             result.append(moved)
-            after = TopicNotification.after(known, notice.kind, notice.severity, notice.created_at)
+            after = TopicNotification.after(
+                known, notice.kind, notice.severity, notice.created_at, is_for_admin=moved.is_for_admin
+            )
             if after is not None:
                 notified[key] = after
     return tuple(result)

@@ -104,16 +104,24 @@ class TopicNotification:
     severity: Severity
     resolved_at: datetime | None = None
     repeat_count: int = 0  # since it opened or became worse
+    is_for_admin: bool = False  # the recipient got the newest one only as an administrator
 
     @staticmethod
     def after(
-        known: "TopicNotification | None", kind: NoticeKind, severity: Severity, notified_at: datetime
+        known: "TopicNotification | None",
+        kind: NoticeKind,
+        severity: Severity,
+        notified_at: datetime,
+        *,
+        is_for_admin: bool = False,
     ) -> "TopicNotification | None":
         """Return the state after one more notice; None if a flag is resolved that was never reported."""
         if kind is NoticeKind.RESOLVED:
             return replace(known, resolved_at=notified_at) if known else None
         repeat_count = known.repeat_count + 1 if known and kind is NoticeKind.REPEATED else 0
-        return TopicNotification(notified_at=notified_at, severity=severity, repeat_count=repeat_count)
+        return TopicNotification(
+            notified_at=notified_at, severity=severity, repeat_count=repeat_count, is_for_admin=is_for_admin
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

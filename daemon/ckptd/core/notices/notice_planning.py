@@ -1,7 +1,7 @@
 """Decides which changes of flags are notified, to whom and when."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -46,7 +46,7 @@ def plan(changes: FlagChanges, facts: NoticeFacts, policy: NoticePolicy, now: da
             recipients = {
                 recipient: recipients.get(recipient)
                 for recipient in notified_recipients
-                if recipient in recipients or not _is_former_admin(recipient, flag)
+                if recipient in recipients or not _is_former_admin(recipient, topics, facts, policy)
             }
         for recipient, meant_for in recipients.items():
             notified = {topic: facts.notified.get((recipient, topic)) for topic in topics}
@@ -70,9 +70,10 @@ def plan(changes: FlagChanges, facts: NoticeFacts, policy: NoticePolicy, now: da
     return tuple(notices.values())
 
 
-def _is_former_admin(recipient: Recipient, flag: Flag) -> bool:
-    """Whether a recipient that is none of a flag now was notified as an administrator, not as its user."""
-    return recipient.channel in {"mail", "log"} and "user" not in flag.finding.audience
+def _is_former_admin(recipient: Recipient, topics: Collection[str], facts: NoticeFacts, policy: NoticePolicy) -> bool:
+    """Whether a recipient was notified only as an administrator, and no longer is one."""
+    known = [facts.notified.get((recipient, topic)) for topic in topics]
+    return recipient.address not in policy.admins and any(each is not None and each.is_for_admin for each in known)
 
 
 def _find_refused(flag: Flag, facts: NoticeFacts, policy: NoticePolicy) -> str | None:
