@@ -27,7 +27,9 @@ class Fake:
         return SendOutcome(result=result, reason=None if result is SendResult.SENT else "no")
 
 
-def record(store, *users, rule="at-risk", made_at=None, channel="mail", audience=("user",), **job_changes):
+def record(
+    store, *users, rule="at-risk", made_at=None, channel="mail", audience=("user",), policy=POLICY, **job_changes
+):
     """Record one critical flag of each user, with its notice."""
     flags = [
         flag(None, rule=rule, user=user, run=run_of(number)._replace(uid=number), job_id=number, audience=audience)
@@ -36,7 +38,7 @@ def record(store, *users, rule="at-risk", made_at=None, channel="mail", audience
     flags = [replace(each, finding=replace(each.finding, severity=Severity.CRITICAL)) for each in flags]
     for each in flags:
         note_run(store, each.finding.run, at(0), user=each.finding.user, located_by="watch")
-    planned = notices.plan(opened(*flags), facts_of(*flags, **job_changes), POLICY, made_at or at(0))
+    planned = notices.plan(opened(*flags), facts_of(*flags, **job_changes), policy, made_at or at(0))
     planned = [replace(each, recipient=each.recipient._replace(channel=channel)) for each in planned]
     store.flags.record(opened(*flags), made_at or at(0), planned)
     return planned

@@ -14,6 +14,8 @@ from service.outbox_facts import Fake, record
 from support.outbox_sender import make_sender
 from support.web_hook import serve_hook
 
+BOTH_ADMINS = ("root@example.org", "new@example.org")
+
 
 def test_what_is_due_is_sent_once(store):
     record(store, "alice", "bob")
@@ -172,9 +174,24 @@ def test_who_is_no_administrator_any_more_gets_nothing_that_was_planned_for_one(
     channel = Fake()
     sender = make_sender(store, clock=lambda: at(10), channels={"mail": channel}, policy=others)
     sender.send_due(at(10))
-    (message,) = channel.messages
-    assert (message.address, own.user) == ("root@example.org", "root")
+    message = next(message for message in channel.messages if message.address == "root@example.org")
+    assert own.user == "root"
     assert "user alice" not in message.text
+    assert store.outbox.read_waiting("c1", at(200)).waiting == {}
+
+
+@pytest.mark.parametrize("mode", [notices.NoticeMode.ON, notices.NoticeMode.ADMIN])
+def test_what_waits_for_a_former_administrator_goes_once_to_each_other_one(store, mode):
+    record(store, "alice", audience=("admin",))
+    record(store, "bob", audience=("admin",), rule="unsafe-pickle", policy=replace(POLICY, admins=BOTH_ADMINS))
+    channel = Fake()
+    others = replace(POLICY, admins=BOTH_ADMINS[1:], mode=mode)
+    sender = make_sender(store, clock=lambda: at(10), channels={"mail": channel}, policy=others)
+    for minute in (10, 11):
+        sender.send_due(at(minute))
+    assert {message.address for message in channel.messages} == set(BOTH_ADMINS[1:])
+    texts = "".join(message.text for message in channel.messages)
+    assert (texts.count("user alice"), texts.count("user bob")) == (1, 1)
     assert store.outbox.read_waiting("c1", at(200)).waiting == {}
 
 

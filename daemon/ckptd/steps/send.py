@@ -157,22 +157,30 @@ class Sender:
         return int(is_handed_over and outcome.result is SendResult.SENT)
 
     def _readdress(self, claim: MessageClaim, outcome: SendOutcome, left_out: Collection[int]) -> tuple[Notice, ...]:
-        """Return the refused notices with the site's address, if the address that the job names does not exist."""
-        if outcome.result is not SendResult.REFUSED or not outcome.is_about_address:
+        """Return notices for others: of a job's address that does not exist, or of a former administrator."""
+        if outcome.result not in {SendResult.SENT, SendResult.REFUSED}:
+            return ()  # the next try decides
+        is_unknown = outcome.result is SendResult.REFUSED and outcome.is_about_address
+        refused = [notice for notice in claim.notices if is_unknown and _number(notice) not in left_out]
+        withdrawn = [notice for notice in claim.notices if self._is_withdrawn(notice)]
+        if not refused and not withdrawn:
             return ()
-        refused = [notice for notice in claim.notices if _number(notice) not in left_out]
-        notified = self.post.store.outbox.read_notified({notice.topic for notice in refused})
-        instead = notices.readdress_refused(refused, notified, self.post.policy, self.clock())
+        policy, now = self.post.policy, self.clock()
+        notified = self.post.store.outbox.read_notified({notice.topic for notice in (*refused, *withdrawn)})
+        instead = notices.readdress_refused(refused, notified, policy, now)
         for address in sorted({notice.recipient.address for notice in instead}):
             log.warning("send: redirecting messages for %s to %s", ascii(claim.recipient.address), ascii(address))
-        return instead
+        return instead + notices.readdress_withdrawn(withdrawn, notified, policy, now)
+
+    def _is_withdrawn(self, notice: Notice) -> bool:
+        return notice.is_for_admin and notice.recipient.channel == "mail" and not self.post.is_admin(notice.recipient)
 
     def _without_withheld(self, claim: MessageClaim, left_out: dict[int, NoticeState]) -> Sequence[Notice]:
         """Remove what the configuration no longer sends there: to users, or to somebody who was an administrator."""
         if claim.recipient.channel != "mail" or self.post.is_admin(claim.recipient):
             return claim.notices
         is_for_users = self.post.policy.mode is not notices.NoticeMode.ADMIN
-        wanted = [notice for notice in claim.notices if is_for_users and not notice.is_for_admin]
+        wanted = [notice for notice in claim.notices if is_for_users and not self._is_withdrawn(notice)]
         numbers = {_number(notice) for notice in wanted}
         left_out |= {_number(each): NoticeState.DROPPED for each in claim.notices if _number(each) not in numbers}
         return wanted

@@ -88,7 +88,7 @@ class ClaimStore(StorePart):
         """Record the outcome of a claimed message; do nothing if another sender has claimed it since.
 
         `left_out` are those of its notices, by number, that were not sent. `instead` are recorded in place of notices
-        that were refused.
+        that were refused or left out.
         """
         is_over = outcome.result in {SendResult.SENT, SendResult.REFUSED}
         ids = [notice.notice_id for notice in claim.notices]
@@ -102,16 +102,16 @@ class ClaimStore(StorePart):
             if not is_uncertain and not claim.may_have_arrived:
                 changes["message_id"] = None  # nobody has it: what came up meanwhile may go with it
         held = [NoticeTable.claimed_at == claim.claimed_at, NoticeTable.message_id == claim.message_key]
-        states = left_out or {}
+        states, is_ours = left_out or {}, False
         for state in set(states.values()) if is_over else ():
             some = [number for number, each in states.items() if each is state]
             for numbers in split(some):
-                connection.execute(
+                done = connection.execute(
                     sa.update(NoticeTable)
                     .where(*held, NoticeTable.id.in_(numbers))
                     .values(state=state.value, claimed_at=None, message_id=None)
                 )
-        is_ours = False
+                is_ours |= done.rowcount > 0
         for chunk in split(ids):
             done = connection.execute(
                 sa.update(NoticeTable)

@@ -5,7 +5,7 @@ a recipient's window has passed and makes one digest of everything that waits fo
 """
 
 from ckptd.core.notices.address import find_address, find_refused, parse_address
-from ckptd.core.notices.address_changes import readdress, readdress_refused, waits_until
+from ckptd.core.notices.address_changes import readdress, readdress_refused, readdress_withdrawn, waits_until
 from ckptd.core.notices.digest import (
     SAMPLE,
     Digest,
@@ -64,6 +64,7 @@ __all__ = [
     "plan_repeats",
     "readdress",
     "readdress_refused",
+    "readdress_withdrawn",
     "sample_digest",
     "sample_digests",
     "waits_until",

@@ -1,4 +1,4 @@
-"""Changes the address of planned notices: when Slurm returns the job's address, or when a relay refused one.
+"""Changes the address of planned notices, when Slurm returns the job's, a relay refused one, or administrators change.
 
 Earlier notices to the new address count as if the notice had been planned for it, so that nothing is sent twice.
 """
@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from ckptd.core.notices.address import find_refused
 from ckptd.core.notices.notice import Notice, NoticePolicy, Recipient, TopicNotification
 from ckptd.core.notices.notice_planning import patience_of, want
-from ckptd.core.notices.recipients import is_for_admin, list_of_user
+from ckptd.core.notices.recipients import Addressee, is_for_admin, list_of_user
 
 PATIENCE = timedelta(minutes=5)  # with a question to Slurm, before the site's rule gives the address
 
@@ -31,10 +31,35 @@ def readdress(
 
     A notice never goes back to the address that it came from.
     """
+    moves = [(notice, list_of_user(notice.user, mail_user, policy)) for notice in notices]
+    return _move(moves, mail_user, notified, policy, now)
+
+
+def readdress_withdrawn(
+    withdrawn: Iterable[Notice],
+    notified: Mapping[tuple[Recipient, str], TopicNotification],
+    policy: NoticePolicy,
+    now: datetime,
+) -> tuple[Notice, ...]:
+    """Return a former administrator's notices with the addresses of the others, without those that have them."""
+    moves = [
+        (notice, [(notice.recipient._replace(address=admin), notice.meant_for) for admin in policy.admins])
+        for notice in withdrawn
+    ]
+    return _move(moves, None, notified, policy, now)
+
+
+def _move(
+    moves: Iterable[tuple[Notice, Iterable[Addressee]]],
+    mail_user: str | None,
+    notified: Mapping[tuple[Recipient, str], TopicNotification],
+    policy: NoticePolicy,
+    now: datetime,
+) -> tuple[Notice, ...]:
     notified = dict(notified)
     result: list[Notice] = []
-    for notice in sorted(notices, key=lambda each: each.created_at):
-        for recipient, meant_for in list_of_user(notice.user, mail_user, policy):
+    for notice, addressees in sorted(moves, key=lambda each: each[0].created_at):
+        for recipient, meant_for in addressees:
             key = (recipient, notice.topic)
             known = notified.get(key)
             wanted = want(notice.kind, notice.severity, {notice.topic: known}, now - policy.repeat_gap)
