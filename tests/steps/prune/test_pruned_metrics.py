@@ -47,6 +47,15 @@ def test_a_first_step_that_never_ends_has_a_time_that_an_alert_can_watch(shop, m
         assert shop.state.latest(PruneTotals).stepped_at == shop.now
 
 
+def test_without_policies_no_alert_about_pruning_fires(shop):
+    for minutes in (0, 180):  # the clock jumps
+        step.run(replace(shop.parts, retention=shop.site), shop.state, shop.now + timedelta(minutes=minutes))
+    assert shop.state.latest(PruneTotals).is_clock_unreliable
+    step.run(replace(shop.parts, retention=replace(shop.site, matches=())), shop.state, shop.now)
+    totals = shop.state.latest(PruneTotals)
+    assert (totals.stepped_at, totals.is_clock_unreliable, totals.is_breaker_open) == (None, False, False)
+
+
 def test_what_a_plan_would_free_is_told_before_anything_is_enforced(shop):
     shop.site = make_site(shop.root, make_policy(mode=PolicyMode.PLAN))
     shop.act()

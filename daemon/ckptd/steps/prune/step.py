@@ -76,7 +76,10 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
         return parts.runner.is_stopping() or not parts.runner.still_wants(site)
 
     memory = state.own(PruneSlice, PruneSlice)
-    if site.matches and memory.pruned.stepped_at is None:  # or no alert would see a first step that never ends
+    if not site.matches:
+        # or alerts about a late or paused step would fire as long as the daemon runs
+        memory.pruned = replace(memory.pruned, stepped_at=None, is_breaker_open=False, is_clock_unreliable=False)
+    elif memory.pruned.stepped_at is None:  # or no alert would see a first step that never ends
         memory.pruned = replace(memory.pruned, stepped_at=now)
         state.publish(memory.pruned)
     elapsed = timedelta(seconds=time.monotonic())
