@@ -157,16 +157,30 @@ def test_what_nobody_takes_for_days_is_given_up_but_never_what_was_not_tried(clu
     tried = claim(cluster_store, 10)
     cluster_store.claims.finish(tried, SendOutcome(result=SendResult.DEFERRED), at(10))
     late = 6 * 24 * 60
-    assert [cluster_store.claims.drop_undelivered("c1", ["mail"], at(each)) for each in (60, late, late)] == [0, 1, 0]
+    assert [cluster_store.claims.drop_undelivered("c1", ["mail"], at(each), LEASE) for each in (60, late, late)] == [
+        0,
+        1,
+        0,
+    ]
     left = claim(cluster_store, late)
     assert left.recipient != tried.recipient
     assert claim(cluster_store, late) is None
 
 
+def test_what_ends_each_of_its_senders_is_given_up_after_days(cluster_store):
+    record(cluster_store, critical(1))
+    late = 6 * 24 * 60
+    for minute in (10, late):  # a long time without a daemon is no reason to give up
+        assert cluster_store.claims.drop_undelivered("c1", ["mail"], at(minute), LEASE) == 0
+        assert claim(cluster_store, minute)
+    assert [cluster_store.claims.drop_undelivered("c1", ["mail"], at(late + each), LEASE) for each in (9, 10)] == [0, 1]
+    assert claim(cluster_store, 2 * late) is None
+
+
 def test_what_waits_for_a_channel_that_the_site_took_away_is_given_up_after_days(cluster_store):
     record(cluster_store, critical(1))
     late = 6 * 24 * 60
-    assert [cluster_store.claims.drop_undelivered("c1", ["log"], at(each)) for each in (60, late)] == [0, 1]
+    assert [cluster_store.claims.drop_undelivered("c1", ["log"], at(each), LEASE) for each in (60, late)] == [0, 1]
 
 
 def test_only_the_channels_asked_for_are_claimed_and_each_cluster_has_its_own(cluster_store):
@@ -274,7 +288,7 @@ def record_unaddressed(store):
 def test_what_waits_for_its_address_is_neither_sent_nor_given_up_and_counts_as_what_waits(cluster_store):
     record_unaddressed(cluster_store)
     assert claim(cluster_store, 11, ["mail", "log"]) is None
-    assert cluster_store.claims.drop_undelivered("c1", ["mail", "log"], at(10 * 24 * 60)) == 0
+    assert cluster_store.claims.drop_undelivered("c1", ["mail", "log"], at(10 * 24 * 60), LEASE) == 0
     assert len(cluster_store.outbox.list_unaddressed("c1")) == 1
     assert cluster_store.outbox.list_unaddressed("c2") == ()
     found = cluster_store.outbox.read_waiting("c1", at(30))

@@ -10,7 +10,7 @@ from ckptd.store.store import Store
 from support.hot_call import HotCall
 from support.recorded_year import NOW, RecordedYear
 
-DAY, WEEK = timedelta(days=1), timedelta(days=7)
+MINUTE, DAY, WEEK = timedelta(minutes=1), timedelta(days=1), timedelta(days=7)
 CLUSTERS = ("alpha", "beta")
 LAST_SUMMED = (NOW - 2 * DAY).date()
 
@@ -30,7 +30,7 @@ def list_further_calls(year: RecordedYear, a_day: int, calls: Callable[..., list
             "send",
             1000,
             message=_send,
-            drop=lambda store: store.claims.drop_undelivered("alpha", ["mail"], NOW),
+            drop=lambda store: store.claims.drop_undelivered("alpha", ["mail"], NOW, 15 * MINUTE),
         ),
         *calls(
             "scan",

@@ -85,7 +85,8 @@ class Sender:
 
     def send_due(self, now: datetime) -> int:
         """Send until nothing is due, no channel answers or the rate limit is reached; return the number sent."""
-        dropped_count = self.post.store.claims.drop_undelivered(self.post.cluster, self.post.channels, now)
+        post = self.post
+        dropped_count = post.store.claims.drop_undelivered(post.cluster, post.channels, now, post.lease)
         if dropped_count:
             dropped_text = format_count(dropped_count, "notice")
             log.error(

@@ -124,22 +124,26 @@ class ClaimStore(StorePart):
 
     @writing
     def drop_undelivered(
-        self, connection: sa.Connection, cluster: str, channels: Collection[str], now: datetime
+        self, connection: sa.Connection, cluster: str, channels: Collection[str], now: datetime, lease: timedelta
     ) -> int:
         """Drop notices whose retries failed for days or whose channel the site removed; return how many.
 
-        Notices that were never tried stay, as do those that wait for an address.
+        Notices that were never tried stay, as do those that wait for an address. A claim that was interrupted, which
+        may be because of the message itself, is tried once more in any case.
         """
+        is_waiting = NoticeTable.state == NoticeState.WAITING.value
+        is_tried = (NoticeTable.try_count > 0) | NoticeTable.channel.not_in([*channels, UNADDRESSED])
+        is_cut_off_again = (NoticeTable.claimed_at <= now - lease) & (NoticeTable.try_count > 1)
         done = connection.execute(
             sa.update(NoticeTable)
             .where(
                 NoticeTable.cluster == cluster,
-                NoticeTable.state == NoticeState.WAITING.value,
+                NoticeTable.state.in_([NoticeState.WAITING.value, NoticeState.CLAIMED.value]),
                 NoticeTable.next_try_at <= now,
                 NoticeTable.due_at < now - GIVE_UP_AFTER,
-                (NoticeTable.try_count > 0) | NoticeTable.channel.not_in([*channels, UNADDRESSED]),
+                (is_waiting & is_tried) | is_cut_off_again,
             )
-            .values(state=NoticeState.GIVEN_UP.value)
+            .values(state=NoticeState.GIVEN_UP.value, claimed_at=None)
         )
         return int(done.rowcount)
 
