@@ -167,6 +167,16 @@ def test_what_nobody_takes_for_days_is_given_up_but_never_what_was_not_tried(clu
     assert claim(cluster_store, late) is None
 
 
+@pytest.mark.parametrize("result", [SendResult.DEFERRED, SendResult.UNCERTAIN])
+def test_what_was_never_tried_comes_before_what_may_take_minutes_again(cluster_store, result):
+    record(cluster_store, critical(1))
+    first = claim(cluster_store, 10)
+    cluster_store.claims.finish(first, SendOutcome(result=result), at(10))
+    record(cluster_store, critical(2, user="bob"), flag(3, user="carol", run=run_of(3)), now=20)
+    tried = [claim(cluster_store, 100).recipient.address.partition("@")[0] for _ in range(3)]
+    assert tried == ["bob", "alice", "carol"]
+
+
 def test_what_ends_each_of_its_senders_is_given_up_after_days(cluster_store):
     record(cluster_store, critical(1))
     late = 6 * 24 * 60
@@ -316,11 +326,3 @@ def test_what_is_recorded_in_place_of_a_refused_message_is_so_by_the_holder_of_i
     cluster_store.claims.finish(again, refused, at(23), {}, [other])
     assert claim(cluster_store, 23).recipient == other.recipient
     assert claim(cluster_store, 24) is None
-
-
-def test_a_message_that_may_have_left_goes_before_what_is_due_for_longer(cluster_store):
-    record(cluster_store, critical(1))
-    record(cluster_store, critical(2, user="bob"), now=0.5)
-    first = claim(cluster_store, 10)
-    cluster_store.claims.finish(first, SendOutcome(result=SendResult.UNCERTAIN, reason="connection lost"), at(10))
-    assert [claim(cluster_store, 12).recipient.address for _ in range(2)] == ["alice@example.org", "bob@example.org"]

@@ -37,8 +37,8 @@ class ClaimStore(StorePart):
     ) -> MessageClaim | None:
         """Claim the notices of the message that is due next; a claim older than `lease` is void.
 
-        A message that was interrupted or uncertain comes first, then one about a critical flag, then the one that has
-        been due for longest.
+        One about a critical flag comes first, then one that was never tried, because each try may take minutes, then
+        the one that has been due for longest.
         """
         ours = [NoticeTable.cluster == cluster, NoticeTable.channel.in_(channels)]
         allowed = [] if restriction is None else [_allow(restriction)]
@@ -49,8 +49,8 @@ class ClaimStore(StorePart):
             .outerjoin(RunTable, NoticeTable.run_id == RunTable.id)
             .where(*ours, *allowed, is_cut_off | is_due)
             .order_by(
-                NoticeTable.message_id.is_(None),
                 sa.case((NoticeTable.severity == Severity.CRITICAL, 0), else_=1),
+                NoticeTable.try_count > 0,
                 NoticeTable.next_try_at,
                 NoticeTable.id,
             )
