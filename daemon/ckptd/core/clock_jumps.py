@@ -13,8 +13,13 @@ class ClockWatch:
 
     def jumped(self, now: datetime, elapsed: timedelta) -> timedelta | None:
         """Return how far the clock was set since the last call (negative: back); None if it was not set."""
-        last, self._last = self._last, (now, elapsed)
-        if last is None:
+        jump = self.measure(now, elapsed)
+        self._last = (now, elapsed)
+        return jump
+
+    def measure(self, now: datetime, elapsed: timedelta) -> timedelta | None:
+        """Return the same, and leave it to the next call of `jumped`, too."""
+        if self._last is None:
             return None
-        jump = (now - last[0]) - (elapsed - last[1])
+        jump = (now - self._last[0]) - (elapsed - self._last[1])
         return jump if abs(jump) > MAX_DRIFT else None

@@ -1,6 +1,7 @@
 """Runs each step of the table at its own interval, also after the clock was set."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +15,8 @@ from apscheduler.triggers.interval import IntervalTrigger
 from ckptd.core.clock_jumps import ClockWatch
 from ckptd.service.step_table import STEPS, TABLE, Step
 from ckptd.steps.parts import Parts
+
+MIN_JUMP_OF_DATES = timedelta(minutes=5)  # records are kept for days
 
 
 class SkippingInterval(IntervalTrigger):  # type: ignore[misc]  # APScheduler has no types
@@ -52,8 +55,8 @@ class Schedule:
         self._parts = parts
         self._clock = ClockWatch()
         self._read_clocks = read_clocks
-        self._clock_of_dates = ClockWatch()
-        self._clock_of_dates.jumped(*read_clocks())
+        self._clock_lock = threading.Lock()
+        self._jumped_at: timedelta | None = None  # by the monotonic clock
         own_threads = {step.name: ThreadPoolExecutor(1) for step in TABLE if step.has_own_thread}
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
@@ -80,11 +83,15 @@ class Schedule:
         self._scheduler.shutdown(wait=False)
 
     def _run_by_date(self, step: Step) -> None:
-        """Run a step that deletes by date, unless the clock was set since its last turn; then wait for its next one.
+        """Run a step that deletes by date, unless the clock was just set.
 
-        APScheduler may start such a step by the new time before `repair` notices the jump and delays the step.
+        APScheduler may start such a step by the new time before `repair` has noticed the jump and delayed the step.
         """
-        if self._clock_of_dates.jumped(*self._read_clocks()) is None:
+        now, elapsed = self._read_clocks()
+        with self._clock_lock:
+            is_new = _moves_dates(self._clock.measure(now, elapsed))
+            is_recent = self._jumped_at is not None and elapsed - self._jumped_at < step.first_delay
+        if not is_new and not is_recent:
             self._run(step)
 
     def change_parts(self, parts: Parts) -> None:
@@ -114,21 +121,30 @@ class Schedule:
 
         Call it often; `elapsed` is the time of a monotonic clock. Return how far the clock was set.
         """
-        jump = self._clock.jumped(now, elapsed)
+        with self._clock_lock:
+            jump = self._clock.jumped(now, elapsed)
+            if _moves_dates(jump):
+                self._jumped_at = elapsed
         if jump is not None:
-            wake(self._scheduler)
+            wake(self._scheduler, jump)
         return jump
 
 
-def wake(scheduler: BackgroundScheduler) -> None:
+def wake(scheduler: BackgroundScheduler, jump: timedelta) -> None:
     """Run every step at once, and then at its interval, counted from now.
 
-    Steps that delete by date wait for a whole interval, because the clock may be wrong at this moment.
+    Steps that delete by date wait for a whole interval, because the clock may be wrong at this moment. A short jump
+    leaves them as they are: a virtual machine that is paused for its backup every day would never run them.
     """
     for job in scheduler.get_jobs():
-        is_late = job.id in STEPS and _deletes_by_date(STEPS[job.id])
-        delay = job.trigger.interval if is_late else timedelta(0)
-        job.modify(next_run_time=datetime.now(UTC) + delay)
+        if job.id not in STEPS or not _deletes_by_date(STEPS[job.id]):
+            job.modify(next_run_time=datetime.now(UTC))
+        elif _moves_dates(jump):
+            job.modify(next_run_time=datetime.now(UTC) + job.trigger.interval)
+
+
+def _moves_dates(jump: timedelta | None) -> bool:
+    return jump is not None and abs(jump) >= MIN_JUMP_OF_DATES
 
 
 def _deletes_by_date(step: Step) -> bool:
