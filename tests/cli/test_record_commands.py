@@ -318,6 +318,13 @@ def test_status_says_what_is_in_the_future_since_the_clock_was_set_back(state):
     assert f"gap began in the future, at {since:%Y-%m-%d %H:%M} UTC: the clock was set back since" in shown
 
 
+def test_status_shows_no_negative_age_while_two_clocks_differ_by_seconds(state):
+    config, store = state
+    since = datetime.now(UTC) + timedelta(seconds=50)
+    store.backfill.record_gap("alpha", PollGap(since, since + timedelta(hours=1)))
+    assert "gap began 0 s ago" in run(config, "status").stdout
+
+
 def test_status_tells_what_steps_in_users_jobs_cost(state):
     config, store = state
     assert "scans on nodes" in run(config, "status").stdout

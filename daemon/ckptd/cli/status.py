@@ -227,4 +227,4 @@ def _format_since(at: datetime | None, now: datetime) -> str:
 def _age(at: datetime | None, now: datetime) -> str:
     if at is not None and at > now + MAX_SKEW:
         return f"in the future, at {format_instant(at)}: the clock was set back since"
-    return "never" if at is None else f"{format_duration(now - at)} ago"
+    return "never" if at is None else f"{_format_since(at, now)} ago"
