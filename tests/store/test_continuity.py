@@ -1,5 +1,8 @@
 """A PostgreSQL database that was replaced while a process acts under a lease in it."""
 
+import re
+
+import psycopg
 import pytest
 
 from ckptd.core.leadership.lease import LeaseHolder
@@ -97,6 +100,31 @@ def test_a_server_that_hides_its_timeline_is_used(address, monkeypatch):
     acting.write()
     assert acting.renew()
     acting.store.close()
+
+
+def test_a_role_that_may_not_list_databases_acts_and_takes_over(address):
+    """Hosts of many customers' databases hide their names; what a session sees of itself is not hidden."""
+    name = f"hidden_{address.rpartition('/')[2]}"
+    with psycopg.connect(address, autocommit=True) as administrator:
+        administrator.execute("REVOKE SELECT ON pg_database FROM PUBLIC")
+        administrator.execute(f"CREATE ROLE {name} LOGIN PASSWORD 'x'")
+        administrator.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}")
+        try:
+            for _ in range(2):  # the second takes the lease of the first, which has not released it
+                acting = Acting(re.sub("//.*@", f"//{name}:x@", address))
+                acting.write()
+                assert acting.renew()
+                acting.store.close()
+        finally:
+            administrator.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")
+
+
+def test_tables_that_are_stored_anew_are_still_the_same(acting, address):
+    with psycopg.connect(address, autocommit=True) as administrator:
+        for statement in ("VACUUM FULL leases", "CLUSTER leases USING pk_leases", "REINDEX TABLE leases"):
+            administrator.execute(statement)
+            acting.write()
+            assert acting.renew()
 
 
 def test_a_database_without_tables_says_what_to_do(acting):

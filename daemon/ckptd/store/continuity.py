@@ -14,7 +14,8 @@ from ckptd.store.database_errors import DatabaseReplacedError
 from ckptd.store.lease_tables import LeaseTable
 
 # a restore makes the table or the whole database anew; a promotion, or recovery to a point in time, begins a timeline
-_TABLE = "(SELECT oid FROM pg_database WHERE datname = current_database()) || '/' || leases.tableoid"
+# the path ends with the numbers of the database and of a file; some servers hide pg_database from roles like this one
+_TABLE = "substring(pg_relation_filepath(leases.tableoid) from '([0-9]+)/[0-9]+$') || '/' || leases.tableoid"
 _TIMELINE = "left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)"
 Seen = tuple[Any, int]  # the values of `Continuity.columns`
 

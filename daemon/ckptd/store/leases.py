@@ -22,7 +22,7 @@ TERMINATE = """
     SELECT pg_terminate_backend(l.pid)
     FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid AND a.usename = current_user
     WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid = :class_id AND l.objid = :object_id
-      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND a.datname = current_database()
       AND EXISTS (SELECT 1 FROM leases WHERE cluster = :cluster AND epoch = :epoch AND renewal = :renewal)
 """
 
