@@ -1,6 +1,7 @@
 """Values that can be seen to be wrong without a look at anything else."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -145,12 +146,25 @@ def test_a_device_without_an_end_is_no_configuration():
         read_config(Path("/dev/zero"), {})
 
 
+@pytest.fixture
+def folder():
+    """A directory of root that everybody may enter, which those of pytest are not."""
+    with tempfile.TemporaryDirectory() as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
-def test_config_check_refuses_a_file_that_the_service_cannot_reload(tmp_path):
+def test_config_check_refuses_a_file_that_the_service_cannot_reload(folder):
     """The daemon reads it as root when it starts, and as the service's account at each reload."""
-    path = tmp_path / "config.toml"
+    path = folder / "config.toml"
     path.write_text('[service]\nuser = "nobody"\n')
     path.chmod(0o600)
-    done = complete_ckptd("--config", str(path), "config", "check", folder=tmp_path, timeout=allow(60))
+    done = complete_ckptd("--config", str(path), "config", "check", folder=folder, timeout=allow(60))
     assert done.returncode == 2
     assert f"{path}: the account nobody cannot read it, so a reload fails: chgrp nogroup {path}" in done.stderr
+    folder.chmod(0o700)
+    done = complete_ckptd("--config", str(path), "config", "check", folder=folder, timeout=allow(60))
+    assert done.returncode == 2
+    assert f"{path}: the account nobody may not enter {folder}, so a reload fails" in done.stderr
+    assert "chgrp" not in done.stderr

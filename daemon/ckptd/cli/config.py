@@ -78,12 +78,20 @@ def _become_service(config: "Config", path: Path | None, *, is_user_known: bool)
     if config.service.user and is_user_known:
         drop_root(config.service.user)
         if chosen is not None and not os.access(chosen, os.R_OK):
-            group = grp.getgrgid(os.getgid()).gr_name
-            troubles.append(
-                f"{chosen}: the account {config.service.user} cannot read it, so a reload fails: "
-                f"chgrp {group} {chosen} && chmod g+r {chosen}"
-            )
+            troubles.append(f"{chosen}: the account {config.service.user} {_explain_unreadable(chosen)}")
     return troubles
+
+
+def _explain_unreadable(path: Path) -> str:
+    """Return what keeps this process from a file, and the remedy."""
+    closed = next((each for each in reversed(path.absolute().parents) if not os.access(each, os.X_OK)), None)
+    if closed is not None:
+        return f"may not enter {closed}, so a reload fails: let it enter, or move the file"
+    try:
+        group = grp.getgrgid(os.getgid()).gr_name
+    except KeyError:
+        group = str(os.getgid())
+    return f"cannot read it, so a reload fails: chgrp {group} {path} && chmod g+r {path}"
 
 
 @config.command()
