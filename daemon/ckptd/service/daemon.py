@@ -22,7 +22,7 @@ from ckptd.core.model.records import DaemonIdentity
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
 from ckptd.present.formatting import format_count, format_duration
-from ckptd.service import control_group, freed_memory, gc_tuning, scan_watch, second_daemon
+from ckptd.service import control_group, freed_memory, gc_tuning, scan_watch, second_daemon, slow_start
 from ckptd.service.agent_watch import AgentWatch
 from ckptd.service.build import Helpers, OpenCluster, build, build_access_rules, open_cluster, start_helpers
 from ckptd.service.config_troubles import refuse_troubles
@@ -228,7 +228,8 @@ class Daemon:
         wait, logged = SECONDS_TO_RETRY, ""
         while True:
             try:
-                opened = open_cluster(self._started_with, helpers, self.make_runner(), _now())
+                with slow_start.extend(self._systemd):
+                    opened = open_cluster(self._started_with, helpers, self.make_runner(), _now())
                 if not isinstance(opened, Unknown):
                     return opened
                 trouble = f"Slurm cannot be queried: {opened.reason}"

@@ -25,6 +25,10 @@ class Systemd:
     def alive(self) -> None:
         self._send("WATCHDOG=1")
 
+    def extend_start(self, time: timedelta) -> None:
+        """Ask that the start may take so long from now on."""
+        self._send(f"WATCHDOG=1\nEXTEND_TIMEOUT_USEC={time // timedelta(microseconds=1)}")
+
     def stopping(self) -> None:
         self._send("STOPPING=1")
 
