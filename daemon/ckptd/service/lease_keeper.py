@@ -141,7 +141,7 @@ class LeaseKeeper:
         """End the term, and free the lease for another process; without the database, it expires by itself."""
         term.end()
         try:
-            self._store.leases.release(self.cluster, term.epoch)
+            self._store.leases.release(self.cluster, term.epoch, self.holder.instance)
         except StoreError as error:
             log.warning("the lease could not be released, and expires by itself: %s", error)
         if self._lock is not None:

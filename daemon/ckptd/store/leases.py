@@ -114,12 +114,15 @@ class LeaseStore(StorePart):
         return done.rowcount == 1
 
     @writing
-    def release(self, connection: sa.Connection, cluster: str, epoch: int) -> None:
-        """Free the lease, so that another process may take it at once; do nothing if another one has it."""
+    def release(self, connection: sa.Connection, cluster: str, epoch: int, instance: str) -> None:
+        """Free the lease, so that another process may take it at once; do nothing if another one has it.
+
+        After a restore of an older state, another one may have it under the same epoch.
+        """
         nobody = dict.fromkeys(("instance", "program", "host", "pid", "version"))
         connection.execute(
             sa.update(LeaseTable)
-            .where(LeaseTable.cluster == cluster, LeaseTable.epoch == epoch)
+            .where(LeaseTable.cluster == cluster, LeaseTable.epoch == epoch, LeaseTable.instance == instance)
             .values(renewal=LeaseTable.renewal + 1, **nobody)
         )
 
