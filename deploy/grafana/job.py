@@ -3,7 +3,7 @@
 from grafana_foundation_sdk.builders import dashboard
 
 from ckptd.core.model import CheckpointState
-from ckptd.store.word_codes import STATE_CODES
+from ckptd.core.rows.word_codes import STATE_CODES
 from grafana.panels import GREEN, RED, YELLOW, Board, database_variables, rows, sql_lines, sql_number
 
 _JOB = "jobs.cluster = ${cluster:sqlstring} AND jobs.job_id = ${job_id:sqlstring}"

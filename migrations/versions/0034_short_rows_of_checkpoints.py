@@ -1,9 +1,9 @@
 """Rows of checkpoints take less than half as many bytes, and SQLite stores instants as numbers.
 
 Rows of checkpoints are converted one after the other, about 4000 in a second of CPU. On PostgreSQL, the old table can
-be read meanwhile and is locked only while the new one takes its name. `ckptd.store.packed_*` describe the new columns;
-the forms in which earlier versions wrote the old ones are read here. docs/decisions/0025 says why this migration
-imports these modules and rewrites the table, and what to do before one of them changes.
+be read meanwhile and is locked only while the new one takes its name. `ckptd.core.rows.packed_*` describe the new
+columns; the forms in which earlier versions wrote the old ones are read here. docs/decisions/0025 says why this
+migration imports these modules and rewrites the table, and what to do before one of them changes.
 """
 
 import json
@@ -15,11 +15,11 @@ import sqlalchemy as sa
 from alembic import op
 
 from ckptd.core.model import FileIdentity, Grouping
-from ckptd.store.packed_details import pack_details
-from ckptd.store.packed_groupings import pack_grouping
-from ckptd.store.packed_members import pack_members
-from ckptd.store.stored_checkpoints import key_of_path, shorten_path
-from ckptd.store.text_escapes import decode_text, encode_text
+from ckptd.core.rows.packed_details import pack_details
+from ckptd.core.rows.packed_groupings import pack_grouping
+from ckptd.core.rows.packed_members import pack_members
+from ckptd.core.rows.stored_checkpoints import key_of_path, shorten_path
+from ckptd.core.rows.text_escapes import decode_text, encode_text
 
 revision = "0034"
 down_revision = "0033"

@@ -26,10 +26,10 @@ from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import FileIdentity, Finding, Flag, Job, JobState, QueueSnapshot, RunKey, Severity
 from ckptd.core.model.records import DaemonIdentity
 from ckptd.core.queue import compare
+from ckptd.core.rows.stored_checkpoints import RowContext, checkpoint_to_row
 from ckptd.core.runs import ownership, progress
 from ckptd.store import runs
 from ckptd.store.store import Store
-from ckptd.store.stored_checkpoints import RowContext, checkpoint_to_row
 from ckptd.store.tables import CheckpointTable
 from support.checkpoint_bytes import torch_state
 from support.queue_facts import RUN, make_checkpoint, make_scan

@@ -35,13 +35,13 @@ from ckptd.core.model import (
     Scan,
 )
 from ckptd.core.model.records import ScanRecord
+from ckptd.core.rows.stored_checkpoints import RowContext, checkpoint_to_row
 from ckptd.service.agent_start import start_agent
 from ckptd.service.step_table import make_runner
 from ckptd.steps.prune import SitePolicy, planning, step
 from ckptd.steps.state import begin
 from ckptd.store import runs
 from ckptd.store.store import Store
-from ckptd.store.stored_checkpoints import RowContext, checkpoint_to_row
 from ckptd.store.tables import AttemptTable, CheckpointTable
 from support.parts import LIMITS
 

@@ -18,10 +18,10 @@ import sqlalchemy as sa
 from ckptd.core import queue as tracking
 from ckptd.core.model import FileIdentity, RunKey
 from ckptd.core.model.records import ScanRecord
+from ckptd.core.rows.stored_checkpoints import RowContext, checkpoint_to_row
 from ckptd.core.runs import ownership, progress
 from ckptd.store import runs
 from ckptd.store.store import Store
-from ckptd.store.stored_checkpoints import RowContext, checkpoint_to_row
 from ckptd.store.tables import CheckpointTable
 from support.queue_facts import CLUSTER, RUN, STATES, at, look, make_checkpoint, make_job, make_scan
 

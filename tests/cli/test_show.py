@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from ckptd.cli import listing_commands, main, output, run_output, run_views
 from ckptd.cli.cluster_choice import ClusterChoice
 from ckptd.core.model import CheckpointState
-from ckptd.store.text_escapes import encode_text
+from ckptd.core.rows.text_escapes import encode_text
 from support.migrated import open_record
 from web import samples
 from web.samples import ALICE, BOB

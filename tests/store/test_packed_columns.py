@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from ckptd.checkpoints.formats import roles
 from ckptd.core.model import FileIdentity, Grouping, Level, RecordedCheckpoint, Role
-from ckptd.store import stored_checkpoints
-from ckptd.store.packed_details import pack_details, unpack_details
-from ckptd.store.packed_groupings import pack_grouping, unpack_grouping
-from ckptd.store.packed_members import pack_members, unpack_members
-from ckptd.store.stored_checkpoints import RowContext, SharedValues, checkpoint_from_row, checkpoint_to_row
+from ckptd.core.rows import stored_checkpoints
+from ckptd.core.rows.packed_details import pack_details, unpack_details
+from ckptd.core.rows.packed_groupings import pack_grouping, unpack_grouping
+from ckptd.core.rows.packed_members import pack_members, unpack_members
+from ckptd.core.rows.stored_checkpoints import RowContext, SharedValues, checkpoint_from_row, checkpoint_to_row
 from support.queue_facts import at, make_checkpoint
 
 NUMBERS = st.integers(min_value=-(2**63), max_value=2**64)

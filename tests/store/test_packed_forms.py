@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 from ckptd.core.model import FileIdentity, Grouping
-from ckptd.store import usual_texts
-from ckptd.store.packed_details import pack_details, unpack_details
-from ckptd.store.packed_groupings import pack_grouping
-from ckptd.store.packed_members import pack_members
-from ckptd.store.stored_checkpoints import key_of_path
+from ckptd.core.rows import usual_texts
+from ckptd.core.rows.packed_details import pack_details, unpack_details
+from ckptd.core.rows.packed_groupings import pack_grouping
+from ckptd.core.rows.packed_members import pack_members
+from ckptd.core.rows.stored_checkpoints import key_of_path
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from ckptd.core.rows.stored_instants import instant
 from ckptd.store import audit_rows, columns, histories, history_rows, mention_rows, named_locations, plain_rows
 from ckptd.store.location_tables import LocationTable
 from ckptd.store.plain_rows import decode_any, decode_number, decode_seconds
-from ckptd.store.stored_instants import instant
 from ckptd.store.tables import (
     AttemptTable,
     AuditTable,

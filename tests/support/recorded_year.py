@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 import psycopg
 
 from ckptd.core.model import CheckpointState, FileIdentity, Role, RunKey
-from ckptd.store.packed_members import pack_members
+from ckptd.core.rows.packed_members import pack_members
+from ckptd.core.rows.stored_checkpoints import key_of_path
+from ckptd.core.rows.word_codes import ROLE_CODES, STATE_CODES
 from ckptd.store.row_values import hash_path
-from ckptd.store.stored_checkpoints import key_of_path
-from ckptd.store.word_codes import ROLE_CODES, STATE_CODES
 from support.bulk_load import without_indexes
 
 NOW = datetime.fromisoformat("2026-11-20T12:00:00+00:00")

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from ckptd.core.rows.packed_members import unpack_members
 from ckptd.store.bulk_inserts import insert_rows
 from ckptd.store.engine import select_through
-from ckptd.store.packed_members import unpack_members
 from ckptd.store.row_values import decode_summed
 from ckptd.store.rows import split, table_of
 from ckptd.store.run_parts import find_parts

@@ -7,11 +7,11 @@ from typing import Any
 
 from ckptd.core.model import RunKey
 from ckptd.core.model.records import AuditEntry
+from ckptd.core.rows.text_escapes import encode_text
 from ckptd.store.plain_reads import Select, count_audited_by_owner
 from ckptd.store.plain_rows import RUN_KEY, Columns
 from ckptd.store.read_parts import ReadPart, selecting
 from ckptd.store.run_rows import find_run
-from ckptd.store.text_escapes import encode_text
 
 _COLUMNS = Columns(("id", "plan_id", "actor", "action", "target", "begun_at", "finished_at", "outcome"))
 

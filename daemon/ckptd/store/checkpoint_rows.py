@@ -7,17 +7,17 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ckptd.core.model import Checkpoint, JobKey, RecordedCheckpoint, RunKey
-from ckptd.store.plain_reads import Select
-from ckptd.store.plain_rows import CONTENT, JOB_KEY, RECORD, decode_any, list_numbers
-from ckptd.store.row_values import split
-from ckptd.store.run_rows import find_runs
-from ckptd.store.stored_checkpoints import (
+from ckptd.core.rows.stored_checkpoints import (
     RowContext,
     SharedValues,
     checkpoint_from_row,
     key_of_path,
     shorten_path,
 )
+from ckptd.store.plain_reads import Select
+from ckptd.store.plain_rows import CONTENT, JOB_KEY, RECORD, decode_any, list_numbers
+from ckptd.store.row_values import split
+from ckptd.store.run_rows import find_runs
 
 REMEMBERED_COUNT = 256  # deleted checkpoints of a run that are read with those that are there
 

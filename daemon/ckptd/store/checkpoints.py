@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from ckptd.core.model import Checkpoint, JobKey, RecordedCheckpoint, RunKey, Scan, Unknown
 from ckptd.core.model.records import ScanRecord
+from ckptd.core.rows.stored_checkpoints import RowContext, checkpoint_to_row, key_of_path, shorten_path
 from ckptd.core.runs.ownership import PreviousScan
 from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.store import (
@@ -24,7 +25,6 @@ from ckptd.store.attempt_rows import read_attempts
 from ckptd.store.bulk_inserts import insert_rows
 from ckptd.store.engine import select_through
 from ckptd.store.rows import ROW_IDS, split, table_of
-from ckptd.store.stored_checkpoints import RowContext, checkpoint_to_row, key_of_path, shorten_path
 from ckptd.store.tables import CheckpointTable, ClusterTable, RunTable
 from ckptd.store.transactions import StorePart, reading, writing, writing_if_any
 

@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-from ckptd.store.stored_instants import encode_microseconds, instant
-from ckptd.store.text_escapes import decode_text, encode_text
+from ckptd.core.rows.stored_instants import encode_microseconds, instant
+from ckptd.core.rows.text_escapes import decode_text, encode_text
 
 WordType = TypeVar("WordType", bound=StrEnum)
 _encode_json = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode  # made once: rows have six such columns

@@ -6,9 +6,9 @@ A day's sums are deleted when a row of that day changes (`summed_days`), so both
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
 
+from ckptd.core.rows.text_escapes import encode_text
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import decode_day
-from ckptd.store.text_escapes import encode_text
 
 Days = tuple[date | None, date | None]  # the first and the last one; None: no limit
 _DAY = timedelta(days=1)

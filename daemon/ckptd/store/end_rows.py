@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ckptd.core.model import EndCause
+from ckptd.core.rows.text_escapes import encode_text
 from ckptd.core.runs.observations import EndTally
 from ckptd.store import day_sums
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import decode_any
 from ckptd.store.read_parts import ReadPart, selecting
-from ckptd.store.text_escapes import encode_text
 
 _ENDS = """
 SELECT a.node_count, a."partition", a.cause, j.uid, count(*), {observed}

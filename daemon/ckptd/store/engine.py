@@ -13,10 +13,10 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from ckptd.core.rows.stored_instants import encode_sqlite
 from ckptd.store import database_errors, sqlite_access
 from ckptd.store.database_errors import DatabaseAwayError, StoreError, WrongDatabaseError
 from ckptd.store.plain_reads import Select, name_values
-from ckptd.store.stored_instants import encode_sqlite
 from ckptd.store.transaction_limits import CONNECT_ARGUMENTS, SET_LIMITS
 
 BUSY_TIMEOUT_MS = 10_000

@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from ckptd.core.model import SUSPENDED_STATES, CopyLocation, Job, NamedLocation, RunKey, RunRecord, Scan, Unknown
+from ckptd.core.rows.stored_instants import instant
+from ckptd.core.rows.text_escapes import encode_text
 from ckptd.core.runs.earlier_directories import join_earlier
 from ckptd.store.fresh_checkpoints import (
     FreshCheckpoints,
@@ -26,8 +28,6 @@ from ckptd.store.read_parts import Readable, ReadPart, selecting
 from ckptd.store.row_values import hash_path, split
 from ckptd.store.run_parts import read_part_writers
 from ckptd.store.run_rows import find_revisions, find_runs
-from ckptd.store.stored_instants import instant
-from ckptd.store.text_escapes import encode_text
 
 HELD_COUNT = 200_000  # checkpoints in memory, about 1.5 kB each
 

@@ -21,6 +21,9 @@ from ckptd.core.model import (
     Unknown,
     UserSettings,
 )
+from ckptd.core.rows.stored_instants import instant
+from ckptd.core.rows.text_escapes import encode_text
+from ckptd.core.rows.word_codes import COMPLETE, DAMAGED, STATE, WRITING
 from ckptd.core.runs.attempt_progress import SavedProgress, measure_reaches
 from ckptd.core.runs.cadence import with_rhythm
 from ckptd.core.runs.user_settings import parse_user_settings
@@ -32,9 +35,6 @@ from ckptd.store.plain_rows import JOB, RUN_KEY, Columns, decode_any, decode_num
 from ckptd.store.row_values import decode_free_space, decode_summed, job_from_row, split
 from ckptd.store.run_parts import find_parts
 from ckptd.store.run_rows import IS_LOCATED
-from ckptd.store.stored_instants import instant
-from ckptd.store.text_escapes import encode_text
-from ckptd.store.word_codes import COMPLETE, DAMAGED, STATE, WRITING
 
 # newest ones in a history, and newest ones that were complete once: enough for medians of intervals, and failed saves
 # hide none that a restart can load; pruning reads all of them

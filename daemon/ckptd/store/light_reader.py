@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from ckptd.core.rows.stored_instants import encode_sqlite
 from ckptd.store import database_errors, revisions, sqlite_access
 from ckptd.store.database_errors import DatabaseAwayError, SchemaError, StoreError
 from ckptd.store.plain_reads import Select, name_values
-from ckptd.store.stored_instants import encode_sqlite
 from ckptd.store.transaction_limits import CONNECT_ARGUMENTS, SET_LIMITS
 
 BUSY_TIMEOUT_SECONDS = 10

@@ -4,12 +4,12 @@ from datetime import datetime
 
 from ckptd.core.model import Flag, RunKey
 from ckptd.core.model.records import ClusterStatus, JobRow
+from ckptd.core.rows.text_escapes import encode_text
 from ckptd.store import plain_reads
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import decode_any
 from ckptd.store.read_parts import ReadPart, selecting
 from ckptd.store.run_rows import find_runs
-from ckptd.store.text_escapes import encode_text
 
 NO_RUN = 0  # the number of no row
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ckptd.core.model import Certainty, EndCause, JobKey, RunKey
+from ckptd.core.rows.stored_instants import instant
 from ckptd.core.runs.lost_work import AttemptLoss, LedgerLine
 from ckptd.core.runs.redone_work import RedoneWork
 from ckptd.store.plain_reads import Select
@@ -11,7 +12,6 @@ from ckptd.store.plain_rows import JOB_KEY, decode_any, decode_number, decode_se
 from ckptd.store.read_parts import ReadPart, selecting
 from ckptd.store.run_parts import add_parts, find_parts
 from ckptd.store.run_rows import find_run
-from ckptd.store.stored_instants import instant
 
 _LINES = f"""
 SELECT {JOB_KEY.of("j")}, a.restart_count, a.node_count, a.cpu_count, a.gpu_count, l."user", l.account, l."partition",

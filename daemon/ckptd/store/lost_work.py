@@ -15,6 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.model import Attempt, CheckpointState, JobKey, RecordedCheckpoint, Role, RunKey
+from ckptd.core.rows.stored_checkpoints import complete_path
 from ckptd.core.runs import lost_work
 from ckptd.core.runs.lost_work import AttemptLoss
 from ckptd.core.runs.redone_work import NONE, UNKNOWN, RedoneWork, measure_redone
@@ -27,7 +28,6 @@ from ckptd.store.reading_jobs import find_reading_jobs
 from ckptd.store.rows import ATTEMPT_COLUMNS, ROW_IDS, RUN_KEY_COLUMNS, attempt_from_row, run_key, split, table_of
 from ckptd.store.run_parts import add_parts, find_parts, join_lists
 from ckptd.store.run_saves import RunSaves, open_saves
-from ckptd.store.stored_checkpoints import complete_path
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LossTable, RunTable
 from ckptd.store.transactions import StorePart, reading
 

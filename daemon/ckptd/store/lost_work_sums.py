@@ -7,6 +7,8 @@ from typing import Any
 
 from ckptd.core.model import EndCause, JobKey
 from ckptd.core.queue import GUESSED_CAUSES
+from ckptd.core.rows.stored_instants import instant
+from ckptd.core.rows.text_escapes import encode_text
 from ckptd.core.runs.lost_work_totals import (
     NO_RULE,
     RULES_ABOUT_THE_ATTEMPT_BEFORE,
@@ -20,8 +22,6 @@ from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import JOB_KEY, decode_any, decode_day
 from ckptd.store.read_parts import ReadPart, selecting
 from ckptd.store.run_rows import OF_ANY_CLUSTER
-from ckptd.store.stored_instants import instant
-from ckptd.store.text_escapes import encode_text
 
 _GROUP_COLUMNS = {
     GroupedBy.USER: 'l."user"',

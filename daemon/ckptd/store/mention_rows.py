@@ -6,12 +6,12 @@ from typing import Any
 from ckptd.core.discovery.path_mentions import JobMentions, Mention
 from ckptd.core.model import RunKey, SeenLink
 from ckptd.core.retention import SeenLinks
+from ckptd.core.rows.stored_instants import instant
+from ckptd.core.rows.text_escapes import encode_text
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import RUN_KEY, Columns, list_numbers
 from ckptd.store.read_parts import Readable, ReadPart, selecting
 from ckptd.store.row_values import split
-from ckptd.store.stored_instants import instant
-from ckptd.store.text_escapes import encode_text
 
 MENTION_FIELDS = ("job_id", "uid", "user", "is_waiting", "started_at", "work_dir", "is_script_awaited")
 _LISTS = ("mentions", "script_mentions", "resolved", "links")

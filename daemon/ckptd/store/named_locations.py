@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 
 from ckptd.core.model import NamedLocation, RunKey
+from ckptd.core.rows.text_escapes import encode_text
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import RUN_KEY, Columns, decode_any, list_numbers
 from ckptd.store.row_values import hash_path, split
-from ckptd.store.text_escapes import encode_text
 
 _NAMED = Columns(("directory", "trouble", "is_absent", "is_earlier"))
 _PRIMARIES = f"""

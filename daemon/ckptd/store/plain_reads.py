@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from ckptd.core.leadership.lease import RUN
 from ckptd.core.model import RUNNING_STATES, Finding, Flag, JobKey, JobState, RunKey, Severity, Unknown
 from ckptd.core.model.records import ClusterStatus, DaemonIdentity, JobRow, NodeScanCost
-from ckptd.store.stored_instants import instant
-from ckptd.store.text_escapes import decode_text, encode_text
-from ckptd.store.word_codes import COMPLETE
+from ckptd.core.rows.stored_instants import instant
+from ckptd.core.rows.text_escapes import decode_text, encode_text
+from ckptd.core.rows.word_codes import COMPLETE
 
 _VALUE = re.compile(r":(\w+)")
 

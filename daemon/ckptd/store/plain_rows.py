@@ -10,11 +10,11 @@ from datetime import date, timedelta
 from typing import Any
 
 from ckptd.core.model import EndCause, JobState, RestartKind
+from ckptd.core.rows.stored_checkpoints import CONTENT_FIELDS, RECORD_FIELDS
+from ckptd.core.rows.stored_instants import instant
+from ckptd.core.rows.text_escapes import decode_text
+from ckptd.core.rows.word_codes import ROLE_CODES, STATE_CODES
 from ckptd.store.row_values import ATTEMPT_FIELDS, JOB_FIELDS
-from ckptd.store.stored_checkpoints import CONTENT_FIELDS, RECORD_FIELDS
-from ckptd.store.stored_instants import instant
-from ckptd.store.text_escapes import decode_text
-from ckptd.store.word_codes import ROLE_CODES, STATE_CODES
 
 _RENAMED = {"time_limit": "time_limit_seconds", "time_left": "time_left_seconds", "resumed_from": "resume"}
 _JSON = frozenset(

@@ -7,6 +7,7 @@ from typing import Any
 from ckptd.core.model import Job, RunKey, RunRecord
 from ckptd.core.model.records import PrunableRun
 from ckptd.core.retention import plan_as_copy, sort_retention_settings
+from ckptd.core.rows.text_escapes import encode_text
 from ckptd.store.histories import HistoryCache
 from ckptd.store.named_locations import read_primaries
 from ckptd.store.plain_reads import Select
@@ -14,7 +15,6 @@ from ckptd.store.plain_rows import JOB, RUN_KEY, Columns, list_numbers
 from ckptd.store.read_parts import Readable, ReadPart, selecting
 from ckptd.store.row_values import job_from_row, split
 from ckptd.store.run_rows import IS_LOCATED, find_runs
-from ckptd.store.text_escapes import encode_text
 
 _SETTINGS = Columns(("id", "retention_settings"))
 _PLURAL = f"""

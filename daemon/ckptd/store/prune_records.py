@@ -6,10 +6,10 @@ import sqlalchemy as sa
 
 from ckptd.core.model import RunKey
 from ckptd.core.model.records import AuditEntry
+from ckptd.core.rows.stored_checkpoints import shorten_path
 from ckptd.store import audit, runs
 from ckptd.store.checkpoints import is_at
 from ckptd.store.prunable_runs import PrunableRunReader
-from ckptd.store.stored_checkpoints import shorten_path
 from ckptd.store.tables import CheckpointTable
 from ckptd.store.transactions import StorePart, writing
 

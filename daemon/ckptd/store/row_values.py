@@ -19,7 +19,7 @@ from ckptd.core.model import (
     Suspension,
 )
 from ckptd.core.model.resume_json import decode_resume
-from ckptd.store.text_escapes import encode_text
+from ckptd.core.rows.text_escapes import encode_text
 
 CHUNK_SIZE = 500  # values in one IN (...): far below what either database refuses
 Item = TypeVar("Item")

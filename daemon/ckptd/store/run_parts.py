@@ -10,13 +10,13 @@ from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from ckptd.core.model import Job, RunKey
+from ckptd.core.rows.stored_instants import instant
+from ckptd.core.rows.text_escapes import encode_text
 from ckptd.core.runs.shared_files import SharedDirectory, find_acting
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import JOB, RUN_KEY, list_numbers
 from ckptd.store.row_values import job_from_row, split
 from ckptd.store.shared_rows import read_mutual
-from ckptd.store.stored_instants import instant
-from ckptd.store.text_escapes import encode_text
 
 Item = TypeVar("Item")
 NO_PARTS: Mapping[int, tuple[int, ...]] = {}

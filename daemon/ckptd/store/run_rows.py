@@ -3,13 +3,13 @@
 from collections.abc import Collection, Mapping
 
 from ckptd.core.model import RunKey
+from ckptd.core.rows.text_escapes import encode_text
 from ckptd.store.database_errors import UnknownRunError
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import RUN_KEY
 from ckptd.store.read_parts import ReadPart, selecting
 from ckptd.store.row_values import hash_path, split
 from ckptd.store.run_parts import find_acting_parts
-from ckptd.store.text_escapes import encode_text
 
 MOST_OF_ARRAY = 1000  # attempts of tasks whose runs an array's id finds
 OF_ANY_CLUSTER = "{table}.cluster IN (SELECT name FROM clusters)"  # for indexes that begin with the cluster

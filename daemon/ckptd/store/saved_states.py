@@ -12,13 +12,13 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from ckptd.core.model import CheckpointState, JobKey, Role
+from ckptd.core.rows.stored_checkpoints import SharedValues, complete_path, read_continuation
 from ckptd.core.runs.saved_state import SavedState
 from ckptd.store.engine import select_through
 from ckptd.store.location_tables import LocationTable
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import CHECKPOINT_WORDS, JOB_KEY, Columns, decode_any, list_numbers
 from ckptd.store.rows import ROW_IDS, split
-from ckptd.store.stored_checkpoints import SharedValues, complete_path, read_continuation
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, RunTable
 
 STATE_COUNT = 1000  # latest checkpoints of one run, which tell how fast it gets on

@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
+from ckptd.core.rows.text_escapes import decode_text
 from ckptd.core.runs.shared_files import SharedDirectory, select_mutual
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import decode_seconds
-from ckptd.store.text_escapes import decode_text
 
 _DECLARED = (
     "SELECT cluster, other_cluster, directory FROM shared_directories ORDER BY directory, cluster, other_cluster"

@@ -6,13 +6,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ckptd.core.rows.text_escapes import encode_text
 from ckptd.store import day_sums
 from ckptd.store.day_sum_tables import DaySumTable, SummedDayTable
 from ckptd.store.end_rows import sum_observed
 from ckptd.store.engine import select_through
 from ckptd.store.rows import ROW_IDS, split
 from ckptd.store.tables import LossTable
-from ckptd.store.text_escapes import encode_text
 from ckptd.store.transactions import StorePart, reading, writing
 
 _TOTALS = {**day_sums.COUNTS, **day_sums.SUMS}

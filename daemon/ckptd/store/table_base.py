@@ -7,8 +7,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from ckptd.core.model import Certainty, CheckpointState, EndCause, JobState, RestartKind, Role, Severity
+from ckptd.core.rows.word_codes import ROLE_CODES, STATE_CODES
 from ckptd.store.columns import EnumCode, EnumText, Identifier, Instant, IntOrFloat, Json, Seconds, Text, WholeNumber
-from ckptd.store.word_codes import ROLE_CODES, STATE_CODES
 
 
 class Base(DeclarativeBase):

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 
 from ckptd.core.model import FileIdentity
-from ckptd.store.usual_texts import compress, decompress
+from ckptd.core.rows.usual_texts import compress, decompress
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

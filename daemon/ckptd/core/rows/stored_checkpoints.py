@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 from ckptd.core.model import Checkpoint, Grouping, JobKey, RecordedCheckpoint, Role
 from ckptd.core.model.checkpoint_json import decode_checkpoint, encode_checkpoint
-from ckptd.store.packed_details import pack_details, unpack_details
-from ckptd.store.packed_groupings import pack_grouping, unpack_grouping
-from ckptd.store.packed_members import pack_members, unpack_members
-from ckptd.store.text_escapes import encode_text, share_text
-from ckptd.store.word_codes import LEVEL_CODES
+from ckptd.core.rows.packed_details import pack_details, unpack_details
+from ckptd.core.rows.packed_groupings import pack_grouping, unpack_grouping
+from ckptd.core.rows.packed_members import pack_members, unpack_members
+from ckptd.core.rows.text_escapes import encode_text, share_text
+from ckptd.core.rows.word_codes import LEVEL_CODES
 
 RECORD_FIELDS = tuple(field.name for field in fields(RecordedCheckpoint) if field.name not in {"checkpoint", "attempt"})
 CONTENT_FIELDS = (

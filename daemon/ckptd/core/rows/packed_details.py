@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ckptd.store.usual_texts import compress, decompress
+from ckptd.core.rows.usual_texts import compress, decompress
 
 _encode_json = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 
