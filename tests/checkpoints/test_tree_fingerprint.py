@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from ckptd.checkpoints.agent import scan_json
 from ckptd.checkpoints.formats import FORMATS
 from ckptd.checkpoints.scanning.scan_operation import scan
-from ckptd.core.model import checkpoint_json
 from support.examples import FACTOR
+from support.known_rows import complete, encode_known
 
 HOUR = 3600.0
 NAMES = ("step_1.safetensors", "step_2.safetensors", "step_3.safetensors", "notes.txt", "model.tmp")
@@ -30,7 +30,7 @@ def ask(directory, now, *, known=(), fingerprint=None):
         {
             "directory": str(directory),
             "now": now,
-            "known": [checkpoint_json.encode_checkpoint(each) for each in known],
+            "known": encode_known(known, directory, os.getuid()),
             "fingerprint": fingerprint,
             "allowed_roots": ["/"],
             "work_dirs": [],
@@ -47,7 +47,7 @@ def ask(directory, now, *, known=(), fingerprint=None):
 
 
 def look(directory, now, known=()):
-    return scan_json.decode_scan(ask(directory, now, known=known), known)
+    return complete(scan_json.decode_scan(ask(directory, now, known=known), len(known)), known)
 
 
 def is_unchanged(directory, now, fingerprint):

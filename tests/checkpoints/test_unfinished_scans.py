@@ -19,8 +19,9 @@ from ckptd.checkpoints.formats.interface import Examination
 from ckptd.checkpoints.scanning import scan_operation
 from ckptd.checkpoints.scanning.inspection import inspect_tree
 from ckptd.core.discovery.scan_schedule import UNREAD_GAP, WatchedRun, after_scan
-from ckptd.core.model import CheckpointState, RunKey, checkpoint_json
+from ckptd.core.model import CheckpointState, RunKey
 from ckptd.core.model.checkpoints import UNREAD
+from support.known_rows import complete, encode_known
 from support.queue_facts import make_checkpoint, make_scan, merge
 
 COMPLETE, UNKNOWN, DAMAGED = CheckpointState.COMPLETE, CheckpointState.UNKNOWN, CheckpointState.DAMAGED
@@ -123,12 +124,12 @@ def scan_through_the_agent(root, known, seconds=0.0):
         "resuming_jobs": [],
         "candidates": [],
         "read_since": None,
-        "known": [checkpoint_json.encode_checkpoint(each) for each in known],
+        "known": encode_known(known, root, os.getuid()),
         "fingerprint": None,
         "shares_parser": False,
     }
     answer = request_child.answer("scan", item, RequestPolicy(), OPERATIONS, seconds)
-    return scan_json.decode_scan(json.loads(json.dumps(answer)), known)
+    return complete(scan_json.decode_scan(json.loads(json.dumps(answer)), len(known)), known)
 
 
 def test_a_request_leaves_what_it_has_no_time_for_to_the_next(monkeypatch, tmp_path):

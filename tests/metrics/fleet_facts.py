@@ -32,7 +32,7 @@ from ckptd.core.notices.delivery import Outbox
 from ckptd.core.queue import JobChanges
 from ckptd.core.runs.lost_work_totals import LossKey, LossTotal
 from ckptd.core.runs.progress import CheckpointChanges
-from ckptd.steps.event_counter import EventCounter
+from ckptd.steps.event_counter import EventCounter, list_saves
 from support.checkpoints import make_checkpoint
 from support.run_builder import make_history
 
@@ -140,7 +140,7 @@ def make_totals(histories, flags, now) -> EventTotals:
     events.count_jobs(JobChanges(cluster="c1", polled_at=now, begun=tuple(attempts), ended=tuple(ended)))
     for history in histories:
         for save in history.checkpoints:
-            events.count_checkpoints(history.checkpoints[:1], CheckpointChanges(appeared=(save,)))
+            events.count_checkpoints((), CheckpointChanges(appeared=(save,)), list_saves(history.checkpoints[:1]))
     events.count_flags(FlagChanges(opened=tuple(flags), resolved=tuple(flags[:2])))
     return events.read()
 

@@ -11,7 +11,7 @@ from ckptd.core.health.flag_changes import FlagChanges
 from ckptd.core.model import CheckpointState, EndCause, Finding, Flag, RestartKind, Severity
 from ckptd.core.queue import JobChanges
 from ckptd.core.runs.progress import CheckpointChanges
-from ckptd.steps.event_counter import EventCounter
+from ckptd.steps.event_counter import EventCounter, list_saves
 from core.histories import RUN, at, attempt, saved
 
 PROOF = (attempt().job, 0)
@@ -19,6 +19,10 @@ PROOF = (attempt().job, 0)
 
 def mine(record):
     return replace(record, attempt=PROOF)
+
+
+def count(events, recorded, changes):
+    events.count_checkpoints(recorded, changes, list_saves(recorded))
 
 
 def test_restarts_and_ends_are_counted_by_kind_and_cause():
@@ -55,7 +59,7 @@ def test_flags_are_counted_where_they_open_and_resolve():
 
 def test_the_counters_of_a_format_begin_with_0_before_its_first_event():
     events = EventCounter()
-    events.count_checkpoints([saved(10)], CheckpointChanges())
+    count(events, [saved(10)], CheckpointChanges())
     totals = events.read()
     assert totals.completed_checkpoints == totals.completed_bytes == totals.damaged_checkpoints == {"torch": 0}
 
@@ -66,11 +70,11 @@ def test_a_save_is_counted_when_it_becomes_complete_and_not_again():
         writing, checkpoint=replace(writing.checkpoint, state=CheckpointState.COMPLETE), completed_at=at(10)
     )
     events = EventCounter()
-    events.count_checkpoints([], CheckpointChanges(appeared=(writing,)))
+    count(events, [], CheckpointChanges(appeared=(writing,)))
     assert events.read().completed_checkpoints == {"torch": 0}
-    events.count_checkpoints([writing], CheckpointChanges(changed=(complete,)))
+    count(events, [writing], CheckpointChanges(changed=(complete,)))
     touched = replace(complete, is_pinned=True)
-    events.count_checkpoints([complete], CheckpointChanges(changed=(touched,)))
+    count(events, [complete], CheckpointChanges(changed=(touched,)))
     totals = events.read()
     assert totals.completed_checkpoints == {"torch": 1}
     assert totals.completed_bytes == {"torch": 100}
@@ -79,7 +83,7 @@ def test_a_save_is_counted_when_it_becomes_complete_and_not_again():
 
 def test_old_files_that_are_seen_for_the_first_time_are_no_saves():
     events = EventCounter()
-    events.count_checkpoints([], CheckpointChanges(appeared=(saved(10), saved(20))))
+    count(events, [], CheckpointChanges(appeared=(saved(10), saved(20))))
     totals = events.read()
     assert totals.completed_checkpoints == totals.completed_bytes == totals.damaged_checkpoints == {"torch": 0}
     assert totals.save_seconds == EventTotals().save_seconds
@@ -90,7 +94,7 @@ def test_the_interval_is_that_to_the_save_before_in_the_same_attempt():
     other = replace(saved(29), attempt=(attempt().job, 1))
     known = [mine(saved(10)), mine(saved(20)), other]
     events = EventCounter()
-    events.count_checkpoints(known, CheckpointChanges(appeared=(mine(saved(30)),)))
+    count(events, known, CheckpointChanges(appeared=(mine(saved(30)),)))
     totals = events.read()
     assert totals.interval_seconds.total == 600
     assert totals.interval_seconds.count == 1
@@ -99,8 +103,8 @@ def test_the_interval_is_that_to_the_save_before_in_the_same_attempt():
 def test_a_checkpoint_that_turns_out_damaged_is_counted_once():
     damaged = mine(saved(10, state=CheckpointState.DAMAGED))
     events = EventCounter()
-    events.count_checkpoints([], CheckpointChanges(appeared=(damaged,)))
-    events.count_checkpoints([damaged], CheckpointChanges(changed=(replace(damaged, is_pinned=True),)))
+    count(events, [], CheckpointChanges(appeared=(damaged,)))
+    count(events, [damaged], CheckpointChanges(changed=(replace(damaged, is_pinned=True),)))
     assert events.read().damaged_checkpoints == {"torch": 1}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ckptd.steps import scan
 from ckptd.steps.packed_checkpoints import PackedCheckpoints
-from ckptd.store import settled_scans
+from ckptd.store import recorded_rows, settled_scans
 from steps.replayed_fleet import Fleet, minute
 from support.checkpoint_bytes import npz
 from support.shared_agent import get_agent
@@ -112,6 +112,17 @@ def test_a_new_checkpoint_is_found_and_the_others_are_read_again_only_then(scann
     fleet.run(106)
     assert agent.sent["found"] == FILE_COUNT + 1
     assert "epoch_90.npz" in list_present(fleet)
+
+
+def test_a_save_decodes_none_of_the_others(scanned, monkeypatch):
+    fleet, agent, _ = scanned
+    decoded = []
+    monkeypatch.setattr(recorded_rows, "checkpoint_from_row", lambda *row: decoded.append(row))
+    fleet.save("ck/epoch_40.npz", 103, npz(weights=[1.0], epoch=[40]))
+    fleet.run(105)
+    assert (agent.sent["known"], agent.sent["found"], decoded) == (FILE_COUNT, FILE_COUNT + 1, [])
+    monkeypatch.undo()
+    assert "epoch_40.npz" in list_present(fleet)
 
 
 @pytest.mark.parametrize("kind", ["saved", "removed", "overwritten", "renamed", "came back"])

@@ -1,5 +1,6 @@
 """A history from checkpoints that were just recorded is the one that the database gives."""
 
+import contextlib
 import random
 from dataclasses import replace
 from datetime import timedelta
@@ -13,6 +14,7 @@ from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.store.engine import select_through
 from ckptd.store.fresh_checkpoints import FreshCheckpoints, ScanUpdate, ShownCheckpoints, follow
 from ckptd.store.history_rows import CHECKPOINT_LIMIT, load_records
+from ckptd.store.recorded_rows import NO_ROWS, RecordedRows
 from support import recorded
 from support.examples import FACTOR
 from support.queue_facts import RUN, at, make_checkpoint, make_job, make_scan, merge
@@ -42,12 +44,13 @@ def make_any(luck, number):
     )
 
 
-def record(store, scan, changes, recorded=(), read_at=None):
+def record(store, scan, changes, there=NO_ROWS, deleted=(), read_at=None):
     """Record a scan as the daemon does; return what is kept of it for the next decision."""
     written = store.checkpoints.record_scans([ScanRecord(run=RUN, scan=scan, changes=changes)])
-    if RUN not in written or (recorded and read_at != written[RUN].before):
+    if RUN not in written or ((there or deleted) and read_at != written[RUN].before):
         return None
-    return ScanUpdate(written[RUN].before if recorded else None, written[RUN].after, tuple(recorded), changes)
+    before = written[RUN].before if there or deleted else None
+    return ScanUpdate(before, written[RUN].after, there, (*there, *deleted), changes)
 
 
 @pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 90, 200])
@@ -125,7 +128,7 @@ def test_a_history_that_follows_from_the_one_before_is_that_of_the_database(stor
         present = store.checkpoints.read_present([RUN])[RUN]
         alike = store.checkpoints.read_deleted_alike({RUN: scan.checkpoints})[RUN]
         changes = merge((*present, *alike), scan, read(store).attempts)
-        update = record(store, scan, changes, (*present, *alike), read_at)
+        update = record(store, scan, changes, present, alike, read_at)
         expected = read_revised(store)
         if update is not None:
             store.histories.fresh.keep(RUN, update)
@@ -133,7 +136,7 @@ def test_a_history_that_follows_from_the_one_before_is_that_of_the_database(stor
                 known is not None and follow(known.record, update, CHECKPOINT_LIMIT, known.shown) is not None
             )
         if known is not None and known.revision != expected.revision:
-            assert read_revised(store, without_unpacking(known)) == expected
+            assert read_revised(store, known) == expected
         known = with_shown(expected)
     assert follow_count > 20
     assert known.record.is_truncated
@@ -141,13 +144,6 @@ def test_a_history_that_follows_from_the_one_before_is_that_of_the_database(stor
 
 def with_shown(revised):
     return revised._replace(shown=ShownCheckpoints.of(revised.record.checkpoints))
-
-
-def without_unpacking(revised):
-    """Return a record that only tells its checkpoints if some are deleted: without, no update may need them."""
-    if revised.shown.has_deleted:
-        return revised
-    return revised._replace(record=replace(revised.record, checkpoints=None))
 
 
 def begin_long(store, **values):
@@ -188,16 +184,31 @@ def test_what_ranks_lower_than_before_lets_others_in_that_only_the_database_know
         "older": {"checkpoint": replace(last.checkpoint, modified_at=at(-1))},
     }[name]
     update = ScanUpdate(
-        known.revision, known.revision + 1, present, CheckpointChanges(changed=(replace(last, **change),))
+        known.revision, known.revision + 1, present, (last,), CheckpointChanges(changed=(replace(last, **change),))
     )
     assert (follow(known.record, update, CHECKPOINT_LIMIT, known.shown) is not None) is suffices
+
+
+@pytest.mark.filled_by(record=begin_long_of_states)
+def test_a_save_in_place_of_the_oldest_is_followed_without_looking_at_the_others(store, monkeypatch):
+    known, present = read_long(store)
+    oldest, newest = present[0], present[-1]
+    monkeypatch.setattr(RecordedRows, "__getitem__", None)
+    changes = merge([], make_scan(3, make_checkpoint("new.pt", 3, role=Role.STATE, step=90)))
+    selected = None
+    for gone, suffices in ((oldest, True), (newest, False)):
+        deleted = replace(changes, gone=(replace(gone, deleted_at=at(3)),))
+        update = ScanUpdate(known.revision, known.revision + 1, present, (gone,), deleted)
+        with contextlib.nullcontext() if suffices else pytest.raises(TypeError):
+            selected = follow(known.record, update, CHECKPOINT_LIMIT, known.shown)
+    assert (selected.totals.checkpoint_count, selected.checkpoints[0]) == (80, changes.appeared[0])
 
 
 @pytest.mark.filled_by(record=begin_long_of_data)
 def test_the_first_state_beside_data_makes_all_that_counted_before_count_no_more(store):
     known, present = read_long(store)
     [state] = merge([], make_scan(3, make_checkpoint("state.pt", 3, role=Role.STATE, step=1))).appeared
-    update = ScanUpdate(known.revision, known.revision + 1, present, CheckpointChanges(appeared=(state,)))
+    update = ScanUpdate(known.revision, known.revision + 1, present, (), CheckpointChanges(appeared=(state,)))
     assert follow(known.record, update, CHECKPOINT_LIMIT, known.shown) is None
 
 
@@ -208,7 +219,7 @@ def test_what_counted_for_attempts_that_have_ended_since_is_counted_again(store)
     another = replace(
         known.record, attempts=(replace(attempt, ended_at=at(1)),), reaches=(AttemptProgress(0, None, None),)
     )
-    update = ScanUpdate(known.revision, known.revision + 1, present, CheckpointChanges())
+    update = ScanUpdate(known.revision, known.revision + 1, present, (), CheckpointChanges())
     selected = follow(another, update, CHECKPOINT_LIMIT, known.shown)
     with store.checkpoints.database.reading() as connection:
         row_id = known.row_id
@@ -227,7 +238,7 @@ def test_what_another_process_changed_meanwhile_is_read(store):
     present = store.checkpoints.read_present([RUN])[RUN]
     store.checkpoints.set_pinned(RUN, f"{RUN.directory}/step-1.pt", is_pinned=True)
     later = make_scan(3, make_checkpoint(), make_checkpoint("step-2.pt"))
-    assert record(store, later, merge(present, later), present, read_at) is None
+    assert record(store, later, merge(present, later), present, (), read_at) is None
 
 
 def test_checkpoints_of_another_revision_are_not_used(store):
@@ -241,7 +252,7 @@ def test_checkpoints_of_another_revision_are_not_used(store):
 
 def test_the_oldest_give_way_where_there_is_no_room():
     changes = merge([], make_scan(2, make_checkpoint("a"), make_checkpoint("b")))
-    update = ScanUpdate(None, 1, (), changes)
+    update = ScanUpdate(None, 1, NO_ROWS, (), changes)
     fresh = FreshCheckpoints(kept_count=5)
     runs = [RUN._replace(directory=f"/data/{number}") for number in range(3)]
     was_filling = []

@@ -15,7 +15,8 @@ from ckptd.core.rows import stored_checkpoints
 from ckptd.core.rows.packed_details import pack_details, unpack_details
 from ckptd.core.rows.packed_groupings import pack_grouping, unpack_grouping
 from ckptd.core.rows.packed_members import pack_members, unpack_members
-from ckptd.core.rows.stored_checkpoints import RowContext, SharedValues, checkpoint_from_row, checkpoint_to_row
+from ckptd.core.rows.stored_checkpoints import RowContext, checkpoint_from_row, checkpoint_to_row
+from support.known_rows import list_content
 from support.queue_facts import at, make_checkpoint
 
 NUMBERS = st.integers(min_value=-(2**63), max_value=2**64)
@@ -72,9 +73,7 @@ def test_a_path_comes_back_as_it_was(path, directory):
 
 def come_back(checkpoint, context=CONTEXT):
     row = checkpoint_to_row(RecordedCheckpoint(checkpoint=checkpoint, first_seen_at=at(0)), context)
-    record = [row[name] for name in stored_checkpoints.RECORD_FIELDS]
-    content = [row[name] for name in stored_checkpoints.CONTENT_FIELDS]
-    return row, checkpoint_from_row(context, record, content, None, SharedValues()).checkpoint
+    return row, checkpoint_from_row(context, list_content(row))
 
 
 USUAL = make_checkpoint(

@@ -11,6 +11,7 @@ from ckptd.steps import decide, declared_locations, poll, record_scans
 from ckptd.steps.decision_slice import DecisionSlice
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.state import begin
+from ckptd.store.recorded_rows import NO_ROWS
 from support.checkpoints import make_checkpoint
 from support.migrated import open_record
 from support.parts import make_parts
@@ -86,7 +87,7 @@ class Deciding:
         watched = self.state.watchlist.get(RunKey(CLUSTER, make_job(job_id).uid, f"/scratch/{job_id}"))
         if watched is None:
             return
-        recorded = self.store.checkpoints.read_many([watched.key])
+        recorded = self.store.checkpoints.read(watched.key)
         seen = Scan(
             directory=PurePosixPath(watched.key.directory),
             scanned_at=at(minute),
@@ -96,7 +97,8 @@ class Deciding:
             filesystem_type="lustre",
             fingerprint=make_fingerprint(checkpoints),
         )
-        record_scans._record_scans(self.parts, self.state, [(watched, seen)], recorded, at(minute))
+        compared = {watched.key: record_scans._Compared(NO_ROWS, recorded, seen)}
+        record_scans._record_scans(self.parts, self.state, [(watched, seen)], compared, at(minute))
 
     def decide(self, minute):
         if self.forgets:

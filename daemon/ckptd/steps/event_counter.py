@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from itertools import product
@@ -10,10 +10,11 @@ from typing import TypeVar
 
 from ckptd.core.fleet.event_counts import EventTotals
 from ckptd.core.health.flag_changes import FlagChanges
-from ckptd.core.model import CheckpointState, EndCause, RecordedCheckpoint, Severity
+from ckptd.core.model import CheckpointState, EndCause, JobKey, RecordedCheckpoint, Severity
 from ckptd.core.queue import JobChanges
 from ckptd.core.runs.progress import CheckpointChanges
 
+Save = tuple[tuple[JobKey, int] | None, datetime]  # which attempt completed a checkpoint, if known, and when
 # rules whose first flags must raise an alert: a counter that is absent before them would show no increase
 FROM_THE_START = ("restarted-without-checkpoint", "restart-loop")
 
@@ -65,10 +66,12 @@ class EventCounter:
                 resolved_flags=_plus(known.resolved_flags, resolved),
             )
 
-    def count_checkpoints(self, recorded: Iterable[RecordedCheckpoint], changes: CheckpointChanges) -> None:
+    def count_checkpoints(
+        self, recorded: Iterable[RecordedCheckpoint], changes: CheckpointChanges, saves: Iterable[Save]
+    ) -> None:
         """Count the checkpoints that became complete or damaged; only those that a job was seen writing.
 
-        `recorded` is what was known of the run before this scan.
+        `recorded` are those of the run that this scan may have changed, as they were before; `saves` are of all.
         """
         before = {_identity(record): record for record in recorded}
         self._begin_formats({record.checkpoint.format for record in (*before.values(), *changes.appeared)})
@@ -82,7 +85,7 @@ class EventCounter:
         if not complete and not damaged:
             return
         seconds = list(_list_save_seconds(complete))
-        intervals = list(_list_interval_seconds(complete, before.values()))
+        intervals = list(_list_interval_seconds(complete, saves))
         with self._lock:
             known = self._totals
             sizes = Counter(known.completed_bytes)
@@ -139,14 +142,18 @@ def _list_save_seconds(complete: Iterable[RecordedCheckpoint]) -> Iterator[float
             yield max((record.completed_at - record.started_writing_at).total_seconds(), 0.0)
 
 
-def _list_interval_seconds(
-    complete: Iterable[RecordedCheckpoint], known: Iterable[RecordedCheckpoint]
-) -> Iterator[float]:
+def list_saves(recorded: Iterable[RecordedCheckpoint]) -> Iterator[Save]:
+    """Yield which attempt completed each checkpoint that was complete, and when."""
+    for record in recorded:
+        if record.completed_at is not None:
+            yield record.attempt, record.completed_at
+
+
+def _list_interval_seconds(complete: Collection[RecordedCheckpoint], saves: Iterable[Save]) -> Iterator[float]:
     """Return the seconds between consecutive saves of the same attempt."""
     completed: dict[object, set[datetime]] = defaultdict(set)
-    for record in (*known, *complete):
-        if record.completed_at is not None:
-            completed[record.attempt].add(record.completed_at)
+    for attempt, completed_at in (*saves, *list_saves(complete)):
+        completed[attempt].add(completed_at)
     for record in complete:
         earlier = [at for at in completed[record.attempt] if record.completed_at and at < record.completed_at]
         if earlier and record.completed_at:

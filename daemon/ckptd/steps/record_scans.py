@@ -10,18 +10,21 @@ from typing import NamedTuple
 from ckptd.checkpoints.agent.client import NOT_REACHED
 from ckptd.checkpoints.agent.scan_client import JobPlaces, rescan_as_answered, rescan_runs, scan_runs
 from ckptd.core.discovery.scan_schedule import WatchedRun
-from ckptd.core.model import Checkpoint, RecordedCheckpoint, RunKey, Scan, Unknown
+from ckptd.core.model import RecordedCheckpoint, RunKey, Scan, Unknown
 from ckptd.core.model.records import ScanRecord, SettledScan
 from ckptd.core.node_scans.node_directories import is_on_nodes
 from ckptd.core.runs import ownership, progress
 from ckptd.core.runs.progress import CheckpointChanges
+from ckptd.steps.event_counter import list_saves
 from ckptd.steps.file_system_turns import charge_scans
+from ckptd.steps.known_checkpoints import KnownCheckpoints
 from ckptd.steps.parts import Parts
 from ckptd.steps.run_facts import FreeSpaceSamples
 from ckptd.steps.scan_groups import ScanGroups
 from ckptd.steps.state import State
 from ckptd.store.checkpoints import RecordedScan
 from ckptd.store.fresh_checkpoints import ScanUpdate
+from ckptd.store.recorded_rows import NO_ROWS, RecordedRows
 
 LONGEST_SCAN = timedelta(minutes=10)
 
@@ -92,7 +95,11 @@ def _scan_in_turn(
     """Scan and record groups of directories of one owner; scan further groups while one is recorded."""
     first = groups.take()
     if groups.is_empty:
-        yield from scan_directories(parts, state, first, now)
+        if first:
+            before = _read_record(parts, state, first)
+            found = _scan(parts, first, before, now)
+            _record(parts, state, first, before, found, now)
+            yield from found
         return
     with ThreadPoolExecutor(at_once, thread_name_prefix="scan-ahead") as ahead:
 
@@ -118,14 +125,15 @@ def scan_directories(
 ) -> list[Scan | Unknown]:
     """Scan and record; read the checkpoints at the paths to reread again even if they did not change.
 
-    With such paths, none or some, something may be removed after it: each directory then has a parser of its own.
+    The results have all checkpoints that were found. With such paths, none or some, something may be removed after it:
+    each directory then has a parser of its own.
     """
     if not due:
         return []
     before = _read_record(parts, state, due, reread)
     found = _scan(parts, due, before, now)
     _record(parts, state, due, before, found, now)
-    return found
+    return [before.known[each.key].complete(scan) for each, scan in zip(due, found, strict=True)]
 
 
 def record_on_node(parts: Parts, state: State, watched: WatchedRun, found: Scan | Unknown, now: datetime) -> None:
@@ -143,7 +151,7 @@ def record_on_node(parts: Parts, state: State, watched: WatchedRun, found: Scan 
             changes = progress.merge_scan(recorded, replace(found, problems=()), writers, _over_at(found, now))
             look = ScanRecord(run=key, scan=found, changes=changes)
         _publish_looks(parts, state, [watched], [look], now)
-    state.events.count_checkpoints(recorded, look.changes)
+    state.events.count_checkpoints(recorded, look.changes, list_saves(recorded))
     state.decision_due.set()
 
 
@@ -151,8 +159,7 @@ class _OnRecord(NamedTuple):
     """What is on record of some directories before they are scanned."""
 
     revisions: Mapping[RunKey, int]
-    present: Mapping[RunKey, tuple[RecordedCheckpoint, ...]]
-    known: list[list[Checkpoint]]  # of each directory: the checkpoints that need not be read again
+    known: Mapping[RunKey, KnownCheckpoints]
     places: JobPlaces
     shares_parser: bool
 
@@ -172,21 +179,20 @@ def _read_record(
     with state.record_lock:
         revisions = parts.store.runs.read_revisions_of(keys)  # first: a later change makes them outdated
         present = parts.store.checkpoints.read_present(keys)
-    known = [_list_known(present.get(key, ()), reread or ()) for key in keys]
-    return _OnRecord(revisions, present, known, _read_places(parts, state, keys), shares_parser=reread is None)
+    known = {key: KnownCheckpoints(present.get(key, NO_ROWS), reread or ()) for key in keys}
+    return _OnRecord(revisions, known, _read_places(parts, state, keys), shares_parser=reread is None)
 
 
 def _scan(parts: Parts, due: Sequence[WatchedRun], before: _OnRecord, now: datetime) -> list[Scan | Unknown]:
-    asked = [(each.key, known, each.last) for each, known in zip(due, before.known, strict=True)]
-    here = [each for each in asked if not is_on_nodes(each[0].directory, parts.node_scans.directories)]
+    here = [each for each in due if not is_on_nodes(each.key.directory, parts.node_scans.directories)]
+    asked = [(each.key, before.known[each.key].encode(), each.last) for each in here]
     shares = before.shares_parser
-    answers = iter(scan_runs(parts.agent, here, parts.limits, now, before.places, shares_parser=shares))
-    if len(here) == len(asked):
+    answers = iter(scan_runs(parts.agent, asked, parts.limits, now, before.places, shares_parser=shares))
+    if len(here) == len(due):
         return list(answers)
     # what is here by that name is another directory
     return [
-        NOT_REACHED if is_on_nodes(key.directory, parts.node_scans.directories) else next(answers)
-        for key, _, _ in asked
+        NOT_REACHED if is_on_nodes(each.key.directory, parts.node_scans.directories) else next(answers) for each in due
     ]
 
 
@@ -201,30 +207,61 @@ def _record(
     charge_scans(parts, state, zip((each.key for each in due), found, strict=True))
     with state.recording():
         answered = [pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED]
-        recorded = _with_deleted(parts, answered, before.present)
-        looks, written = _record_scans(parts, state, answered, recorded, now)
-        updates = _list_updates(looks, recorded, before.revisions, written)
+        compared = _compare_scans(parts, answered, before.known)
+        looks, written = _record_scans(parts, state, answered, compared, now)
+        updates = _list_updates(looks, compared, before.revisions, written)
         for run, update in updates.items():
             parts.store.histories.fresh.keep(run, update)
         if written:
             state.decision_due.set()  # as long as what was recorded is in memory
         alone = {run: each for run, each in updates.items() if before.revisions.get(run) == written[run].before}
-        settled = _list_settled(looks, before.revisions) | _settle_updates(looks, alone, now)
+        settled = _list_settled(looks, before.revisions) | _settle_updates(looks, compared, alone, now)
         parts.store.settled_scans.record(settled)
+
+
+class _Compared(NamedTuple):
+    """What a scan is compared with, and the scan, both without the checkpoints that certainly stay as they are."""
+
+    known: RecordedRows  # all that are there
+    recorded: tuple[RecordedCheckpoint, ...]  # those that it may change, and deleted ones that it may have found again
+    scan: Scan
+
+
+def _compare_scans(
+    parts: Parts, scanned: Collection[tuple[WatchedRun, Scan | Unknown]], known: Mapping[RunKey, KnownCheckpoints]
+) -> dict[RunKey, _Compared]:
+    """Return what each scan is compared with."""
+    unseen = {watched.key: scan.checkpoints for watched, scan in scanned if isinstance(scan, Scan)}
+    new = [key for key in unseen if not known[key].recorded]
+    deleted = parts.store.checkpoints.read_many(new) if new else {}
+    changed = {key: found for key, found in unseen.items() if found and key not in deleted}
+    deleted |= parts.store.checkpoints.read_deleted_alike(changed) if changed else {}
+    compared: dict[RunKey, _Compared] = {}
+    for watched, scan in scanned:
+        if isinstance(scan, Scan):
+            key = watched.key
+            recorded, left = known[key].compare(scan)
+            compared[key] = _Compared(known[key].recorded, (*recorded, *deleted.get(key, ())), left)
+    return compared
 
 
 def _list_updates(
     looks: Iterable[ScanRecord],
-    recorded: Mapping[RunKey, tuple[RecordedCheckpoint, ...]],
+    compared: Mapping[RunKey, _Compared],
     read_at: Mapping[RunKey, int],
     written: Mapping[RunKey, RecordedScan],
 ) -> dict[RunKey, ScanUpdate]:
     """Return what scans changed of runs, except where something else changed a run's checkpoints meanwhile."""
     updates: dict[RunKey, ScanUpdate] = {}
     for look in looks:
-        change, before = written.get(look.run), recorded.get(look.run, ())
-        if change is not None and (not before or read_at.get(look.run) == change.before):
-            updates[look.run] = ScanUpdate(change.before if before else None, change.after, before, look.changes)
+        change = written.get(look.run)
+        if change is None:
+            continue
+        known, recorded = compared[look.run].known, compared[look.run].recorded
+        is_first = not known and not recorded
+        if is_first or read_at.get(look.run) == change.before:
+            before = None if is_first else change.before
+            updates[look.run] = ScanUpdate(before, change.after, known, recorded, look.changes)
     return updates
 
 
@@ -242,21 +279,24 @@ def _list_settled(looks: Iterable[ScanRecord], revisions: Mapping[RunKey, int]) 
 
 
 def _settle_updates(
-    looks: Iterable[ScanRecord], updates: Mapping[RunKey, ScanUpdate], now: datetime
+    looks: Iterable[ScanRecord],
+    compared: Mapping[RunKey, _Compared],
+    updates: Mapping[RunKey, ScanUpdate],
+    now: datetime,
 ) -> dict[RunKey, SettledScan]:
     """Compare scans with what was recorded of them, so that the next ones need not list the directories."""
     again = [
-        replace(look, changes=_compare(look, updates[look.run].apply(), now))
+        replace(look, changes=_compare_again(look, compared[look.run], now))
         for look in looks
         if look.run in updates and isinstance(look.scan, Scan) and look.scan.fingerprint
     ]
     return _list_settled(again, {run: each.after for run, each in updates.items()})
 
 
-def _compare(look: ScanRecord, recorded: tuple[RecordedCheckpoint, ...], now: datetime) -> CheckpointChanges:
-    assert isinstance(look.scan, Scan)
+def _compare_again(look: ScanRecord, compared: _Compared, now: datetime) -> CheckpointChanges:
+    recorded = progress.apply(look.changes, compared.recorded)
     nobody = ownership.Writers(owner_uid=look.run.uid)
-    return progress.merge_scan(recorded, look.scan, nobody, _over_at(look.scan, now))
+    return progress.merge_scan(recorded, compared.scan, nobody, _over_at(compared.scan, now))
 
 
 def _read_places(parts: Parts, state: State, keys: list[RunKey]) -> JobPlaces:
@@ -289,33 +329,11 @@ def _record_rescans(
     _publish_looks(parts, state, due, looks, now)
 
 
-def _list_known(present: Iterable[RecordedCheckpoint], reread: Collection[str]) -> list[Checkpoint]:
-    return [each.checkpoint for each in present if not (reread and str(each.checkpoint.path) in reread)]
-
-
-def _with_deleted(
-    parts: Parts,
-    scanned: Iterable[tuple[WatchedRun, Scan | Unknown]],
-    present: Mapping[RunKey, tuple[RecordedCheckpoint, ...]],
-) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
-    """Return what is on record of each run, with those deleted checkpoints that a scan may have found again."""
-    unseen: dict[RunKey, list[Checkpoint]] = {}
-    for watched, scan in scanned:
-        if isinstance(scan, Scan):
-            known = {id(each.checkpoint) for each in present.get(watched.key, ())}
-            unseen[watched.key] = [each for each in scan.checkpoints if id(each) not in known]
-    new = [key for key in unseen if not present.get(key)]
-    deleted = parts.store.checkpoints.read_many(new) if new else {}
-    changed = {key: found for key, found in unseen.items() if found and key not in deleted}
-    deleted |= parts.store.checkpoints.read_deleted_alike(changed) if changed else {}
-    return {key: (*present.get(key, ()), *deleted.get(key, ())) for key in {**present, **deleted}}
-
-
 def _record_scans(
     parts: Parts,
     state: State,
     scanned: Collection[tuple[WatchedRun, Scan | Unknown]],
-    recorded: Mapping[RunKey, tuple[RecordedCheckpoint, ...]],
+    compared: Mapping[RunKey, _Compared],
     now: datetime,
 ) -> tuple[list[ScanRecord], dict[RunKey, RecordedScan]]:
     """Record the results of scans in one transaction, then publish them; if recording fails, the scans are repeated.
@@ -325,17 +343,19 @@ def _record_scans(
     known = parts.store.checkpoints.read_last_scans(parts.cluster, [watched.key for watched, _ in scanned])
     looks: list[ScanRecord] = []
     free_space = state.latest(FreeSpaceSamples)
-    for watched, scan in scanned:
+    for watched, answer in scanned:
         key = watched.key
-        if isinstance(scan, Unknown):
-            looks.append(ScanRecord(run=key, scan=scan))
+        if isinstance(answer, Unknown):
+            looks.append(ScanRecord(run=key, scan=answer))
             continue
         writers = ownership.find_writers(key, known.get(key, ownership.PreviousScan()), watched.observed_at, now)
-        changes = progress.merge_scan(recorded.get(key, ()), scan, writers, _over_at(scan, now))
+        scan = compared[key].scan
+        changes = progress.merge_scan(compared[key].recorded, scan, writers, _over_at(scan, now))
         looks.append(ScanRecord(run=key, scan=scan, changes=changes, free_space_samples=free_space.sample(key, scan)))
     written = _publish_looks(parts, state, [watched for watched, _ in scanned], looks, now)
     for look in looks:
-        state.events.count_checkpoints(recorded.get(look.run, ()), look.changes)
+        if (before := compared.get(look.run)) is not None:
+            state.events.count_checkpoints(before.recorded, look.changes, before.known.list_saves())
     return looks, written
 
 

@@ -6,16 +6,11 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
-from ckptd.core.model import Checkpoint, JobKey, RecordedCheckpoint, RunKey
-from ckptd.core.rows.stored_checkpoints import (
-    RowContext,
-    SharedValues,
-    checkpoint_from_row,
-    key_of_path,
-    shorten_path,
-)
+from ckptd.core.model import Checkpoint, RecordedCheckpoint, RunKey
+from ckptd.core.rows.stored_checkpoints import RowContext, SharedAttempts, key_of_path, shorten_path
 from ckptd.store.plain_reads import Select
 from ckptd.store.plain_rows import CONTENT, JOB_KEY, RECORD, decode_any, list_numbers
+from ckptd.store.recorded_rows import RecordedRows, decode_row
 from ckptd.store.row_values import split
 from ckptd.store.run_rows import find_runs
 
@@ -26,6 +21,7 @@ SELECT c.run_id, {JOB_KEY.of("j")}, a.restart_count, {RECORD.of("c")}, {CONTENT.
 FROM checkpoints c LEFT JOIN attempts a ON c.attempt_id = a.id LEFT JOIN jobs j ON a.job_row = j.id
 WHERE {{condition}}
 """  # noqa: S608 - the columns are this package's own
+_PRESENT = "c.run_id IN ({runs}) AND c.deleted_at IS NULL"
 _DELETED_ALIKE = """
 c.run_id = {run} AND c.deleted_at IS NOT NULL AND c.path_key IN ({keys}) AND c.modified_at BETWEEN :oldest AND :newest
 """
@@ -41,26 +37,24 @@ c.run_id IN ({runs}) AND c.id IN (
 
 def read_recorded(select: Select, keys: Collection[RunKey]) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
     """Return the present checkpoints of these runs and their latest deleted ones, oldest first."""
-    return _read_of_runs(select, keys, with_deleted=True)
-
-
-def read_present(select: Select, keys: Collection[RunKey]) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
-    """Return the present checkpoints of these runs, oldest first."""
-    return _read_of_runs(select, keys, with_deleted=False)
-
-
-def _read_of_runs(
-    select: Select, keys: Collection[RunKey], *, with_deleted: bool
-) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
     numbers = find_runs(select, keys)
     found: dict[int, list[RecordedCheckpoint]] = {}
     for chunk in split(numbers.values()):
-        runs = list_numbers(chunk)
-        conditions = [f"c.run_id IN ({runs}) AND c.deleted_at IS NULL"]
-        if with_deleted:
-            conditions.append(_NEWEST_GONE.format(runs=runs))
+        conditions = [_PRESENT.format(runs=list_numbers(chunk)), _NEWEST_GONE.format(runs=list_numbers(chunk))]
         found |= read_where(select, *conditions, values={"count": REMEMBERED_COUNT})
     return {key: tuple(found.get(row_id, ())) for key, row_id in numbers.items()}
+
+
+def read_present(select: Select, keys: Collection[RunKey]) -> dict[RunKey, RecordedRows]:
+    """Return the present checkpoints of these runs, oldest first."""
+    numbers = find_runs(select, keys)
+    attempts = SharedAttempts()
+    found: dict[int, list[Sequence[Any]]] = defaultdict(list)
+    for chunk in split(numbers.values()):
+        for row in select(_CHECKPOINTS.format(condition=_PRESENT.format(runs=list_numbers(chunk))), {}):
+            found[row[0]].append(row)
+    contexts = {row_id: RowContext(key.directory, key.uid) for key, row_id in numbers.items()}
+    return {key: RecordedRows(found[row_id], contexts[row_id], attempts) for key, row_id in numbers.items()}
 
 
 def read_deleted_alike(
@@ -88,7 +82,7 @@ def read_where(select: Select, *conditions: str, values: Mapping[str, object]) -
 
     The conditions are SQL about the table `c`, and exclude one another.
     """
-    shared = SharedValues()
+    attempts = SharedAttempts()
     contexts: dict[int, RowContext] = {}
     found: dict[int, list[RecordedCheckpoint]] = defaultdict(list)
     for condition in conditions:
@@ -96,7 +90,7 @@ def read_where(select: Select, *conditions: str, values: Mapping[str, object]) -
         rows = list(select(_CHECKPOINTS.format(condition=condition), used))
         contexts |= _read_contexts(select, {row[0] for row in rows} - contexts.keys())
         for row in rows:
-            found[row[0]].append(_from_row(row, contexts[row[0]], shared))
+            found[row[0]].append(decode_row(row, contexts[row[0]], attempts))
     for each in found.values():
         each.sort(key=age_order)
     return found
@@ -109,14 +103,6 @@ def _read_contexts(select: Select, row_ids: Collection[int]) -> dict[int, RowCon
         rows = select(f"SELECT id, directory, uid FROM runs WHERE id IN ({list_numbers(chunk)})", {})  # noqa: S608
         found |= {row_id: RowContext(decode_any(directory), uid) for row_id, directory, uid in rows}
     return found
-
-
-def _from_row(row: Sequence[Any], context: RowContext, shared: SharedValues) -> RecordedCheckpoint:
-    attempt = None
-    if row[1] is not None:
-        attempt = shared.attempt(JobKey(*JOB_KEY.decode(row[1:4])), row[4])
-    cut = 5 + len(RECORD)
-    return checkpoint_from_row(context, RECORD.decode(row[5:cut]), CONTENT.decode(row[cut:]), attempt, shared)
 
 
 def age_order(recorded: RecordedCheckpoint) -> tuple[datetime, datetime, PurePosixPath]:

@@ -24,6 +24,7 @@ from ckptd.store import (
 from ckptd.store.attempt_rows import read_attempts
 from ckptd.store.bulk_inserts import insert_rows
 from ckptd.store.engine import select_through
+from ckptd.store.recorded_rows import RecordedRows
 from ckptd.store.rows import ROW_IDS, split, table_of
 from ckptd.store.tables import CheckpointTable, ClusterTable, RunTable
 from ckptd.store.transactions import StorePart, reading, writing, writing_if_any
@@ -54,9 +55,7 @@ class CheckpointStore(StorePart):
         return checkpoint_rows.read_recorded(select_through(connection), keys)
 
     @reading
-    def read_present(
-        self, connection: sa.Connection, keys: Collection[RunKey]
-    ) -> dict[RunKey, tuple[RecordedCheckpoint, ...]]:
+    def read_present(self, connection: sa.Connection, keys: Collection[RunKey]) -> dict[RunKey, RecordedRows]:
         """Return the checkpoints of these runs that are not deleted, oldest first; omit runs that are not recorded."""
         return checkpoint_rows.read_present(select_through(connection), keys)
 

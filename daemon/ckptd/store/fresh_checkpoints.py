@@ -5,7 +5,7 @@ What a scan found first is selected for a history as `history_rows` selects it f
 changed is added to the history before it, where that leads to the same.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ckptd.core.model import (
@@ -18,7 +18,8 @@ from ckptd.core.model import (
     Totals,
 )
 from ckptd.core.runs.attempt_progress import SavedProgress, list_saved
-from ckptd.core.runs.progress import CheckpointChanges
+from ckptd.core.runs.progress import CheckpointChanges, identify
+from ckptd.store.recorded_rows import RecordedRows, SavedSize
 
 KEPT_COUNT = 10_000  # checkpoints in memory, about 1.5 kB each
 
@@ -28,17 +29,13 @@ class ScanUpdate(NamedTuple):
 
     before: int | None  # the revision that it changed; None: nothing was on record
     after: int  # the revision since
-    recorded: tuple[RecordedCheckpoint, ...]  # before it: all that are there, and the deleted ones that came back
+    there: RecordedRows  # before it: all that were there
+    compared: tuple[RecordedCheckpoint, ...]  # before it: those that it could change, also deleted ones
     changes: CheckpointChanges
 
     @property
     def checkpoint_count(self) -> int:
-        return len(self.recorded) + len(self.changes.appeared)
-
-    def apply(self) -> tuple[RecordedCheckpoint, ...]:
-        """Return what is on record afterwards, in the same form."""
-        altered = {_name(each): each for each in (*self.changes.changed, *self.changes.gone)}
-        return (*(altered.get(_name(each), each) for each in self.recorded), *self.changes.appeared)
+        return len(self.there) + len(self.changes.appeared)
 
 
 class FreshCheckpoints:
@@ -97,35 +94,54 @@ def select_checkpoints(recorded: Sequence[RecordedCheckpoint], uid: int, limit: 
     found = _list_selected(recorded, uid, limit)
     if len(found) < limit:
         return SelectedCheckpoints(found)
-    return SelectedCheckpoints(found, list_saved(recorded), _sum_up(recorded))
+    return SelectedCheckpoints(found, list_saved(recorded), _sum_up([*map(_size_of, recorded)]))
 
 
 def follow(known: RunRecord, update: ScanUpdate, limit: int, shown: ShownCheckpoints) -> SelectedCheckpoints | None:
     """Select after a scan, from the record of the revision before it; None if only the database can tell.
 
     A checkpoint that the record leaves out has `limit` others before it in each order. It can come in only if one of
-    these ranks lower than before. `shown` is what is known of the record's checkpoints: only deleted ones are not in
-    the update, so that without any they need not be unpacked.
+    these ranks lower than before, or counts no longer. `shown` is what is known of the record's checkpoints.
     """
-    before = {_name(each): each for each in update.recorded}
-    altered = [(before.get(_name(each)), each) for each in (*update.changes.changed, *update.changes.gone)]
-    if known.earlier or any(was is None or _ranks_lower(was, now) for was, now in altered):
+    before = {identify(each): each for each in update.compared}
+    altered = [(before.get(identify(each)), each) for each in (*update.changes.changed, *update.changes.gone)]
+    pairs = [(was, now) for was, now in altered if was is not None and not _ranks_lower(was, now)]
+    if known.earlier or len(pairs) < len(altered):
         return None
-    kept = tuple(known.checkpoints) if shown.has_deleted else ()  # once: each use would unpack them all
-    others = {_name(each): each for each in kept} | {_name(now): now for _, now in altered}
-    rows = [*(before | others).values(), *update.changes.appeared]
+    kept = tuple(known.checkpoints)  # once: each use would unpack them all
+    by_name = {identify(each): each for each in kept}
+    if known.is_truncated and _makes_room(pairs, kept, known.key.uid, limit):
+        by_name |= {identify(each): each for each in update.there}
+    now_of = {identify(now): now for _, now in pairs}
+    rows = [*(by_name | now_of).values(), *update.changes.appeared]
     found = _list_selected(rows, known.key.uid, limit)
     if len(found) < limit:
         return SelectedCheckpoints(found)
-    present = [each for each in rows if each.deleted_at is None]
+    present = [each for each in (*now_of.values(), *update.changes.appeared) if each.deleted_at is None]
+    totals = _sum_up([*update.there.list_sizes(without=now_of), *map(_size_of, present)])
     if not known.is_truncated:
-        return SelectedCheckpoints(found, list_saved(rows), _sum_up(present))
-    added = list_saved([*update.changes.appeared, *(now for was, now in altered if was and was.completed_at is None)])
+        return SelectedCheckpoints(found, list_saved(rows), totals)
+    added = list_saved([*update.changes.appeared, *(now for was, now in pairs if was.completed_at is None)])
     has_state = _has_state(found)
     if has_state != shown.has_state:
         return None  # then only states count, and no longer what counted before
     counted = [each for each in added if each.is_state] if has_state else added
-    return SelectedCheckpoints(found, counted, _sum_up(present), known)
+    return SelectedCheckpoints(found, counted, totals, known)
+
+
+def _makes_room(
+    pairs: Iterable[tuple[RecordedCheckpoint, RecordedCheckpoint]],
+    kept: Sequence[RecordedCheckpoint],
+    uid: int,
+    limit: int,
+) -> bool:
+    """Whether changes may let in checkpoints that a record leaves out, but which the scan saw."""
+    usable = [each for each in kept if _is_usable(each)]
+    first = {identify(each) for each in (*_latest_modified(usable), *_furthest(usable))}
+    if any(identify(was) in first and not _is_usable(now) for was, now in pairs):
+        return True
+    has_more_odd = sum(_is_odd(each, uid) for each in kept) >= limit
+    return has_more_odd and any(_is_odd(was, uid) for was, _ in pairs)
 
 
 def add_reaches(known: RunRecord, added: Iterable[AttemptProgress]) -> tuple[AttemptProgress, ...]:
@@ -143,11 +159,6 @@ def _join(one: tuple[float, float] | None, other: tuple[float, float] | None) ->
     if one is None or other is None:
         return one or other
     return min(one[0], other[0]), max(one[1], other[1])
-
-
-def _name(recorded: RecordedCheckpoint) -> tuple[object, ...]:
-    """Return what tells a row of a run from its others."""
-    return recorded.checkpoint.path, recorded.checkpoint.format, recorded.first_seen_at
 
 
 def _ranks_lower(was: RecordedCheckpoint, now: RecordedCheckpoint) -> bool:
@@ -171,16 +182,15 @@ def _list_selected(recorded: Sequence[RecordedCheckpoint], uid: int, limit: int)
         return [*recorded]
     complete = [each for each in recorded if each.completed_at is not None]
     states = [each for each in complete if each.checkpoint.role is Role.STATE]
-    present = [each for each in recorded if each.deleted_at is None]
-    usable = [each for each in present if each.checkpoint.state is CheckpointState.COMPLETE]
-    odd = [each for each in present if _is_odd(each, uid)]
+    usable = [each for each in recorded if _is_usable(each)]
+    odd = [each for each in recorded if _is_odd(each, uid)]
     found = [
         *_latest(recorded, lambda each: (each.first_seen_at, each.checkpoint.modified_at), limit),
         *_latest(complete, lambda each: each.completed_at, limit),
         *_furthest(complete),
         *_latest(states, lambda each: each.completed_at, limit),
         *_furthest(states),
-        *_latest(usable, lambda each: each.checkpoint.modified_at, 1),
+        *_latest_modified(usable),
         *_furthest(usable),
         *_latest(odd, lambda each: each.first_seen_at, limit),
     ]
@@ -191,6 +201,10 @@ def _latest(
     recorded: Sequence[RecordedCheckpoint], when: Callable[[RecordedCheckpoint], Any], count: int
 ) -> list[RecordedCheckpoint]:
     return sorted(recorded, key=when, reverse=True)[:count]  # of equal ones, the earlier row comes first
+
+
+def _latest_modified(recorded: Sequence[RecordedCheckpoint]) -> list[RecordedCheckpoint]:
+    return _latest(recorded, lambda each: each.checkpoint.modified_at, 1)
 
 
 def _furthest(recorded: Sequence[RecordedCheckpoint]) -> list[RecordedCheckpoint]:
@@ -204,16 +218,26 @@ def _progress(recorded: RecordedCheckpoint) -> tuple[Any, ...]:
     return -1 if step is None else step, -1.0 if epoch is None else epoch, recorded.first_seen_at
 
 
+def _is_usable(recorded: RecordedCheckpoint) -> bool:
+    return recorded.deleted_at is None and recorded.checkpoint.state is CheckpointState.COMPLETE
+
+
 def _is_odd(recorded: RecordedCheckpoint, uid: int) -> bool:
     """Whether it can open a flag at any age: unsafe, of another owner, or unfinished."""
     checkpoint = recorded.checkpoint
     is_foreign = bool(checkpoint.owner_uids) and checkpoint.owner_uids != {uid}
-    return bool(checkpoint.unsafe) or is_foreign or checkpoint.state is CheckpointState.WRITING
+    is_odd = bool(checkpoint.unsafe) or is_foreign or checkpoint.state is CheckpointState.WRITING
+    return is_odd and recorded.deleted_at is None
 
 
-def _sum_up(recorded: Sequence[RecordedCheckpoint]) -> Totals:
-    checkpoints = [each.checkpoint for each in recorded]
-    good = [each.modified_at for each in checkpoints if each.state is CheckpointState.COMPLETE]
-    damaged = [each.modified_at for each in checkpoints if each.state is CheckpointState.DAMAGED]
-    since_good = [at for at in damaged if not good or at > max(good)]
-    return Totals(len(checkpoints), int(sum(float(each.size_bytes) for each in checkpoints)), len(since_good))
+def _size_of(recorded: RecordedCheckpoint) -> SavedSize:
+    found = recorded.checkpoint
+    return SavedSize(found.state, found.modified_at, found.size_bytes)
+
+
+def _sum_up(present: Collection[SavedSize]) -> Totals:
+    good = [each.modified_at for each in present if each.state is CheckpointState.COMPLETE]
+    damaged = [each.modified_at for each in present if each.state is CheckpointState.DAMAGED]
+    newest_good = max(good, default=None)
+    since_good = [at for at in damaged if newest_good is None or at > newest_good]
+    return Totals(len(present), int(sum(float(each.size_bytes) for each in present)), len(since_good))

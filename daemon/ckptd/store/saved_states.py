@@ -12,7 +12,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from ckptd.core.model import CheckpointState, JobKey, Role
-from ckptd.core.rows.stored_checkpoints import SharedValues, complete_path, read_continuation
+from ckptd.core.rows.stored_checkpoints import SharedAttempts, complete_path, read_continuation
 from ckptd.core.runs.saved_state import SavedState
 from ckptd.store.engine import select_through
 from ckptd.store.location_tables import LocationTable
@@ -87,12 +87,12 @@ def read_saved_states(connection: sa.Connection, run_ids: Collection[int]) -> di
 
 
 def _read_states(select: Select, run_ids: Collection[int]) -> Iterator[tuple[int, SavedState]]:
-    shared = SharedValues()
+    attempts = SharedAttempts()
     rows = select(_STATES.format(runs=list_numbers(run_ids)), {"count": STATE_COUNT})
     for run_id, directory, restarts, *values in rows:
         writer, written = values[: len(JOB_KEY)], values[len(JOB_KEY) :]
         path, completed_at, deleted_at, step, epoch, role, details, name = _STATE.decode(written)
-        attempt = None if restarts is None else shared.attempt(JobKey(*JOB_KEY.decode(writer)), restarts)
+        attempt = None if restarts is None else attempts.share(JobKey(*JOB_KEY.decode(writer)), restarts)
         yield (
             run_id,
             SavedState(

@@ -230,8 +230,8 @@ def _is_uid(value: Any) -> bool:
     return _is_whole(value) and 0 <= value <= _LARGEST_UID
 
 
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)
+def _is_known(value: Any) -> bool:
+    return isinstance(value, list)
 
 
 def _is_candidate(value: Any) -> bool:
@@ -340,7 +340,7 @@ SHAPES: dict[str, dict[str, Check]] = {
         "resuming_jobs": _list_of(_is_job_id, MAX_RESUMING_JOBS),
         "candidates": _list_of(_is_path, MAX_CANDIDATES),
         "read_since": _or_none(_is_number),
-        "known": _list_of(_is_object, MAX_NAMES),
+        "known": _list_of(_is_known, MAX_NAMES),
         "fingerprint": _or_none(_is_name),
         "shares_parser": _is_flag,
     },

@@ -18,7 +18,6 @@ from ckptd.checkpoints.scanning.tree_fingerprint import CHANGED
 from ckptd.checkpoints.scanning.workspaces import decode_workspace
 from ckptd.core.discovery.nearby_candidates import DirectorySearch, FoundDirectory, NumberedSave
 from ckptd.core.model import (
-    Checkpoint,
     Job,
     NamedLocation,
     Role,
@@ -27,11 +26,11 @@ from ckptd.core.model import (
     SeenLink,
     Unknown,
     Workspace,
-    checkpoint_json,
 )
 from ckptd.core.model.records import SettledScan
 
 Value = TypeVar("Value")
+KnownRow = Sequence[Any]  # a checkpoint on record, as `encode_content` writes it
 QUOTA_GAP = timedelta(minutes=5)  # between two queries for one directory, however often it is scanned
 MAX_COPIES = 1000  # names of further locations of one job that are sent: the agent resolves the first few
 _NAMED = frozenset({"comment", "admin-comment", "watch", "batch-script"})  # places of which nobody has to search
@@ -109,7 +108,7 @@ class JobPlaces:
 
 def scan_runs(
     agent: BatchRunner,
-    runs: Sequence[tuple[RunKey, Sequence[Checkpoint], Scan | Unknown | None]],
+    runs: Sequence[tuple[RunKey, Sequence[KnownRow], Scan | Unknown | None]],
     limits: ScanLimits,
     now: datetime,
     places: JobPlaces = JobPlaces(),
@@ -119,7 +118,8 @@ def scan_runs(
     """Scan the directory of each run, given its known checkpoints and last scan; results are in the given order.
 
     With `shares_parser`, one parser may read several of an owner's directories; never before something is removed.
-    Known checkpoints that did not change are not read again, and the quota is read at most once per QUOTA_GAP.
+    Known checkpoints that did not change are not read again, and the results have their places among the known ones
+    as `unchanged`. The quota is read at most once per QUOTA_GAP.
     """
     fresh = [_fresh_quota(last, now) for _, _, last in runs]
     items = [
@@ -131,10 +131,17 @@ def scan_runs(
     ]
     answers = run_items(agent, "scan", items, limits.deadline)
     found = [
-        decode_answer(answer, partial(scan_json.decode_scan, known=known))
-        for answer, (_, known, _) in zip(answers, runs, strict=True)
+        decode_answer(answer, partial(_decode_scan, key=key, known_count=len(known)))
+        for answer, (key, known, _) in zip(answers, runs, strict=True)
     ]
     return [_with_quota(scan, quota) for scan, quota in zip(found, fresh, strict=True)]
+
+
+def _decode_scan(data: dict[str, Any], key: RunKey, known_count: int = 0) -> Scan:
+    scan = scan_json.decode_scan(data, known_count)
+    if scan.directory != PurePosixPath(key.directory):
+        raise ValueError(f"{scan.directory} is another directory")
+    return scan
 
 
 Settled = tuple[RunKey, SettledScan, Scan | Unknown | None]  # a run, the scan that agrees with its record, the last one
@@ -176,17 +183,17 @@ def _rescan_item(settled: Settled, now: datetime, places: JobPlaces) -> tuple[in
 
 
 def _read_rescan(answer: Answer, settled: Settled, now: datetime) -> Scan | Unknown | None:
-    _, before, last = settled
-    scan = decode_answer(answer, _decode_rescan)
+    key, before, last = settled
+    scan = decode_answer(answer, partial(_decode_rescan, key=key))
     return (
         _with_quota(replace(scan, markers=before.markers), _fresh_quota(last, now)) if isinstance(scan, Scan) else scan
     )
 
 
-def _decode_rescan(data: dict[str, Any]) -> Scan | None:
+def _decode_rescan(data: dict[str, Any], key: RunKey) -> Scan | None:
     if data["answer"] == CHANGED:
         return None
-    scan = scan_json.decode_scan(data)
+    scan = _decode_scan(data, key)
     if scan.checkpoints or scan.fingerprint is None:
         raise ValueError("a directory that did not change was listed")
     return scan
@@ -320,7 +327,7 @@ def _scan_item(
     now: datetime,
     places: JobPlaces,
     *,
-    known: Sequence[Checkpoint] = (),
+    known: Sequence[KnownRow] = (),
     fingerprint: str | None = None,
     asks_quota: bool,
 ) -> dict[str, Any]:
@@ -333,7 +340,7 @@ def _scan_item(
         "read_since": None if read_since is None else read_since.timestamp(),
         "work_dirs": list(places.work_dirs.get(key, ())),
         "resuming_jobs": list(places.resuming_jobs.get(key, ())),
-        "known": [checkpoint_json.encode_checkpoint(checkpoint) for checkpoint in known],
+        "known": known,
         "fingerprint": fingerprint,
         "shares_parser": False,
     }

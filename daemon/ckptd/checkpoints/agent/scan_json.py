@@ -47,24 +47,28 @@ def _encode_unless_known(found: Checkpoint, known: Mapping[str, tuple[int, Check
     return number if found is before or found == before else encode_checkpoint(found)
 
 
-def decode_scan(data: dict[str, Any], known: Sequence[Checkpoint] = ()) -> Scan:
-    """Decode a scan for which these checkpoints were known; refuse checkpoints outside its directory.
+def decode_scan(data: dict[str, Any], known_count: int = 0) -> Scan:
+    """Decode a scan for which so many checkpoints were known; refuse checkpoints outside its directory.
 
     Raises:
         KeyError, TypeError, ValueError: the data is not of `encode_scan`'s form.
 
     """
     directory = PurePosixPath(data["directory"])
-    checkpoints = tuple(_decode_found(each, known) for each in data["checkpoints"])
+    unchanged = tuple(each for each in data["checkpoints"] if isinstance(each, int))
+    checkpoints = tuple(decode_checkpoint(each) for each in data["checkpoints"] if not isinstance(each, int))
     for checkpoint in checkpoints:
         if not _is_below(str(checkpoint.path), str(directory)):
             raise ValueError(f"{checkpoint.path} is not below {directory}")
-    if len({id(checkpoint) for checkpoint in checkpoints}) < len(checkpoints):
+    if unchanged and not 0 <= min(unchanged) <= max(unchanged) < known_count:
+        raise ValueError(f"only {known_count} checkpoints are known")
+    if len(set(unchanged)) < len(unchanged):
         raise ValueError("one known checkpoint was found twice")
     return Scan(
         directory=directory,
         scanned_at=datetime.fromtimestamp(float(data["scanned_at"]), UTC),
         checkpoints=checkpoints,
+        unchanged=unchanged,
         problems=tuple(Unknown(what=str(what), reason=str(reason)) for what, reason in data["problems"]),
         leftovers=tuple(str(name) for name in data["leftovers"]),
         free_bytes=None if data["free_bytes"] is None else int(data["free_bytes"]),
@@ -82,14 +86,6 @@ def decode_scan(data: dict[str, Any], known: Sequence[Checkpoint] = ()) -> Scan:
         entry_count=max(int(data["entry_count"]), 0),
         unread_count=max(int(data["unread_count"]), 0),
     )
-
-
-def _decode_found(found: Any, known: Sequence[Checkpoint]) -> Checkpoint:
-    if not isinstance(found, int):
-        return decode_checkpoint(found)
-    if not 0 <= found < len(known):
-        raise ValueError(f"there is no known checkpoint {found}")
-    return known[found]
 
 
 def _is_below(path: str, directory: str) -> bool:

@@ -15,7 +15,9 @@ from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree
 from ckptd.checkpoints.scanning.mounts import Mount, find_mount, read_recent_mounts
 from ckptd.checkpoints.scanning.quota import read_quota_left
 from ckptd.checkpoints.scanning.tree_fingerprint import CHANGED, UNCHANGED, read_fingerprint
-from ckptd.core.model import Checkpoint, CheckpointRead, Scan, Unknown, checkpoint_json
+from ckptd.core.model import Checkpoint, CheckpointRead, Scan, Unknown
+from ckptd.core.rows.sent_checkpoints import decode_contents
+from ckptd.core.rows.stored_checkpoints import RowContext
 
 READ_UNTIL = 0.6  # of the time of a scan; what follows makes checkpoints of what was read
 LEAST_READING = 0.2  # of it, if all before took longer
@@ -65,7 +67,7 @@ def _scan(item: dict[str, Any], descriptor: int) -> dict[str, Any]:
         until=time.monotonic() + item["seconds"] * READ_UNTIL,
         least_seconds=max(item["seconds"] * LEAST_READING, LEAST_READING_SECONDS),
     )
-    known = [checkpoint_json.decode_checkpoint(each) for each in item["known"]]
+    known = decode_contents(item["known"], RowContext(item["directory"], os.getuid()))
     found = inspect_tree(
         PurePosixPath(item["directory"]),
         descriptor=descriptor,

@@ -162,6 +162,7 @@ class Scan:
     fingerprint: str | None = None  # of the tree, if the same one always leads to the same checkpoints
     entry_count: int = field(default=0, compare=False)  # directory entries that it read
     unread_count: int = 0  # checkpoints, or parts of them, that it had no time to read
+    unchanged: tuple[int, ...] = ()  # numbers of known checkpoints that are as they were: not among `checkpoints`
 
     @property
     def is_whole(self) -> bool:

@@ -1,1 +1,1 @@
-"""How values are written in the rows of the database: in few bytes, and as both databases take them."""
+"""How values are written in rows: those of the database, and those that requests carry to the agent."""

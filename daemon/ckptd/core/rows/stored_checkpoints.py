@@ -6,20 +6,21 @@ columns. `packed_members`, `packed_details` and `packed_groupings` say how the r
 
 import functools
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from datetime import datetime
 from operator import attrgetter
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from ckptd.core.model import Checkpoint, Grouping, JobKey, RecordedCheckpoint, Role
+from ckptd.core.model import Checkpoint, Grouping, JobKey, Level, RecordedCheckpoint, Role
 from ckptd.core.model.checkpoint_json import decode_checkpoint, encode_checkpoint
 from ckptd.core.rows.packed_details import pack_details, unpack_details
 from ckptd.core.rows.packed_groupings import pack_grouping, unpack_grouping
 from ckptd.core.rows.packed_members import pack_members, unpack_members
-from ckptd.core.rows.text_escapes import encode_text, share_text
-from ckptd.core.rows.word_codes import LEVEL_CODES
+from ckptd.core.rows.stored_instants import instant
+from ckptd.core.rows.text_escapes import decode_text, encode_text, share_text
+from ckptd.core.rows.word_codes import LEVEL_CODES, ROLE_CODES, STATE_CODES
 
 RECORD_FIELDS = tuple(field.name for field in fields(RecordedCheckpoint) if field.name not in {"checkpoint", "attempt"})
 CONTENT_FIELDS = (
@@ -27,6 +28,8 @@ CONTENT_FIELDS = (
     "unsafe", "reason",
 )  # fmt: skip
 _LEVELS = {code: level for level, code in LEVEL_CODES.items()}
+_ROLES = {code: role for role, code in ROLE_CODES.items()}
+_STATES = {code: state for state, code in STATE_CODES.items()}
 _CONTINUATION = ("continued_count", "continued_from_step", "computation")
 _PLAIN_DETAILS = (
     "is_best", "is_newest", "is_listed", "goal_epoch", "goal_step", "role_evidence", "is_result", *_CONTINUATION,
@@ -133,53 +136,52 @@ def _shorten(number: float | None) -> float | None:
 _DETAIL_DEFAULTS: dict[str, Any] = {"metrics": {}, "role_evidence": "", "is_result": False, "level": 0, "parts": []}
 
 
-class SharedValues:
-    """Makes equal values of many rows one object, because checkpoints take most of the daemon's memory."""
+class SharedAttempts:
+    """Makes equal attempts of many rows one object, because checkpoints take most of the daemon's memory."""
 
     def __init__(self) -> None:
-        self._instants: dict[datetime, datetime] = {}
         self._attempts: dict[tuple[JobKey, int], tuple[JobKey, int]] = {}
 
-    def attempt(self, key: JobKey, restart_count: int) -> tuple[JobKey, int]:
+    def share(self, key: JobKey, restart_count: int) -> tuple[JobKey, int]:
         name = (key, restart_count)
         return self._attempts.setdefault(name, name)
 
-    def instant(self, value: Any) -> Any:  # a field of any type
-        return self._instants.setdefault(value, value) if isinstance(value, datetime) else value
 
-
-def checkpoint_from_row(
-    context: RowContext,
-    record: Sequence[Any],
-    content: Sequence[Any],
-    attempt: tuple[JobKey, int] | None,
-    shared: SharedValues,
-) -> RecordedCheckpoint:
-    """Return the checkpoint of a row in two parts: RECORD_FIELDS and CONTENT_FIELDS."""
+def checkpoint_from_row(context: RowContext, content: Sequence[Any]) -> Checkpoint:
+    """Return the checkpoint of a row from the columns CONTENT_FIELDS, as a database's driver gives them."""
     path, kind, members, details, owners, size_bytes, modified_at, state, role, epoch, step, unsafe, reason = content
+    path, written_at = decode_text(path), instant(modified_at)
+    assert written_at is not None
     whole_path = PurePosixPath(complete_path(path, context.directory))
-    files, identities = unpack_members(members, whole_path.name, modified_at, size_bytes)
-    shown, same = _read_details(details), {"epoch": epoch, "step": step}
-    checkpoint = Checkpoint(
+    files, identities = unpack_members(members, whole_path.name, written_at, size_bytes)
+    shown = _read_details(details)
+    if isinstance(epoch, float) and epoch.is_integer():
+        epoch = int(epoch)
+    same = {"epoch": epoch, "step": step}
+    return Checkpoint(
         path=whole_path,
-        format=share_text(kind),
+        format=decode_text(kind),
         files=tuple(map(share_text, files)),
         identities=identities,
-        owner_uids=_share_uids((context.uid,) if owners is None else tuple(owners)),
+        owner_uids=_share_uids((context.uid,) if owners is None else tuple(json.loads(owners))),
         size_bytes=size_bytes,
-        modified_at=shared.instant(modified_at),
-        state=state,
-        role=role or Role.DATA,
+        modified_at=written_at,
+        state=_STATES[state],
+        role=Role.DATA if role is None else _ROLES[role],
         epoch=epoch,
         step=step,
-        unsafe=tuple(unsafe or ()),
-        reason=reason,
+        unsafe=() if unsafe is None else tuple(json.loads(unsafe)),
+        reason=None if reason is None else decode_text(reason),
         grouping=unpack_grouping(shown.grouping, path) if shown.grouping else _NO_GROUPING,
         **shown.fields,
         **{name: same[other] if value == _SAME else value for name, other, value in shown.progress},
     )
-    times: list[Any] = [value if value is None else shared.instant(value) for value in record]
-    return RecordedCheckpoint(checkpoint=checkpoint, attempt=attempt, **dict(zip(RECORD_FIELDS, times, strict=True)))
+
+
+def read_level(details: bytes | None) -> Level:
+    """Return how thoroughly the checkpoint of a row with these details was checked."""
+    level: Level = _read_details(details).fields["level"]
+    return level
 
 
 def read_continuation(details: bytes | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import PurePosixPath
+from typing import Any
 
 from ckptd.core.checkpoint_sets import membership
 from ckptd.core.model import Checkpoint, CheckpointState, FileIdentity, Level, RecordedCheckpoint, Scan
@@ -79,6 +80,17 @@ def merge_scan(
     return CheckpointChanges(appeared=tuple(appeared), changed=tuple(changed), gone=tuple(gone))
 
 
+def apply(changes: CheckpointChanges, recorded: Iterable[RecordedCheckpoint]) -> tuple[RecordedCheckpoint, ...]:
+    """Return what is on record after changes of these checkpoints."""
+    altered = {identify(each): each for each in (*changes.changed, *changes.gone)}
+    return (*(altered.get(identify(each), each) for each in recorded), *changes.appeared)
+
+
+def identify(recorded: RecordedCheckpoint) -> tuple[object, ...]:
+    """Return what tells a checkpoint on record from the others of its run."""
+    return recorded.checkpoint.path, recorded.checkpoint.format, recorded.first_seen_at
+
+
 def _list_lost(recorded: Sequence[RecordedCheckpoint], scan: Scan) -> dict[tuple[object, ...], RecordedCheckpoint]:
     """Return the deleted checkpoints that a scan may have found again, by name and content."""
     deleted = [known for known in recorded if known.deleted_at]
@@ -90,12 +102,21 @@ def _list_lost(recorded: Sequence[RecordedCheckpoint], scan: Scan) -> dict[tuple
     }
 
 
-def _stays(known: RecordedCheckpoint) -> bool:
-    """Whether it is certain that a scan which finds a checkpoint just as it is on record changes nothing of it."""
-    checkpoint = known.checkpoint
-    if checkpoint.state is not CheckpointState.COMPLETE or checkpoint.level is Level.FULL:
+def stays_as_found(
+    state: CheckpointState, level: Level, first_seen_at: Any, completed_at: Any, modified_at: Any
+) -> bool:
+    """Whether it is certain that a scan which finds a checkpoint just as it is on record changes nothing of it.
+
+    The times may be instants or any numbers of their order.
+    """
+    if state is not CheckpointState.COMPLETE or level is Level.FULL:
         return False
-    return known.completed_at is not None and not _is_dated_by_scan(known)
+    return completed_at is not None and not completed_at == first_seen_at < modified_at
+
+
+def _stays(known: RecordedCheckpoint) -> bool:
+    found = known.checkpoint
+    return stays_as_found(found.state, found.level, known.first_seen_at, known.completed_at, found.modified_at)
 
 
 def _mark_renamed(

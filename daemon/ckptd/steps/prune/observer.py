@@ -12,10 +12,12 @@ from typing import Protocol
 from ckptd.checkpoints.agent.scan_client import JobPlaces, scan_runs
 from ckptd.core.model import RunKey
 from ckptd.core.retention import ReferenceSources, RunPlan
+from ckptd.steps.known_checkpoints import KnownCheckpoints
 from ckptd.steps.parts import Parts, Scans
 from ckptd.steps.prune import current_references
 from ckptd.steps.snapshots import QueuedMentions
 from ckptd.steps.state import State
+from ckptd.store.recorded_rows import NO_ROWS
 
 
 class Observer(Protocol):
@@ -83,17 +85,11 @@ class CommandObserver:
 
     def scan(self, runs: Mapping[RunKey, frozenset[str]], now: datetime) -> Scans:
         present = self.parts.store.checkpoints.read_present(tuple(runs))
-        asked = [
-            (
-                run,
-                [known.checkpoint for known in present.get(run, ()) if str(known.checkpoint.path) not in reread],
-                None,
-            )
-            for run, reread in runs.items()
-        ]
+        known = {run: KnownCheckpoints(present.get(run, NO_ROWS), reread) for run, reread in runs.items()}
+        asked = [(run, each.encode(), None) for run, each in known.items()]
         work_dirs = self.parts.store.runs.read_work_dirs(tuple(runs))
         found = scan_runs(self.parts.agent, asked, self.parts.limits, now, JobPlaces(work_dirs=work_dirs))
-        return dict(zip(runs, found, strict=True))
+        return {run: each.complete(scan) for (run, each), scan in zip(known.items(), found, strict=True)}
 
     def read_names(self, plans: Collection[RunPlan], named: ReferenceSources, now: datetime) -> None:  # noqa: ARG002
         current_references.prepare(self.parts, self.state, plans, is_recorded=False)
