@@ -198,6 +198,28 @@ def test_a_copy_from_the_trash_after_a_restart_is_no_sign_that_the_job_started_o
     assert reasons_of(f"epoch_{number}.pt", run) == ("it appeared again after it was pruned",)
 
 
+@pytest.mark.parametrize("missing", [1, 4])
+def test_a_job_that_starts_over_is_pruned_though_one_of_its_saves_is_missing(missing):
+    pruned = [replace(one, pruned_at=NOW - hours(50), deleted_at=NOW - hours(50)) for one in epochs(1, 10)]
+    numbers = [n for n in range(1, 14) if n != missing]
+    again = [saved(f"epoch_{n}.pt", 40 - n, epoch=n, by=(1, 1), inode=900 + n) for n in numbers]
+    run = run_of(*pruned, *again, attempts=[attempt(0, ended=45.1), attempt(1, begun=45, ended=0.1)])
+    assert removed(run) == {f"epoch_{n}.pt" for n in numbers[:-1]}
+
+
+@pytest.mark.parametrize("copied", [(3, 4), (1, 2), (5, 10), (1, 3, 5, 7, 9)])
+@pytest.mark.parametrize("saved_since", [1, 2, 4])
+def test_several_copies_from_the_trash_after_a_restart_stay(copied, saved_since):
+    pruned = [replace(one, pruned_at=NOW - hours(50), deleted_at=NOW - hours(50)) for one in epochs(1, 10)]
+    loaded = saved("epoch_11.pt", 60, epoch=11)
+    back = [saved(f"epoch_{n}.pt", 44 - n / 100, epoch=n, by=(1, 1), inode=800 + n) for n in copied]
+    numbers = range(12, 12 + saved_since)
+    since = [saved(f"epoch_{n}.pt", 50 - n, epoch=n, by=(1, 1), inode=900 + n) for n in numbers]
+    attempts = [attempt(0, ended=45.1), attempt(1, begun=45, ended=0.1)]
+    run = run_of(*pruned, loaded, *back, *since, attempts=attempts)
+    assert removed(run) == {f"epoch_{n}.pt" for n in (11, *numbers[:-1])}
+
+
 def test_the_same_names_in_another_directory_that_were_there_all_the_time_are_no_copies():
     pruned = [replace(one, pruned_at=NOW - hours(1), deleted_at=NOW - hours(1)) for one in epochs(1, 5)]
     other = [

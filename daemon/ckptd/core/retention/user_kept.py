@@ -28,6 +28,7 @@ MEMBER_RENAMED = "a file in it was renamed after it was complete"
 BACKDATED = "it appeared later than others of its series that were written after it"
 
 _NUMBER = re.compile(r"[0-9]")
+_RECENT = 10  # checkpoints of an attempt that show in what steps it saves
 
 Contents = tuple[tuple[str, int], ...]  # base names and sizes: what else is there decides how much of a path is a set's
 
@@ -269,14 +270,24 @@ class _History:
         """Whether an attempt's checkpoints continue, without a gap, those of an attempt that started over."""
         for first in sorted({each.rank for each in members if each.rank <= rank}, reverse=True):
             chain = [each for each in members if each.rank >= first]
-            steps = _list_steps(chain)
-            # the first step may be that from a copy to what the job saves itself, and is no measure of its own
-            rising = [step for step in steps[1:] or _list_steps(members) if step > 0]
+            # steps from a copy to another one or to what the job saves next are no measure of the job's own
+            own = [each for each in chain[-_RECENT:] if not self._pruned.is_copy(each.record)]
+            rising = [step for step in _list_steps(own) or _list_steps(members) if step > 0]
             widest = copies.INTERVALS * median(rising) if rising else 0
-            if chain[0].progress < widest:
-                is_steady = all(0 < step < widest for step in steps)
+            if chain[0].progress <= widest:
+                is_steady = all(self._is_next(*pair, widest) for pair in pairwise(chain))
                 return is_steady and not all(self._pruned.is_copy(each.record) for each in chain)
         return False
+
+    def _is_next(self, before: _Saved, later: _Saved, widest: float) -> bool:
+        """Whether no more than one checkpoint is missing between two; none between a copy and what is no copy.
+
+        The one that the job had loaded may be missing there: epoch 2 was copied back, 3 was loaded, and 4 is the next.
+        """
+        step = later.progress - before.progress
+        if step == widest:
+            return self._pruned.is_copy(later.record) or not self._pruned.is_copy(before.record)
+        return 0 < step < widest
 
 
 def _list_steps(saved: Sequence[_Saved]) -> list[float]:
