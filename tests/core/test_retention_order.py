@@ -5,8 +5,17 @@ from dataclasses import replace
 import pytest
 
 from ckptd.core import retention
-from ckptd.core.model import Certainty, CheckpointState, RestartKind, Resume, ResumeCandidate, ResumeReason, Role
-from ckptd.core.retention import KeepEvery, KeepLast, Reference
+from ckptd.core.model import (
+    Certainty,
+    CheckpointState,
+    FileIdentity,
+    RestartKind,
+    Resume,
+    ResumeCandidate,
+    ResumeReason,
+    Role,
+)
+from ckptd.core.retention import KeepEvery, KeepLast, Reference, floor
 from core.retention_facts import DIRECTORY, NOW, attempt, hours, names, policy_of, removed, run_of, saved, series
 
 
@@ -219,3 +228,19 @@ def test_what_is_referred_to_stays_by_its_own_path_and_by_those_of_its_members(p
     run = run_of(*records)
     planned = retention.plan([(run, policy_of())], NOW, references={run.key: [reference]})
     assert names(planned.runs[0].remove) == {"step_100.pt"}
+
+
+def test_names_of_parts_are_read_of_what_is_there_and_not_of_all_that_was_pruned(monkeypatch):
+    def save(n):
+        files = tuple(f"step_{n}/gpu{k}.pt" for k in range(2))
+        identities = tuple(FileIdentity(1, 10 * n + k, 50, 1, 1) for k in range(2))
+        record = saved(f"step_{n}", 200 - n, step=n, files=files, identities=identities)
+        whole = record.checkpoint
+        parts = (replace(whole, path=whole.path.parent / file, files=(file,), identities=()) for file in files)
+        gone_at = NOW if n <= 95 else None
+        return replace(record, checkpoint=replace(whole, parts=tuple(parts)), pruned_at=gone_at, deleted_at=gone_at)
+
+    read = []
+    monkeypatch.setattr(floor, "_name_parts", lambda found, name=floor._name_parts: read.append(found) or name(found))
+    assert removed(run_of(*map(save, range(1, 101)))) == {f"step_{n}" for n in range(96, 100)}
+    assert len(read) <= 5

@@ -5,7 +5,8 @@ Every part is a state of its own, in a series of its own.
 
 import pytest
 
-from layouts.played_saves import play
+from layouts.played_saves import HOUR, play, put
+from layouts.real import pipeline
 from layouts.real.layout import Save
 from layouts.real.simulation import RESTART
 from support import checkpoint_bytes
@@ -70,6 +71,18 @@ def test_the_last_of_each_training_stays_where_they_save_into_the_same_directori
 def test_numbers_of_ranks_and_saves_in_directories_keep_no_older_ones(tmp_path, name):
     saves = [(2 * n, {f"epoch_{n}/{name.format(0 if 'rank' in name else n)}": save_one(n)}) for n in range(1, 7)]
     assert {each.partition("/")[0] for each in play(tmp_path, saves, prunes_each=True)} == {"epoch_6"}
+
+
+def test_a_number_that_differs_in_each_save_keeps_no_older_ones_after_the_job_started_over(tmp_path):
+    saves = [(2 * at, {f"epoch_{n}/model_v{n}.pt": save_one(n)}) for at, n in enumerate([*range(1, 6), *range(1, 7)])]
+    assert play(tmp_path, saves) == {"epoch_6/model_v6.pt"}
+
+
+def test_the_last_of_a_training_stays_though_no_writer_of_its_earlier_ones_is_known(tmp_path):
+    put(tmp_path, "epoch_3/fold1.pt", save_one(3), pipeline.START - HOUR)  # before the first scan
+    order = [(6, 1), (2, 2), (4, 2), (8, 2), (10, 2)]
+    saves = [(2 * at, {f"epoch_{epoch}/fold{fold}.pt": save_one(epoch)}) for at, (epoch, fold) in enumerate(order)]
+    assert play(tmp_path, saves, prunes_each=True) == {"epoch_3/fold1.pt", "epoch_6/fold1.pt", "epoch_10/fold2.pt"}
 
 
 def save_one(number):

@@ -12,7 +12,7 @@ from ckptd.core.checkpoint_sets.name_numbers import Meaning, NameNumber, parse_n
 from ckptd.core.checkpoint_sets.pieces import render
 from ckptd.core.model import Certainty, Checkpoint, RunRecord
 from ckptd.core.retention import copied_runs, marked_best, references, resume_candidates, run_guards, saved_together
-from ckptd.core.retention.checkpoint_order import CheckpointOrder, Ranks
+from ckptd.core.retention.checkpoint_order import CheckpointOrder, Ranks, find_series
 from ckptd.core.retention.policy import Policy
 from ckptd.core.retention.references import Reference
 from ckptd.core.retention.rules import Ranked, SeriesKey
@@ -80,7 +80,7 @@ def _list_kept_in_series(run: JudgedRun) -> Iterator[tuple[int, str]]:
         furthest = max(indexes, key=lambda index: (sets[index].progress, index))
         if furthest != indexes[-1] and sets[furthest].progress:
             yield furthest, f"the furthest progress of its series ({series})"
-        yield from _list_last_with_part(run, indexes, run.order.recorded[key])
+        yield from _list_last_with_part(run, key, indexes)
     for index, each in enumerate(sets):
         if not each.record.checkpoint.grouping.progress:
             yield index, "no number in its name counts progress, so it is alone in its series"
@@ -92,15 +92,13 @@ def _list_kept_in_series(run: JudgedRun) -> Iterator[tuple[int, str]]:
                 yield index, "damaged, and no complete one of its series got as far"
 
 
-def _list_last_with_part(
-    run: JudgedRun, complete: Sequence[int], recorded: Sequence[Ranked]
-) -> Iterator[tuple[int, str]]:
+def _list_last_with_part(run: JudgedRun, key: SeriesKey, complete: Sequence[int]) -> Iterator[tuple[int, str]]:
     """Keep the newest one of a series with a part that no newer one has.
 
     Files of several trainings that save alternately can look like parts of one checkpoint. The last one of a training
     that ends before the others is then only in an older one. That has more parts than the newest, or the part has a
     number of a member in its name, such as `gpu4`: other names may differ in each save. In directories of epochs, the
-    name must be in two of all recorded checkpoints of the series.
+    name must be in recorded checkpoints of two epochs, whoever wrote them.
     """
     checkpoints = {index: run.sets[index].record.checkpoint for index in complete}
     if not any(found.parts or "*" in found.grouping.series for found in checkpoints.values()):
@@ -113,11 +111,12 @@ def _list_last_with_part(
         parts = _name_parts(found)
         is_larger = len(found.parts) > newest_count
         new = {name: part for name, part in parts.items() if name not in known and (is_larger or name.is_member)}
-        if any(name.may_differ for name in new) and not counts:
-            counts = Counter(name for each in recorded for name in _name_parts(each.record.checkpoint))
-        last = [part.path.name for name, part in new.items() if is_larger or not name.may_differ or counts[name] > 1]
-        if last and known:
-            yield index, f"the newest one with a part such as {last[0]}"
+        if known and new:
+            if any(name.may_differ for name in new) and not counts:
+                counts = _count_epochs(run.history, key)
+            last = [name for name in new if is_larger or not name.may_differ or counts[name] > 1]
+            if last:
+                yield index, f"the newest one with a part such as {new[last[0]].path.name}"
         known |= parts.keys()
 
 
@@ -127,6 +126,15 @@ class _PartName(NamedTuple):
     text: str
     is_member: bool  # a number that is not progress tells it from other members
     may_differ: bool = False  # in each save, as the seed of a random generator does
+
+
+def _count_epochs(history: RunRecord, key: SeriesKey) -> Counter[_PartName]:
+    """Return in how many epochs or steps each name of a part is on record in a series."""
+    found = (each.checkpoint for each in history.checkpoints)
+    members = [each for each in found if find_series(each, str(each.path)) == key]
+    return Counter(
+        name for name, _ in {(name, each.grouping.progress) for each in members for name in _name_parts(each)}
+    )
 
 
 def _name_parts(found: Checkpoint) -> dict[_PartName, Checkpoint]:
