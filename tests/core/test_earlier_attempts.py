@@ -65,10 +65,15 @@ def test_a_task_that_was_requeued_tells_only_its_own_loss_and_interruptions():
     assert not any("attempts were requeued" in text_of(one) for one in found)
 
 
-def test_what_hundreds_of_tasks_of_one_directory_lost_takes_time_in_proportion_to_their_number():
+def single(number, start, end=None, *, restart_count=0):
+    return attempt(start, end, job_id=100 + number, restart_count=restart_count)
+
+
+@pytest.mark.parametrize("make", [task, single])
+def test_what_hundreds_of_jobs_of_one_directory_lost_takes_time_in_proportion_to_their_number(make):
     def count_calls(number):
-        ended = [task(n, n / 100, 60) for n in range(number)]
-        again = [task(n, 62, restart_count=1) for n in range(number)]
+        ended = [make(n, n / 100, 60) for n in range(number)]
+        again = [make(n, 62, restart_count=1) for n in range(number)]
         jobs = [job(one.job.job_id, restart_count=1) for one in again]
         given = with_rhythm(history(now=70, jobs=jobs, attempts=(*ended, *again)))
         with _CountedCalls() as calls:

@@ -38,6 +38,12 @@ class EarlierAttempts:
         )
 
     @cached_property
+    def _ended_of_task(self) -> Mapping[int | None, list[Attempt]]:
+        """The same without jobs that run now: each of them runs beside every other one."""
+        running = {each.job for each in self._history.attempts if each.ended_at is None}
+        return {task: [each for each in found if each.job not in running] for task, found in self._of_task.items()}
+
+    @cached_property
     def _start_counts(self) -> Counter[datetime]:
         return Counter(each.started_at for each in self._history.attempts)
 
@@ -58,8 +64,9 @@ class EarlierAttempts:
     def list_before(self, attempt: Attempt) -> list[Attempt]:
         """Return the attempts whose work an attempt would continue, oldest first."""
         own = [each for each in self._of_job[attempt.job] if each.started_at <= attempt.started_at]
+        of_task = self._ended_of_task if attempt.ended_at is None else self._of_task
         numbers = {None, attempt.array_task_id}
-        others = [each for number in numbers for each in self._of_task.get(number, ()) if each.job != attempt.job]
+        others = [each for number in numbers for each in of_task.get(number, ()) if each.job != attempt.job]
         beside = {other.job for other in others if any(_ran_together(other, each) for each in own)}
         before = [*own, *(each for each in others if each.job not in beside)]
         found = [each for each in before if each.started_at < attempt.started_at]
