@@ -48,6 +48,19 @@ def test_each_task_of_an_array_of_which_one_runs_at_a_time_continues_all_before_
     assert measure_minutes([*chain, failed, last], last) == pytest.approx(4 * (58 + late), abs=3)
 
 
+def test_two_tasks_that_ran_side_by_side_are_enough_if_their_ends_are_no_guesses():
+    first = [task(n, 0, 60, cause=EndCause.FAILURE) for n in range(2)]
+    later = [task(n, 60 * n, 60 * n + 58, cause=EndCause.FAILURE) for n in range(2, 8)]  # fewer nodes were free
+    again = task(7, 500, restart_count=1)
+    assert measure_minutes([*first, *later, again], again) == 58
+
+
+def test_one_late_end_in_a_chain_of_tasks_is_no_sign_that_they_ran_side_by_side():
+    chain = [task(0, 0, 98), task(1, 60, 118), task(2, 120, 178)]
+    last = task(3, 180)
+    assert measure_minutes([*chain, last], last) == 98 + 58 + 58
+
+
 def test_a_job_continues_no_one_task_of_an_array_that_ran_before():
     alone = attempt(500, job_id=900, kind=RestartKind.RESUBMIT)
     assert measure_minutes([*run_two_at_once(4), alone], alone) == 0

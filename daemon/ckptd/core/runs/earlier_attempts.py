@@ -10,8 +10,10 @@ from functools import cached_property
 from typing import TypeVar
 
 from ckptd.core.model import Attempt, AttemptProgress, JobKey, RunRecord
+from ckptd.core.queue.executions import GUESSED_CAUSES
 from ckptd.core.runs import attempt_progress, suspension
 from ckptd.core.runs import history as facts
+from ckptd.core.runs.ownership import MAX_POLL_GAP
 
 
 class EarlierAttempts:
@@ -101,24 +103,35 @@ def _group(attempts: Iterable[Attempt], key: Callable[[Attempt], KeyT]) -> dict[
 
 
 def _find_side_by_side(attempts: Iterable[Attempt]) -> set[int | None]:
-    """Return the arrays most of whose tasks ran beside another one: none continues what another saved.
+    """Return the arrays whose tasks ran beside one another: none continues what another saved.
 
     In an array with `%1`, each task continues the one before. Few of its tasks seem to run beside that, because its end
-    may be known late.
+    may be known late. So most of the tasks must have done so, or one for long beside one whose end Slurm states.
     """
     last: dict[int, Attempt] = {}  # of each array, the attempt that ended last of those that started so far
     follower_counts: Counter[int] = Counter()
     together_counts: Counter[int] = Counter()
+    proven: set[int | None] = set()
     for each in sorted(attempts, key=lambda each: each.started_at):
         if each.array_job_id is None or each.array_task_id is None:
             continue
         known = last.setdefault(each.array_job_id, each)
         if known.job != each.job:
             follower_counts[each.array_job_id] += 1
-            together_counts[each.array_job_id] += _ran_together(known, each)
+            if _ran_together(known, each):
+                together_counts[each.array_job_id] += 1
+                if _is_proof(known, each):
+                    proven.add(each.array_job_id)
         if known.ended_at is not None and (each.ended_at is None or each.ended_at > known.ended_at):
             last[each.array_job_id] = each
-    return {array for array, count in together_counts.items() if count and 2 * count >= follower_counts[array]}
+    return proven | {array for array, count in together_counts.items() if 2 * count >= follower_counts[array]}
+
+
+def _is_proof(first: Attempt, second: Attempt) -> bool:
+    """Whether an attempt that started beside another one surely ran on beside it, as its end is not a guess."""
+    if first.ended_at is None or first.cause in GUESSED_CAUSES:
+        return False
+    return min(first.ended_at, second.ended_at or first.ended_at) - second.started_at >= MAX_POLL_GAP
 
 
 def _ran_together(one: Attempt, other: Attempt) -> bool:
