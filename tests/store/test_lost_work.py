@@ -166,17 +166,6 @@ def test_what_was_written_before_the_restart_stays_the_attempts_own(store):
     assert minutes_lost(store) == [0]
 
 
-def test_what_was_found_before_the_restart_stays_the_attempts_own_though_its_file_server_is_ahead(store):
-    poll(store, 20, JOB)
-    attempts = store.histories.read(CLUSTER, [RUN])[0].attempts
-    scan(store, 20, make_checkpoint(written=140), attempts=attempts, looked=19)
-    scan(store, 32, make_checkpoint(written=140), attempts=attempts, looked=31)
-    poll(store, 33, replace(JOB, state=STATES.PENDING, restart_count=1, submitted_at=at(32)))
-    poll(store, 34, replace(JOB, restart_count=1, submitted_at=at(32), started_at=at(33)))
-    (record,) = store.checkpoints.read(RUN)
-    assert record.attempt == (store.jobs.read_tracked(CLUSTER)[1].key, 0)
-
-
 def test_accounting_that_answers_late_corrects_the_line(store):
     poll(store, 10, replace(JOB, state=STATES.PENDING, restart_count=1, submitted_at=at(9)))
     scan(store, 11)

@@ -15,6 +15,11 @@ from ckptd.store.rows import ROW_IDS, split
 from ckptd.store.tables import AttemptTable, CheckpointTable
 
 SCAN_TOLERANCE = timedelta(minutes=5)  # by which this host's clock may be behind slurmctld's
+# one that was found unfinished may be complete because a later attempt saved it again under the same name
+_THERE_AT = sa.case(
+    (CheckpointTable.started_writing_at >= CheckpointTable.first_seen_at, CheckpointTable.completed_at),
+    else_=CheckpointTable.first_seen_at,
+)
 _later = sa.orm.aliased(AttemptTable)
 _WRITTEN_LATER = (
     sa.select(
@@ -25,7 +30,7 @@ _WRITTEN_LATER = (
         AttemptTable.ended_at,
         _later.started_at,
         AttemptTable.run_id == CheckpointTable.run_id,
-        CheckpointTable.first_seen_at,
+        _THERE_AT,
     )
     .join(AttemptTable, CheckpointTable.attempt_id == AttemptTable.id)
     .join(_later, _later.run_id == CheckpointTable.run_id)
@@ -42,7 +47,7 @@ _WRITTEN_LATER = (
 def correct_writers(connection: sa.Connection, run_ids: Collection[int]) -> None:
     """Assign checkpoints written after an attempt's end to the attempt of its run that had started last by then.
 
-    One that a scan had found before that start was written by a file server whose clock is ahead.
+    One that a scan had found complete before that start was written by a file server whose clock is ahead.
 
     The caller must measure the lost work of the attempts that lose a checkpoint again. Another part of the run, on
     another cluster, measures that of its own.
@@ -51,8 +56,8 @@ def correct_writers(connection: sa.Connection, run_ids: Collection[int]) -> None
         rows = connection.execute(_WRITTEN_LATER, {"row_ids": chunk}).all()
         wrong = [
             (checkpoint, before if is_own else None, writer)
-            for checkpoint, before, writer, written_at, ended_at, next_at, is_own, first_seen_at in rows
-            if not _was_there(first_seen_at, next_at)
+            for checkpoint, before, writer, written_at, ended_at, next_at, is_own, there_at in rows
+            if not _was_there(there_at, next_at)
             and (ended_at is None or not is_last_save(written_at, ended_at, next_at))
         ]
         writers = {checkpoint: writer for checkpoint, _, writer in wrong}
@@ -63,6 +68,6 @@ def correct_writers(connection: sa.Connection, run_ids: Collection[int]) -> None
         lost_work.reopen_lines(connection, {before for _, before, _ in wrong if before is not None})
 
 
-def _was_there(first_seen_at: datetime, next_at: datetime) -> bool:
+def _was_there(there_at: datetime | None, next_at: datetime) -> bool:
     """Whether a scan had found a checkpoint before an attempt started, whatever its time of writing says."""
-    return first_seen_at < next_at - SCAN_TOLERANCE
+    return there_at is not None and there_at < next_at - SCAN_TOLERANCE
