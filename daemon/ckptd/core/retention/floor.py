@@ -112,7 +112,7 @@ def _list_last_with_part(run: JudgedRun, key: SeriesKey, complete: Sequence[int]
         is_larger = len(found.parts) > newest_count
         new = {name: part for name, part in parts.items() if name not in known and (is_larger or name.is_member)}
         if known and new:
-            if any(name.may_differ for name in new) and not counts:
+            if not is_larger and not counts and any(name.may_differ for name in new):
                 counts = _count_epochs(run.history, key)
             last = [name for name in new if is_larger or not name.may_differ or counts[name] > 1]
             if last:
