@@ -103,8 +103,10 @@ def _epochs_by_step(
     epochs: dict[tuple[str, str, int], float] = {}
     disputed = set()
     for claim, found in zip(claims, examinations, strict=True):
+        if found.step is None:
+            continue
         epoch = found.epoch if found.epoch is not None else _name_epoch(claim, found)
-        if found.step is not None and epoch is not None:
+        if epoch is not None:
             place = (*_place(claim), found.step)
             if epochs.setdefault(place, epoch) != epoch:
                 disputed.add(place)

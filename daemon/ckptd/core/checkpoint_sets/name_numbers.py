@@ -104,7 +104,7 @@ def parse_name(name: str) -> Name:
     for found in _NUMBER.finditer(stem):
         if len(numbers) == _MAX_NUMBERS or len(found[0]) > _MAX_DIGITS + 8:
             break
-        if _CP2K.match(stem, max(0, found.start() - 2)):
+        if found[0][0] == "2" and _CP2K.match(stem, max(0, found.start() - 2)):
             continue  # its digit is part of a program's name, and no number of a checkpoint `cp2`
         numbers.append(_number(found, stem))
         texts.append(stem[at : found.start()])
@@ -116,7 +116,8 @@ def parse_name(name: str) -> Name:
 def _number(found: re.Match[str], stem: str) -> NameNumber:
     if found.lastgroup == "fraction":
         return NameNumber(0, found[0], Meaning.METRIC, "")
-    value = int(re.sub(r"\D", "", found[0])[:_MAX_DIGITS])
+    digits = found[0] if found.lastgroup == "whole" else re.sub(r"\D", "", found[0])
+    value = int(digits[:_MAX_DIGITS])
     before = _WORD_BEFORE.search(stem, 0, found.start())
     word = before[1].lower() if before and not _is_of_number_before(before, stem) else ""
     if found.lastgroup == "time":
@@ -162,6 +163,9 @@ def _resolve_meanings(numbers: list[NameNumber], texts: Sequence[str]) -> Iterat
     """
     if _is_only_letter(numbers, texts):
         numbers = [numbers[0]._replace(meaning=Meaning.OPEN), *numbers[1:]]
+    if len(numbers) == 1:
+        yield numbers[0]
+        return
     is_parallel = any(number.word in _PARALLEL_WORDS for number in numbers)
     is_parallel_rank = is_padded = False
     for at, number in enumerate(numbers):

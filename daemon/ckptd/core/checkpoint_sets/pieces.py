@@ -90,13 +90,15 @@ def rank_directories(names: Sequence[Name]) -> frozenset[int]:
     ranks = frozenset(
         at for at, name in enumerate(names[:-1]) if name.numbers and RANK_DIRECTORY.fullmatch(render([name], {}))
     )
+    if not ranks:
+        return ranks
     counting = [
         (at, number.word)
         for at, name in enumerate(names)
         for number in name.numbers
         if number.meaning not in _NO_PROGRESS
     ]
-    return ranks - {counting[0][0]} if ranks and len(counting) == 1 and counting[0][1] == "ep" else ranks
+    return ranks - {counting[0][0]} if len(counting) == 1 and counting[0][1] == "ep" else ranks
 
 
 def counts_ranks(number: NameNumber) -> bool:

@@ -114,7 +114,9 @@ class Checkpoint:
     computation: str | None = None
 
     def in_group(self, grouping: Grouping) -> "Checkpoint":
-        """Return a copy with another grouping; `dataclasses.replace` would take three times as long for each file."""
+        """Return one with this grouping; `dataclasses.replace` would take three times as long for each file."""
+        if grouping == self.grouping:
+            return self
         made = object.__new__(Checkpoint)
         for name in Checkpoint.__slots__:
             _set(made, name, getattr(self, name))
