@@ -1,6 +1,7 @@
 """A directory whose files cannot all be read within the time of one scan is read over several scans."""
 
 import json
+import mmap
 import os
 import struct
 import time
@@ -16,7 +17,7 @@ from ckptd.checkpoints.agent.limited_child import ChildLimits
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.formats import checkpoint_names, roles
 from ckptd.checkpoints.formats.interface import Examination
-from ckptd.checkpoints.scanning import scan_operation
+from ckptd.checkpoints.scanning import examination, inspection, scan_operation
 from ckptd.checkpoints.scanning.inspection import inspect_tree
 from ckptd.core.discovery.scan_schedule import UNREAD_GAP, WatchedRun, after_scan
 from ckptd.core.model import CheckpointState, RunKey
@@ -142,6 +143,48 @@ def test_a_request_leaves_what_it_has_no_time_for_to_the_next(monkeypatch, tmp_p
         known = scan.checkpoints
         left.append(scan.unread_count)
     assert left == [2, 1, 0]
+    assert {each.state for each in known} == {COMPLETE}
+
+
+class SlowHost:
+    """A clock that children share, on which each call of some functions takes its seconds, and nothing else any."""
+
+    def __init__(self, monkeypatch):
+        self._monkeypatch = monkeypatch
+        self._shared = memoryview(mmap.mmap(-1, 8)).cast("d")
+        self._begun_at = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: self._begun_at + self.seconds)
+
+    @property
+    def seconds(self):
+        return self._shared[0]
+
+    def delay(self, module, name, seconds):
+        work = getattr(module, name)
+
+        def take_long(*args, **options):
+            self._shared[0] += seconds
+            return work(*args, **options)
+
+        self._monkeypatch.setattr(module, name, take_long)
+
+
+@pytest.mark.parametrize("listing", [1.0, 10.0, 13.0])
+def test_a_request_leaves_time_for_what_follows_reading(monkeypatch, tmp_path, listing):
+    host = SlowHost(monkeypatch)
+    host.delay(inspection, "list_tree", listing)
+    host.delay(examination, "examine_claim", 1.0)
+    host.delay(inspection, "group", 2.5 * listing)
+    for step in range(30):
+        write(tmp_path / f"step_{step}.safetensors", step)
+    left, known = [30], ()
+    while left[-1]:
+        before = host.seconds
+        scan = scan_through_the_agent(tmp_path, known, seconds=60.0)
+        known = scan.checkpoints
+        assert host.seconds - before <= 60, "an answer that comes too late is lost"
+        assert scan.unread_count < left[-1], "each request gets further"
+        left.append(scan.unread_count)
     assert {each.state for each in known} == {COMPLETE}
 
 

@@ -39,7 +39,8 @@ def examine_in_child(
     failed: dict[int, str] = {}  # by the number of the claim
     while done < len(claims):
         if done and limits.is_time_over():
-            yield from (_leave_unread(claim) for claim in claims[done:])
+            unread = {each.name: _unknown(UNREAD).shown_as(each.role_unread.by_format) for each in FORMATS.values()}
+            yield from (unread[claim.format] for claim in claims[done:])
             return
         if done in failed:
             yield _unknown(failed[done])
@@ -73,7 +74,7 @@ def examine_after_claiming(
 
     def go_on(claims: Sequence[Claim], teller: ChildReporter) -> None:
         teller.begin(0, limits.seconds)
-        _examine(select(claims), 0, {}, reader, level, limits.begin_reading(), teller)
+        _examine(select(claims), 0, {}, reader, level, limits.keep_reserve().begin_reading(), teller)
 
     return go_on
 
@@ -130,10 +131,6 @@ def _examine(  # noqa: PLR0913, PLR0917 - it runs in the child, with all that it
 
 def _unknown(reason: str) -> Examination:
     return Examination(state=CheckpointState.UNKNOWN, reason=reason)
-
-
-def _leave_unread(claim: Claim) -> Examination:
-    return _unknown(UNREAD).shown_as(FORMATS[claim.format].role_unread.by_format)
 
 
 def _seconds(claim: Claim, level: Level, limits: ChildLimits) -> float:

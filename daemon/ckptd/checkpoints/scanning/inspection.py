@@ -80,7 +80,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     """
     root = PurePosixPath(root)
     limits = limits or ChildLimits()
-    with _collector_paused():
+    with collector_paused():
         opened = root if descriptor is None else descriptor
         tree = list_tree(opened, max_depth=max_depth, max_entries=max_entries, entry=entry)
         entry_count = tree.count_entries()  # first: what did not change is dropped from the tree
@@ -157,6 +157,7 @@ def _claim_and_examine(
     go_on = examine_after_claiming(lambda claims: choose(claims).list_unknown(), reader, level, limits)
     with shared or nullcontext():
         claims, left, child = claim_and_go_on(tree, reader, go_on if goes_on else None, limits=limits, shared=shared)
+        limits = limits.keep_reserve()  # never later than that of the child, which has begun to read before
         with nullcontext() if child is shared else child or nullcontext():
             chosen = choose(claims)
             todo = chosen.list_unknown()
@@ -187,7 +188,7 @@ def _list_leftovers(claims: Iterable[Claim]) -> tuple[str, ...]:
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Disable garbage collection while many values without cycles are made; it would take a third of the time."""
     was_enabled = gc.isenabled()
     gc.disable()

@@ -11,7 +11,7 @@ from ckptd.checkpoints.agent import scan_json
 from ckptd.checkpoints.agent.limited_child import ChildLimits
 from ckptd.checkpoints.scanning import adapter_bases, declarations, pointers, reads_since_start, silent_work_dirs
 from ckptd.checkpoints.scanning.allowed_roots import open_allowed
-from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree
+from ckptd.checkpoints.scanning.inspection import Inspection, collector_paused, inspect_tree
 from ckptd.checkpoints.scanning.mounts import Mount, find_mount, read_recent_mounts
 from ckptd.checkpoints.scanning.quota import read_quota_left
 from ckptd.checkpoints.scanning.tree_fingerprint import CHANGED, UNCHANGED, read_fingerprint
@@ -19,8 +19,8 @@ from ckptd.core.model import Checkpoint, CheckpointRead, Scan, Unknown
 from ckptd.core.rows.sent_checkpoints import decode_contents
 from ckptd.core.rows.stored_checkpoints import RowContext
 
-READ_UNTIL = 0.6  # of the time of a scan; what follows makes checkpoints of what was read
-LEAST_READING = 0.2  # of it, if all before took longer
+READ_UNTIL = 0.6  # of the time of a scan, or less: what follows makes checkpoints of what was read
+LEAST_READING = 0.2  # of it, if no more is left
 LEAST_READING_SECONDS = 1.0
 MAX_PROBLEMS = 20  # reported individually: a user may have any number of unreadable files
 
@@ -37,7 +37,7 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
         OSError: the directory itself cannot be opened.
 
     """
-    with open_allowed(item["directory"], item["allowed_roots"]) as descriptor:
+    with collector_paused(), open_allowed(item["directory"], item["allowed_roots"]) as descriptor:
         if item["fingerprint"] is None:
             return _scan(item, descriptor)
         found, entry_count = read_fingerprint(
@@ -63,9 +63,12 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _scan(item: dict[str, Any], descriptor: int) -> dict[str, Any]:
+    now, seconds = time.monotonic(), item["seconds"]
     limits = ChildLimits(
-        until=time.monotonic() + item["seconds"] * READ_UNTIL,
-        least_seconds=max(item["seconds"] * LEAST_READING, LEAST_READING_SECONDS),
+        until=now + seconds * READ_UNTIL,
+        least_seconds=max(seconds * LEAST_READING, LEAST_READING_SECONDS),
+        begun_at=now,
+        over_at=now + seconds,
     )
     known = decode_contents(item["known"], RowContext(item["directory"], os.getuid()))
     found = inspect_tree(
