@@ -3,6 +3,7 @@
 import itertools
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
@@ -101,3 +102,16 @@ def test_the_ends_of_tasks_that_save_in_one_directory_read_it_once(store):
 
 def replace_directory(name):
     return RUN._replace(directory=f"/data/alice/{name}")
+
+
+def test_saves_that_were_deleted_before_are_not_gone_through_for_each_task(monkeypatch):
+    count, asked = 100, []
+    rows = [(at(minute), at(minute + 4), minute % 10, True) for minute in range(count)]
+    saves = run_saves.open_saves(SimpleNamespace(execute=lambda *_: rows), 1, run_saves.FEW + 1)
+    was_there = run_saves._Save.was_there
+    monkeypatch.setattr(run_saves._Save, "was_there", lambda self, at: asked.append(at) or was_there(self, at))
+    for number in range(10):
+        ended = SimpleNamespace(started_at=at(0), ended_at=at(2 * count + number), job=number, restart_count=0)
+        assert saves.list_latest(number, ended) == []
+        assert not saves.is_replaced(ended.ended_at, ended.ended_at)
+    assert len(asked) <= 10

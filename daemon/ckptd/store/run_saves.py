@@ -6,8 +6,8 @@ directory, this would take the product of both. So the saves are then read once,
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
@@ -134,12 +134,22 @@ class _Save(NamedTuple):
     deleted_at: datetime | None
     attempt_id: int | None
     is_complete: bool  # now; it was once
+    all_deleted_at: datetime  # when the last one of it and all before it was deleted
 
     def was_there(self, instant: datetime) -> bool:
         return self.deleted_at is None or self.deleted_at > instant
 
 
 _COMPLETED_AT = attrgetter("completed_at")
+_NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+def _join(rows: Iterable[Any]) -> Iterator[_Save]:
+    """Make saves of rows, ordered by when they were complete."""
+    all_deleted_at = datetime.min.replace(tzinfo=UTC)
+    for completed_at, deleted_at, attempt_id, is_complete in rows:
+        all_deleted_at = max(all_deleted_at, deleted_at or _NEVER)
+        yield _Save(completed_at, deleted_at, attempt_id, is_complete, all_deleted_at)
 
 
 class _ReadSaves:
@@ -147,7 +157,7 @@ class _ReadSaves:
 
     def __init__(self, connection: sa.Connection, run_id: int) -> None:
         rows: Iterable[Any] = connection.execute(_ALL_SAVES, {"run_id": run_id})
-        self._all = [_Save(*row) for row in rows]
+        self._all = [*_join(rows)]
         self._by_attempt: dict[int | None, list[_Save]] = defaultdict(list)
         for each in self._all:
             self._by_attempt[each.attempt_id].append(each)
@@ -170,6 +180,8 @@ class _ReadSaves:
         for place in range(bisect_right(self._all, read_at, key=_COMPLETED_AT) - 1, -1, -1):
             if self._all[place].was_there(read_at):
                 return self._all[place].deleted_at is not None
+            if self._all[place].all_deleted_at <= read_at:
+                break
         return bool(self._all) and self._all[-1].completed_at > next_at
 
 
@@ -178,7 +190,7 @@ def _find_last(saves: Sequence[_Save], end: int, attempt: Attempt) -> _Save | No
     assert attempt.ended_at is not None
     for place in range(end - 1, -1, -1):
         each = saves[place]
-        if each.completed_at < attempt.started_at:
+        if each.completed_at < attempt.started_at or each.all_deleted_at <= attempt.ended_at:
             return None
         if each.is_complete and each.was_there(attempt.ended_at):
             return each
