@@ -66,6 +66,6 @@ def test_answers_come_while_others_are_waited_for(client):
 
 def test_what_is_not_answered_in_time_comes_in_the_end(client, monkeypatch):
     monkeypatch.setattr(agent_client, "_GRACE_SECONDS", 0)
-    answering = client.run_as_answered([batch_of("kept", "b", seconds=0.5), batch_of("scan", "a", seconds=0.5)])
+    answering = client.run_as_answered([batch_of("kept", "b", seconds=0.5), batch_of("echo", "a", seconds=0.5)])
     found = [each for some in answering for each in some]
     assert sorted(found, key=lambda each: each[0]) == [(0, [SILENCE]), (1, [{"text": "a"}])]

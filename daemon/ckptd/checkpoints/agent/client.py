@@ -11,7 +11,7 @@ from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
-from ckptd.checkpoints.agent import helper_process
+from ckptd.checkpoints.agent import helper_process, scan_patience
 from ckptd.checkpoints.agent.lease_memory import LeaseMemory
 from ckptd.core.model import Unknown
 from ckptd.errors import CkptdError
@@ -53,7 +53,8 @@ SILENCE = Unknown(what="agent", reason="it did not answer in time")
 
 def _longest_wait(batch: Batch, count: int) -> float:
     """Return how many seconds to wait for one of `count` batches, of which the agent runs some at once."""
-    return batch.deadline_seconds * (1 + count // 8) + _GRACE_SECONDS
+    stretch = scan_patience.MOST if batch.operation == scan_patience.STRETCHED else 1
+    return batch.deadline_seconds * stretch * (1 + count // 8) + _GRACE_SECONDS
 
 
 @dataclass(slots=True)

@@ -35,6 +35,7 @@ from ckptd.checkpoints.agent.refusal_log import RefusalLog
 from ckptd.checkpoints.agent.request_child import Operation
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.agent.request_rate import RequestRate
+from ckptd.checkpoints.agent.scan_patience import STRETCHED, ScanPatience
 from ckptd.checkpoints.agent.user_switch import effective_user
 from ckptd.errors import CkptdError
 
@@ -61,6 +62,7 @@ class _BatchChild:
     is_leased: bool  # it changes something, and must end with the lease
     unanswered: int
     answered_at: float  # when it last answered, or began
+    patience: ScanPatience | None  # None: it is ended at its deadline in any case
     buffer: bytearray = field(default_factory=bytearray)
 
 
@@ -259,9 +261,11 @@ class Agent:
         os.close(writing)
         request_child.lead_group(process_id)
         now = time.monotonic()
-        deadline, count = now + request["deadline_seconds"], len(request["items"])
+        seconds, count = request["deadline_seconds"], len(request["items"])
         asked = request["id"], request["uid"], request["operation"]
-        child = _BatchChild(*asked, process_id, reading, deadline, self._is_leased(request), count, now)
+        patience = ScanPatience(process_id, seconds, now) if request["operation"] == STRETCHED else None
+        deadline = now + seconds if patience is None else patience.first_at
+        child = _BatchChild(*asked, process_id, reading, deadline, self._is_leased(request), count, now, patience)
         self._children[reading] = child
         self._selector.register(reading, selectors.EVENT_READ)
 
@@ -321,7 +325,11 @@ class Agent:
     def _end_late_children(self) -> None:
         now = time.monotonic()
         for child in [child for child in self._children.values() if child.deadline <= now]:
-            self._end(child, "it did not answer in time")
+            longer = child.patience and child.patience.find_next(now)
+            if longer:
+                child.deadline = longer
+            else:
+                self._end(child, "it did not answer in time")
         if self._is_lease_over():
             for child in [child for child in self._children.values() if child.is_leased]:
                 self._end(child, LEASE_OVER)
