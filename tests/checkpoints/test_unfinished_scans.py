@@ -188,6 +188,18 @@ def test_a_request_leaves_time_for_what_follows_reading(monkeypatch, tmp_path, l
     assert {each.state for each in known} == {COMPLETE}
 
 
+@pytest.mark.parametrize(
+    ("took", "reads"),
+    [(1, 35), (8, 28), (10, 20), (14, 14), (20, 20), (100, 60)],
+    ids=["until its usual end", "so, too", "what the reserve leaves", "as long as before", "so, too", "its share"],
+)
+def test_how_long_a_scan_of_a_minute_reads_after_what_took_so_long(monkeypatch, took, reads):
+    limits = ChildLimits(until=36.0, least_seconds=12.0, begun_at=0.0, over_at=60.0)
+    monkeypatch.setattr(time, "monotonic", lambda: float(took))
+    assert limits.keep_reserve().begin_reading().until - took == reads
+    assert limits.keep_reserve().until <= limits.keep_reserve().begin_reading().until, "the parent waits for no more"
+
+
 def test_the_next_scan_comes_at_once(tmp_path):
     write(tmp_path / "step_1.safetensors", 1)
     scan = scan_through_the_agent(tmp_path, (), seconds=30.0)

@@ -37,9 +37,9 @@ _NOT_CONFINED = 77  # exit status: the kernel did not confine the child, which t
 class ChildLimits:
     """Resource limits of a child. The seconds are for one step; a full check gets more time, by its size.
 
-    `until` is a time of the monotonic clock, after which no file is read. `begin_reading` puts it off if less than
-    `least_seconds` would be left for reading. `keep_reserve` brings it forward for what follows reading, so that this
-    is over at `over_at`; both start from `begun_at`.
+    `until` is a time of the monotonic clock, after which no file is read. `keep_reserve` brings it forward for what
+    follows reading, so that this is over at `over_at`. `begin_reading` puts it off if less than `least_seconds` would
+    be left for reading, or less than all before has taken since `begun_at`: then most of each scan would be overhead.
     """
 
     memory_bytes: int = 2 << 30  # beyond what the parent maps already
@@ -60,7 +60,9 @@ class ChildLimits:
 
     def begin_reading(self) -> "ChildLimits":
         """Return the limits of a child that begins to read now."""
-        least = time.monotonic() + self.least_seconds
+        now = time.monotonic()
+        before = 0.0 if self.over_at is None else min(now, self.over_at) - self.begun_at
+        least = now + max(self.least_seconds, before)
         return self if self.until is None or self.until >= least else replace(self, until=least)
 
     def is_time_over(self) -> bool:
