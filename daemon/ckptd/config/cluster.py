@@ -94,7 +94,7 @@ class ScanSection(Section):
     write_grace: Duration = timedelta(seconds=60)
     """An invalid file that changed within this time counts as still being written."""
     deadline: Duration = timedelta(seconds=60)
-    """Maximum duration of a request for up to 16 directories of one user; files left unread are read by the next."""
+    """Longest time for up to 16 directories of one user, 10 times that while computing; the next request continues."""
     max_depth: int = Field(default=6, ge=1, le=32)
     """Maximum number of levels scanned below the checkpoint directory."""
     max_entries: int = Field(default=200_000, ge=1)
