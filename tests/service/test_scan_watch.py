@@ -51,7 +51,7 @@ def make_term(*, is_valid=True):
 def test_scans_that_never_end_end_the_daemon_with_a_status_that_systemd_restarts(stuck, caplog):
     with caplog.at_level(logging.ERROR):
         assert stuck._wait(make_term()) == 1
-    assert "no scan has ended for 1 s; stopping the daemon, because all of them are stuck" in caplog.text
+    assert "no scan has answered for 1 s; stopping the daemon, because all of them are stuck" in caplog.text
 
 
 def test_scans_that_wait_for_a_database_as_the_renewals_of_the_lease_do_end_nothing(stuck):

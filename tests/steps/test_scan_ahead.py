@@ -8,6 +8,7 @@ import pytest
 from ckptd.core.discovery.file_system_budgets import FileSystemBudget
 from ckptd.core.model.records import ScanRecord
 from ckptd.core.runs.progress import CheckpointChanges
+from ckptd.service.scan_watch import ScanWatch
 from ckptd.service.step_table import make_runner
 from ckptd.steps import record_scans, scan
 from ckptd.steps.scan_groups import MAX_DIRECTORIES
@@ -150,4 +151,17 @@ def test_only_what_is_read_before_a_removal_has_parsers_of_its_own(tmp_path, wor
     found = scan.scan_again(fleet.parts, fleet.state, runs, [], fleet.parts.runner.read_time())
     assert len(found) == len(runs) == 2
     assert agent.shares == {False}
+    fleet.parts.store.close()
+
+
+def test_a_long_scan_that_records_one_request_after_another_is_no_silence(tmp_path, work_dir):
+    watch = ScanWatch()
+    fleet = Fleet(get_agent(), f"sqlite:///{tmp_path}/record.db", work_dir)
+    fleet.parts = replace(fleet.parts, runner=make_runner(note_scanned=watch.note_answer))
+    watch.begin()
+    for minutes in (20, 40, 60):
+        fleet.save("ck/epoch_1.pt", minutes - 1, torch_state(minutes))
+        assert not any(watch.is_silent(3) for _ in range(3))
+        fleet.run(minutes, fleet.job(comment="ckpt=ck"))
+    assert [watch.is_silent(3) for _ in range(4)] == [False, False, False, True]
     fleet.parts.store.close()

@@ -216,6 +216,7 @@ class Daemon:
             is_stopping=self._stop.is_set,
             still_wants=lambda site: self._parts.retention == site,
             note_alive=self._systemd.alive,
+            note_scanned=self._scan_watch.note_answer,
             show=self._show,
             identity=self._identity,
         )
@@ -281,7 +282,9 @@ class Daemon:
         limit = scan_watch.find_limit(self._config.scan.interval, self._config.scan.deadline)
         # without a valid lease, the scans wait for the database, as its renewals do
         if term.is_valid and self._scan_watch.is_silent(round(limit.total_seconds() / WAIT_SECONDS)):
-            return f"no scan has ended for {format_duration(limit)}; stopping the daemon, because all of them are stuck"
+            return (
+                f"no scan has answered for {format_duration(limit)}; stopping the daemon, because all of them are stuck"
+            )
         return None
 
     def _listen_to_signals(self) -> None:

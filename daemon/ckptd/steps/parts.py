@@ -101,6 +101,7 @@ class Runner:
     is_stopping: Callable[[], bool] = field(default=lambda: False)
     still_wants: Callable[[SitePolicy], bool] = field(default=lambda _site: True)  # False: a reload changed retention
     note_alive: Callable[[], None] = _do_nothing
+    note_scanned: Callable[[], None] = _do_nothing  # some of one owner's directories were scanned, and recorded
     show: Callable[[Report], None] = _do_nothing
     identity: DaemonIdentity | None = None  # None: this is no daemon
 

@@ -217,6 +217,7 @@ def _record(
         alone = {run: each for run, each in updates.items() if before.revisions.get(run) == written[run].before}
         settled = _list_settled(looks, before.revisions) | _settle_updates(looks, compared, alone, now)
         parts.store.settled_scans.record(settled)
+    parts.runner.note_scanned()
 
 
 class _Compared(NamedTuple):
