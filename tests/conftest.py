@@ -41,6 +41,12 @@ def pytest_collection_finish():
     gc.freeze()  # what tests consist of stays: no collection during a test goes through it
 
 
+@pytest.fixture(scope="session", autouse=True)
+def shared_template():
+    """Make the template in this process: one that a killed program of a test made would stay."""
+    get_template()
+
+
 POSTGRESQL_CONF = """
 fsync = off
 synchronous_commit = off
