@@ -1,4 +1,4 @@
-"""A start that takes long: systemd ends one after 90 s, and an upgrade of large tables would begin anew each time."""
+"""A start that takes long: systemd ends one after 90 s, and an upgrade of large tables would start all over."""
 
 import socket
 from datetime import timedelta

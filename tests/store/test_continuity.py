@@ -54,14 +54,14 @@ def refuses_all(acting):
             work()
 
 
-def test_a_database_that_was_made_anew_from_a_copy_is_written_no_more(acting, address, postgresql_server):
+def test_a_database_that_was_restored_from_a_copy_is_written_no_more(acting, address, postgresql_server):
     acting.store.close()
     copy = postgresql_server.create_database(like=address)
     postgresql_server.replace_database(address, copy)
     refuses_all(acting)
 
 
-def test_tables_that_were_made_anew_are_written_no_more(acting):
+def test_tables_that_were_created_again_are_written_no_more(acting):
     with acting.store.database.writing() as connection:
         for statement in (
             "CREATE TABLE kept AS TABLE leases",
@@ -119,7 +119,7 @@ def test_a_role_that_may_not_list_databases_acts_and_takes_over(address):
             administrator.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")
 
 
-def test_tables_that_are_stored_anew_are_still_the_same(acting, address):
+def test_tables_whose_storage_is_rewritten_are_still_the_same(acting, address):
     with psycopg.connect(address, autocommit=True) as administrator:
         for statement in ("VACUUM FULL leases", "CLUSTER leases USING pk_leases", "REINDEX TABLE leases"):
             administrator.execute(statement)

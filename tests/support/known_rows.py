@@ -15,7 +15,7 @@ _WORDS = {"state": STATE_CODES, "role": ROLE_CODES}
 
 
 def encode_known(checkpoints, directory, uid):
-    """Return what a scan of a directory is told of these checkpoints, whose run has this owner."""
+    """Return what a scan request says about these checkpoints of a directory, whose run has this owner."""
     context = RowContext(str(directory), uid)
     seen_at = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [
@@ -25,7 +25,7 @@ def encode_known(checkpoints, directory, uid):
 
 
 def complete(scan, known):
-    """Return a scan that was told of these checkpoints, with all that it found."""
+    """Return a scan whose request listed these checkpoints, with all that it found."""
     same = tuple(known[number] for number in scan.unchanged)
     return replace(scan, checkpoints=(*same, *scan.checkpoints), unchanged=())
 

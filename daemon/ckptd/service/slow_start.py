@@ -1,4 +1,4 @@
-"""Says that a start takes long, and asks systemd for more time: an upgrade that it cuts off begins anew each time."""
+"""Says that a start takes long, and asks systemd for more time: an upgrade that it ends would start all over."""
 
 import logging
 import threading

@@ -13,7 +13,7 @@ from sqlalchemy.exc import NotSupportedError, ProgrammingError
 from ckptd.store.database_errors import DatabaseReplacedError
 from ckptd.store.lease_tables import LeaseTable
 
-# a restore makes the table or the whole database anew; a promotion, or recovery to a point in time, begins a timeline
+# a restore creates the table or the database again; a promotion, or recovery to a point in time, begins a timeline
 # the path ends with the numbers of the database and of a file; some servers hide pg_database from roles like this one
 _TABLE = "substring(pg_relation_filepath(leases.tableoid) from '([0-9]+)/[0-9]+$') || '/' || leases.tableoid"
 _TIMELINE = "left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)"
