@@ -53,9 +53,9 @@ test:
 	deploy/demo/install-python $(PYTHON)
 	$(MAKE) --no-print-directory --jobs 3 run-tests check-types check-rest
 
-# Six files at once, in the order of tests/support/file_order.py: while some wait for Slurm, others compute.
+# Ten files at once, in the order of tests/support/file_order.py: while most wait for Slurm, some compute.
 run-tests: $(VENV)/.compiled install-for-tests
-	$(BIN)/pytest --numprocesses 6 --dist loadfile --no-loadscope-reorder tests
+	$(BIN)/pytest --numprocesses 10 --dist loadfile --no-loadscope-reorder tests
 
 install-for-tests:
 	deploy/demo/install demo test
