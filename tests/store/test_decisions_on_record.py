@@ -30,6 +30,19 @@ def test_a_flag_opens_worsens_and_resolves(store):
 
 
 @pytest.mark.filled_by(record=begin_run)
+def test_only_flags_that_changed_are_decoded_again(store):
+    first, second = store.flags.record(FlagChanges(opened=(make_flag(), make_flag(job_id=7))), at(1))
+    (kept, changing), of_all = store.flags.read(CLUSTER), store.flags.read()
+    assert of_all[0] is kept
+    assert of_all[1] is changing
+    worse = replace(second, finding=replace(second.finding, evidence={"seconds": 9}), worsened_at=at(2))
+    store.flags.record(FlagChanges(worsened=(worse,)), at(2))
+    for again in (store.flags.read(CLUSTER), store.flags.read()):
+        assert again == (first, worse)
+        assert again[0] is kept
+
+
+@pytest.mark.filled_by(record=begin_run)
 def test_a_flag_of_a_run_that_is_not_on_record_leaves_nothing_of_its_transaction(store):
     changes = FlagChanges(opened=(make_flag(), make_flag(RunKey(CLUSTER, 1, "/none"))))
     with pytest.raises(UnknownRunError, match="not on record"):

@@ -1,14 +1,15 @@
 """Reads jobs, flags and the status of clusters."""
 
+from collections import ChainMap
 from datetime import datetime
 
 from ckptd.core.model import Flag, RunKey
 from ckptd.core.model.records import ClusterStatus, JobRow
 from ckptd.core.rows.text_escapes import encode_text
 from ckptd.store import plain_reads
-from ckptd.store.plain_reads import Select
+from ckptd.store.plain_reads import DecodedFlags, Select
 from ckptd.store.plain_rows import decode_any
-from ckptd.store.read_parts import ReadPart, selecting
+from ckptd.store.read_parts import Readable, ReadPart, selecting
 from ckptd.store.run_rows import find_runs
 
 NO_RUN = 0  # the number of no row
@@ -26,6 +27,10 @@ class ClusterReader(ReadPart):
 class FlagReader(ReadPart):
     """Open and resolved flags."""
 
+    def __init__(self, database: Readable) -> None:
+        super().__init__(database)
+        self._decoded: dict[str | None, DecodedFlags] = {}  # of all runs, by the cluster that they were read of
+
     @selecting
     def read(
         self,
@@ -35,9 +40,17 @@ class FlagReader(ReadPart):
         include_resolved: bool = False,
         run: RunKey | None = None,
     ) -> tuple[Flag, ...]:
-        """Return flags, oldest first; None for a cluster or run means all."""
-        run_id = None if run is None else find_runs(select, [run]).get(run, NO_RUN)
-        return plain_reads.read_flags(select, cluster=cluster, include_resolved=include_resolved, run_id=run_id)
+        """Return flags, oldest first; None for a cluster or run means all.
+
+        Open flags of all runs are read again and again: those whose rows did not change are the same objects each time.
+        """
+        if run is not None or include_resolved:
+            run_id = None if run is None else find_runs(select, [run]).get(run, NO_RUN)
+            return plain_reads.read_flags(select, cluster=cluster, include_resolved=include_resolved, run_id=run_id)
+        known = ChainMap(*self._decoded.values())
+        decoded = plain_reads.read_open_flags(select, cluster, known)
+        self._decoded = {**self._decoded, cluster: decoded}
+        return tuple(flag for _, flag in decoded.values())
 
 
 class JobReader(ReadPart):

@@ -186,10 +186,30 @@ def _time_left(seconds: float | None, state: JobState, ends_at: datetime | None,
     return max(ends_at - now, timedelta(0)) if is_moving and ends_at else timedelta(seconds=seconds)
 
 
+DecodedFlags = dict[int, tuple[int, Flag]]  # by row id: a hash of the row, and what it says
+
+
 def read_flags(
     select: Select, *, cluster: str | None = None, include_resolved: bool = False, run_id: int | None = None
 ) -> tuple[Flag, ...]:
     """Return flags, oldest first; None for a cluster or run means all."""
+    rows = _read_flag_rows(select, cluster=cluster, include_resolved=include_resolved, run_id=run_id)
+    return tuple(_flag(row) for row in rows)
+
+
+def read_open_flags(select: Select, cluster: str | None, known: Mapping[int, tuple[int, Flag]]) -> DecodedFlags:
+    """Return the open flags, oldest first, and decode only rows that are not known; None for a cluster means all."""
+    found: dict[int, tuple[int, Flag]] = {}
+    for row in _read_flag_rows(select, cluster=cluster):
+        value = hash(tuple(row))  # of 64 bits: the row itself takes more memory than the flag
+        before = known.get(row[0])
+        found[row[0]] = before if before and before[0] == value else (value, _flag(row))
+    return found
+
+
+def _read_flag_rows(
+    select: Select, *, cluster: str | None = None, include_resolved: bool = False, run_id: int | None = None
+) -> Iterable[Sequence[Any]]:
     values: dict[str, object] = {}
     conditions = [] if include_resolved else ["f.resolved_at IS NULL"]
     if cluster is not None:
@@ -205,7 +225,7 @@ def read_flags(
         FROM flags f JOIN runs r ON r.id = f.run_id {where}
         ORDER BY f.opened_at, f.id
     """  # noqa: S608 - the conditions are this function's own
-    return tuple(_flag(row) for row in select(statement, values))
+    return select(statement, values)
 
 
 def _flag(row: Sequence[Any]) -> Flag:
