@@ -7,8 +7,9 @@ import pytest
 from ckptd.core.model import CheckpointState
 from ckptd.steps.decision_slice import DecisionSlice
 from ckptd.steps.evaluated_runs import EvaluatedRun
-from support.deciding import Counted, Deciding, files
-from support.queue_facts import at, make_job
+from ckptd.steps.snapshots import CurrentFlags
+from support.deciding import Always, Counted, Deciding, files
+from support.queue_facts import CLUSTER, at, make_job
 
 JOBS = (1, 2, 3)
 
@@ -94,3 +95,16 @@ def test_a_run_that_nobody_watches_any_more_is_forgotten(twin):
     twin.decide(0.2)
     assert known.history.key not in runs.by_run
     assert len(runs.by_run) == 2
+
+
+def test_a_flag_of_a_job_whose_directory_is_found_moves_with_it_and_does_not_open_again(tmp_path):
+    twin = Deciding(tmp_path, forgets=False, rules=(Always(),))
+    twin.poll(0, [make_job(1), make_job(2)])
+    twin.decide(0)
+    before = {flag.flag_id: flag.opened_at for flag in twin.store.flags.list_open(CLUSTER)}
+    twin.locate(0.1, 1)
+    twin.decide(0.2)
+    assert {flag.flag_id: flag.opened_at for flag in twin.store.flags.list_open(CLUSTER)} == before
+    assert twin.state.latest(CurrentFlags).flags == twin.store.flags.list_open(CLUSTER)
+    assert {flag.finding.run.directory for flag in twin.store.flags.list_open(CLUSTER)} > {"/scratch/1"}
+    twin.store.close()

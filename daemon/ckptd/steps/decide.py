@@ -127,8 +127,9 @@ def _judge(parts: Parts, state: State, now: datetime) -> flag_changes.FlagChange
     is_comparison = memory.is_comparison_due(shared, now, parts.poll_interval)
     moved = queued.find_moved(memory.decided_about)
     is_comparison = is_comparison or moved is None
-    if is_comparison:
+    if is_comparison or any(run in memory.flags.runs for run in moved or ()):  # the flags of a run move with its jobs
         memory.flags = memory.flags.read_again(parts.store.flags.list_open(parts.cluster))
+    if is_comparison:
         _leave_runs(parts, state, memory, now)
     changed = state.watchlist.take_changed()
     concerned = memory.sort_jobs(queued).add_neighbours(moved) if moved and not is_comparison else frozenset()
