@@ -84,7 +84,7 @@ def test_the_plan_says_why_each_stays_where_none_may_go(desk):
     data = {"role": Role.DATA, "role_evidence": "an array without any state"}
     desk.judge(**{f"epoch_{number}": data for number in range(1, 7)})
     told = desk.command("plan")
-    assert "skipped: no complete checkpoint of it may be pruned" in told
+    assert "skipped: no complete checkpoint of this run may be pruned" in told
     assert told.count("role data: an array without any state") == 6
 
 

@@ -137,7 +137,7 @@ KEYS = ("partition", "user", "job_name", "format")
             (policy(f"last = 1\n{key} = ''"), f"retention.policy.0.{key}: an empty pattern matches nothing")
             for key in KEYS
         ),
-        ("[retention]\nhold = '1d'\nno_room_hold = '2d'\n", "retention: no_room_hold: 2 days, 0:00:00 is longer than"),
+        ("[retention]\nhold = '1d'\nno_room_hold = '2d'\n", "retention: no_room_hold: 2 d is longer than"),
     ],
 )
 def test_other_mistakes_are_told_with_their_key(tmp_path, text, expected):

@@ -179,7 +179,9 @@ def test_finished_checkpoints_taken_for_temporaries_are_not_removed():
 def test_a_format_whose_finished_checkpoints_are_all_judged_damaged_loses_none_of_them():
     misjudged = [saved(f"rank_{n}.pt", 30 - n, step=n, state=CheckpointState.DAMAGED, reason="odd") for n in range(9)]
     assert removed(run_of(*misjudged, *series(2))) == {"step_100.pt"}
-    assert skipped(run_of(*misjudged)) == "no complete checkpoint of it may be pruned: all 9 that may be are damaged"
+    assert (
+        skipped(run_of(*misjudged)) == "no complete checkpoint of this run may be pruned: all 9 candidates are damaged"
+    )
 
 
 @pytest.mark.parametrize("path", ["/scratch/bob/step_1.pt", f"{DIRECTORY}/../bob/step_1.pt", f"{DIRECTORY}x/step_1.pt"])
@@ -198,7 +200,7 @@ def test_a_live_directory_is_not_judged_by_an_empty_database():
 
 def test_an_unmounted_file_system_is_not_taken_for_all_gone():
     empty = Scan(directory=PurePosixPath(DIRECTORY), scanned_at=NOW, checkpoints=())
-    assert "disagree" in skipped(run_of(*series(5), scan=empty))
+    assert "the database and the disk list different checkpoints" in skipped(run_of(*series(5), scan=empty))
     assert "not mounted" in skipped(run_of(*series(5), scan=Unknown(what=DIRECTORY, reason="not mounted")))
 
 
@@ -221,7 +223,9 @@ def test_a_database_restored_from_an_old_backup_is_noticed():
     ]
     assert "step_500.pt" in skipped(replace(run, scan=replace(run.scan, checkpoints=tuple(moved_on))))
     more = (*run.scan.checkpoints, saved("step_600.pt", 1, step=600).checkpoint)
-    assert "disagree" in skipped(replace(run, scan=replace(run.scan, checkpoints=more)))
+    assert "the database and the disk list different checkpoints" in skipped(
+        replace(run, scan=replace(run.scan, checkpoints=more))
+    )
 
 
 def test_files_dated_in_the_future_stay_and_push_out_nothing():

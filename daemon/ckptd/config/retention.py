@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from ckptd.config.base import PATTERNS, Duration, Pattern, Section, Size
 from ckptd.core import retention
 from ckptd.core.model import Level, Role
+from ckptd.core.text.quantities import format_duration
 from ckptd.core.text.similar_names import nearest
 
 
@@ -138,7 +139,9 @@ class RetentionSection(Section):
     @model_validator(mode="after")
     def _policies_mean_something(self) -> "RetentionSection":
         if self.no_room_hold is not None and self.no_room_hold > self.hold:
-            raise ValueError(f"no_room_hold: {self.no_room_hold} is longer than hold, {self.hold}")
+            raise ValueError(
+                f"no_room_hold: {format_duration(self.no_room_hold)} is longer than hold, {format_duration(self.hold)}"
+            )
         build_policies(self)
         return self
 

@@ -3,10 +3,13 @@
 Also sanitises text written by users, so that it cannot start a new line, a header or a terminal command.
 """
 
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
+
+from ckptd.core.text import quantities
 
 MAX_TEXT = 300
 EXACT_FROM = 1e6  # numbers from here on are shown without an exponent
+format_duration = quantities.format_duration  # plans of `core` name durations, too
 
 
 def safe(value: object) -> str:
@@ -70,17 +73,6 @@ def format_chance(chance: float) -> str:
     if percent < 1:
         return "below 1 %"
     return f"{percent} %" if percent < 100 else "above 99 %"
-
-
-def format_duration(duration: timedelta | None) -> str:
-    """Format a duration in its two largest units: `2 d 3 h`, `5 min 12 s`."""
-    if duration is None:
-        return "-"
-    seconds = round(duration.total_seconds())
-    sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
-    parts = [(seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "min"), (seconds % 60, "s")]
-    shown = [f"{count} {unit}" for count, unit in parts if count][:2]
-    return sign + (" ".join(shown) or "0 s")
 
 
 def format_size(size_bytes: float | None) -> str:

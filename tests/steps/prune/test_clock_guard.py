@@ -34,7 +34,7 @@ def paused(shop):
     return [entry.reasons[0] for entry in pause_record.read_open(shop.store, CLUSTER)]
 
 
-@pytest.mark.parametrize(("ahead", "words"), [(-1, "1 day, 0:00:00 ahead of that"), (1, "1 day, 0:00:00 behind that")])
+@pytest.mark.parametrize(("ahead", "words"), [(-1, "1 d ahead of that"), (1, "1 d behind that")])
 def test_nothing_is_moved_while_slurms_clock_is_another_and_that_is_told(shop, ahead, words):
     controller = Controller(shop)
     controller.ahead = timedelta(days=ahead)

@@ -63,7 +63,7 @@ def find_reason_to_skip(history: RunRecord) -> str | None:
     if not history.is_only_copy:
         return "it is a further location of another run" if history.primaries else None
     if not history.primaries:
-        return "it is no further location of any run any more"
+        return "it is no longer a further location of any run"
     if len(history.primaries) > 1:
         return "it is a further location of several runs"
     primary = history.copies[0] if history.copies else None

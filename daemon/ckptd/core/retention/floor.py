@@ -17,6 +17,7 @@ from ckptd.core.retention.policy import Policy
 from ckptd.core.retention.references import Reference
 from ckptd.core.retention.rules import Ranked, SeriesKey
 from ckptd.core.runs.copied_checkpoints import identify_by_name
+from ckptd.core.text.quantities import format_duration
 
 NEWEST = "the newest complete one"
 _MAY_BE_TRAININGS = frozenset(
@@ -279,4 +280,4 @@ def _list_young(run: JudgedRun) -> Iterator[tuple[int, str]]:
     young = run.now - run.policy.min_age
     for index, each in enumerate(run.sets):
         if each.at > young or each.record.first_seen_at > young:
-            yield index, f"younger than {run.policy.min_age}"
+            yield index, f"younger than {format_duration(run.policy.min_age)}"

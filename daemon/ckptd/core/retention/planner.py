@@ -23,7 +23,7 @@ from ckptd.core.retention.rules import KeepEverything, KeepRule, Placed
 
 _NO_OTHERS: Mapping[RunKey, bool] = MappingProxyType({})
 _NO_REFERENCES: Mapping[RunKey, Sequence[Reference]] = MappingProxyType({})
-_NONE_MAY_GO = "no complete checkpoint of it may be pruned"
+_NONE_MAY_GO = "no complete checkpoint of this run may be pruned"
 
 
 def plan(
@@ -93,7 +93,7 @@ def plan_run(
     order = arrange(named, history.checkpoints, ranks)
     if not order.complete:
         left = [(path, record) for path, record in present if path in named]
-        reason = f"{_NONE_MAY_GO}: all {len(left)} that may be are damaged" if left else _NONE_MAY_GO
+        reason = f"{_NONE_MAY_GO}: all {len(left)} candidates are damaged" if left else _NONE_MAY_GO
         return _keep_all(history, policy, left, reason, outside)
     reason = run_guards.check_newest(order.sets[order.newest].record, history.scan.scanned_at, policy, now)
     if reason:

@@ -18,6 +18,7 @@ from ckptd.core.retention.rules import (
     KeepRule,
     KeepWithin,
 )
+from ckptd.core.text.quantities import format_duration
 
 
 class PolicyMode(StrEnum):
@@ -81,12 +82,13 @@ def _problems(policy: Policy) -> Iterator[str]:
 
 def _time_problems(policy: Policy) -> Iterator[str]:
     if policy.min_age <= timedelta(0):
-        yield f"min_age must be positive, not {policy.min_age}"
+        yield f"min_age must be positive, not {format_duration(policy.min_age)}"
     if policy.verify_age <= timedelta(0):
-        yield f"verify_age must be positive, not {policy.verify_age}"
+        yield f"verify_age must be positive, not {format_duration(policy.verify_age)}"
     for rule in policy.rules:
         if isinstance(rule, KeepWithin) and timedelta(0) < rule.duration <= policy.min_age:
-            yield f"within {rule.duration} keeps nothing that min_age {policy.min_age} does not keep already"
+            within, min_age = format_duration(rule.duration), format_duration(policy.min_age)
+            yield f"within {within} keeps nothing that min_age {min_age} does not keep already"
     for name, duration in asdict(policy.guards).items():
         if duration < timedelta(0):
             yield f"{name} must not be negative"

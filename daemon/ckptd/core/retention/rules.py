@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from ckptd.core.model import RecordedCheckpoint
 from ckptd.core.retention import marked_best
+from ckptd.core.text.quantities import format_duration
 
 Placed = tuple[str, RecordedCheckpoint]  # a checkpoint's path as text, and its record
 SeriesKey = tuple[str, str]  # the name without its progress numbers, or the path of a fixed name; the format
@@ -175,13 +176,13 @@ class KeepWithin:
         return "within"
 
     def keep(self, series: Sequence[Ranked], now: datetime) -> Kept:
-        reason = f"within {self.duration}"
+        reason = f"within {format_duration(self.duration)}"
         start = now - self.duration
         return ((index, reason) for index, each in enumerate(series) if each.at >= start)
 
     def problems(self) -> Iterator[str]:
         if self.duration <= timedelta(0):
-            yield f"within: the duration must be positive, not {self.duration}"
+            yield f"within: the duration must be positive, not {format_duration(self.duration)}"
 
 
 def _hour(at: datetime) -> int:

@@ -18,6 +18,7 @@ from ckptd.core.model import (
 from ckptd.core.retention import copied_runs
 from ckptd.core.retention.policy import Guards, Policy, PolicyMode
 from ckptd.core.retention.rules import Placed
+from ckptd.core.text.quantities import format_duration
 
 _CHANGING_STATES = frozenset(
     {
@@ -75,7 +76,7 @@ def _check_jobs(history: RunRecord, guards: Guards, now: datetime) -> str | None
         return f"job {history.other_writers[0][0].slurm_name} of another run writes into its directory"
     open_jobs = {attempt.job for attempt in history.attempts if attempt.ended_at is None}
     if len({job.job_id for job in running}) > 1 or len(open_jobs) > 1:
-        return "two jobs of it run at once"
+        return "two jobs of this run are running at the same time"
     for job in history.jobs:
         if reason := _check_job(job, guards, now):
             return reason
@@ -121,7 +122,7 @@ def compare_clocks(ours: datetime, theirs: datetime, tolerance: timedelta) -> st
     difference = ours - theirs
     if abs(difference) <= tolerance:
         return None
-    by = timedelta(seconds=round(abs(difference).total_seconds()))
+    by = format_duration(abs(difference))
     return (
         f"this host's clock is {by} {'ahead of' if difference > timedelta(0) else 'behind'} that of Slurm's controller"
     )
@@ -134,10 +135,12 @@ def check_record(scan: Scan, present: Sequence[Placed], guards: Guards, now: dat
     """
     seen = {str(found.path): found.identities for found in scan.checkpoints}
     if len(seen) != len(present):
-        return f"disk and record disagree: {len(seen)} checkpoints are there and {len(present)} are recorded"
+        counts = f"{len(present)} are recorded, {len(seen)} are on disk"
+        return f"the database and the disk list different checkpoints: {counts}"
     known = {path: record.checkpoint.identities for path, record in present}
     if seen != known:
-        return f"disk and record disagree about {min(path for path in known if seen.get(path) != known[path])}"
+        first = min(path for path in known if seen.get(path) != known[path])
+        return f"the database and the disk list different files of {first}"
     limit = now + guards.clock_tolerance
     early = [path for path, record in present if record.first_seen_at > limit]
     return f"the clock went back: {min(early)} was first seen in the future" if early else None
@@ -164,9 +167,11 @@ def check_newest(newest: RecordedCheckpoint, scanned_at: datetime, policy: Polic
     if found.level is Level.LISTED:
         return f"the newest complete checkpoint {found.path} was only listed, not verified"
     if policy.verify is Level.FULL and not is_verified_enough(newest, policy.verify_age, now):
-        return f"the newest complete checkpoint {found.path} was not verified in full within {policy.verify_age}"
+        within = format_duration(policy.verify_age)
+        return f"the newest complete checkpoint {found.path} was not verified in full within {within}"
     if scanned_at < now - policy.verify_age:
-        return f"the newest complete checkpoint {found.path} was not verified within {policy.verify_age}"
+        within = format_duration(policy.verify_age)
+        return f"the newest complete checkpoint {found.path} was not verified within {within}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them in configurations: `"1h30m"`, `"500GiB"`."""
+"""Durations and sizes as people write them in configurations, `"1h30m"` and `"500GiB"`, and durations for people."""
 
 import re
 from datetime import timedelta
@@ -22,6 +22,17 @@ def parse_duration(value: object) -> object:
         except OverflowError:
             return value
     return value
+
+
+def format_duration(duration: timedelta | None) -> str:
+    """Format a duration in its two largest units: `2 d 3 h`, `5 min 12 s`."""
+    if duration is None:
+        return "-"
+    seconds = round(duration.total_seconds())
+    sign, seconds = ("-", -seconds) if seconds < 0 else ("", seconds)
+    parts = [(seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "min"), (seconds % 60, "s")]
+    shown = [f"{count} {unit}" for count, unit in parts if count][:2]
+    return sign + (" ".join(shown) or "0 s")
 
 
 def parse_size(value: object) -> object:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from ckptd.core import retention
 from ckptd.core.model import Unknown
 from ckptd.core.retention import Guards
+from ckptd.core.text.quantities import format_duration
 
 COMPARE_AGAIN = timedelta(hours=1)  # with Slurm's, while they agree; a jump in between is found without Slurm
 
@@ -54,7 +55,7 @@ class ClockGuard:
         self.stepped_at, self.stepped_on = now, elapsed
         if reason:
             self.jump, self.jump_until = reason, elapsed + guards.stale_after
-            log.error("prune paused for %s: %s", guards.stale_after, reason)
+            log.error("prune paused for %s: %s", format_duration(guards.stale_after), reason)
         elif self.jump_until is not None and elapsed >= self.jump_until:
             self.jump = self.jump_until = None
 
@@ -70,7 +71,7 @@ class ClockGuard:
             if not is_gap_short:
                 log.warning(
                     "trash deletion paused for %s: no daemon was running recently, so the clock may be wrong",
-                    guards.stale_after,
+                    format_duration(guards.stale_after),
                 )
 
     def _compare(self, theirs: datetime | Unknown | None, guards: Guards, now: datetime, elapsed: timedelta) -> None:
