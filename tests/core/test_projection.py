@@ -188,6 +188,17 @@ def test_a_run_that_has_stopped_saving_is_likely_to_lose_what_it_has_not_saved()
     assert chance == pytest.approx(90 / (90 + 10))
 
 
+@pytest.mark.parametrize(("minute", "is_expected"), [(209, True), (229, True), (231, False)])
+def test_of_a_run_that_has_stopped_saving_neither_a_checkpoint_nor_progress_is_forecast(minute, is_expected):
+    run = history(
+        checkpoints=[saved(10 * number, step=number) for number in range(1, 21)], jobs=(job(ends_at=at(300)),)
+    )
+    forecast = models.run_view(run, (), at(minute))["forecast"]
+    [next_at] = forecast["next_checkpoint_at"].values()
+    [limit] = forecast["at_limit"].values()
+    assert [next_at is not None, limit["steps_that_fit"] is not None, limit["saves_that_fit"] > 0] == [is_expected] * 3
+
+
 @pytest.mark.parametrize(("now", "is_strict", "lost"), [(211, True, 9), (213, False, 7), (213, True, 20)])
 def test_a_save_that_is_late_is_not_counted_on_where_that_is_asked_for(now, is_strict, lost):
     found = [saved(10 * number, step=number) for number in range(1, 21)]

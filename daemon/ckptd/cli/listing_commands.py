@@ -124,7 +124,8 @@ def _flag_cells(row: "FlagDocument", *, is_cluster_named: bool) -> tuple[object,
     named = job or shlex.quote(row["run"])
     opened_at = format_second(row["opened_at"])
     command = f"ckptd show {named}" + (f" --cluster {shlex.quote(row['cluster'])}" if is_cluster_named else "")
-    return row["severity"], row["rule"], job, row["user"], opened_at, row["run"], command
+    run = row["run"] if row["run"].startswith("/") else "directory unknown"
+    return row["severity"], row["rule"], job, row["user"], opened_at, run, command
 
 
 def _print_flag(row: "FlagDocument", chosen: ClusterChoice) -> None:

@@ -10,6 +10,7 @@ from ckptd.cli.output import format_size, print_json, print_table, safe
 from ckptd.cli.retention_scope import RetentionScope, read_scope
 from ckptd.core.retention import Decision, Plan, RunPlan
 from ckptd.present.formatting import format_count
+from ckptd.present.labels import name_run
 from ckptd.steps.prune import circuit_breaker, planning
 from ckptd.store.store_reader import StoreReader
 
@@ -113,7 +114,7 @@ def _decision_document(decision: Decision) -> "DecisionDocument":
 
 def _print_run(run: RunPlan, refused: tuple[str, ...], *, is_verbose: bool) -> None:
     policy = f"policy {run.policy}, mode {run.mode.value}" if run.policy else "no policy"
-    click.secho(safe(f"{run.run.directory}  (user {run.user}, {policy})"), bold=True)
+    click.secho(safe(f"{name_run(run.run.directory)}  (user {run.user}, {policy})"), bold=True)
     for setting in refused:
         click.echo(safe(f"user setting limited by the site: {setting}"))
     shown = run.decisions

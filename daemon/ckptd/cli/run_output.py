@@ -20,7 +20,7 @@ from ckptd.cli.run_views import read_named
 from ckptd.core.model import CheckpointState
 from ckptd.present import summaries
 from ckptd.present.formatting import format_count, format_instant, format_progress
-from ckptd.present.labels import fate_of
+from ckptd.present.labels import fate_of, locator_of, name_run
 
 if TYPE_CHECKING:  # these commands start without pydantic
     from ckptd.present.responses.run_documents import (
@@ -86,7 +86,10 @@ def print_advice(context: click.Context, name: str, asked: str | None, *, is_jso
 
 
 def _print_title(view: "ShownRunDocument") -> None:
-    click.secho(safe(f"{view['run']}  (cluster {view['cluster']}, user {view['user']})"), bold=True)
+    job = name_job(view["attempts"][-1]) if view["attempts"] else None
+    source = f", directory from {locator_of(view['located_by'])}" if view["located_by"] else ""
+    about = f"(cluster {view['cluster']}, user {view['user']}{source})"
+    click.secho(safe(f"{name_run(view['run'], job)}  {about}"), bold=True)
 
 
 def _print_run(view: "ShownRunDocument") -> None:
@@ -113,8 +116,11 @@ def _print_run(view: "ShownRunDocument") -> None:
     _print_checkpoints(view)
     flags = [{**row, "job_id": names.get(row["job_id"], row["job_id"])} for row in view["flags"]]
     _print_rows(("severity", "rule", "job_id", "opened_at", "resolved_at"), flags, "No flags recorded.")
+    printed = set()  # the same text may be true of several jobs
     for row in flags:
-        if row["resolved_at"] is None:
+        text = row["rule"], row["statement"], row["advice"], row["command"]
+        if row["resolved_at"] is None and text not in printed:
+            printed.add(text)
             click.echo(f"{row['rule']}, what is wrong and what to do:")
             print_flag_text(row)
     actions = [

@@ -191,6 +191,14 @@ UNSHOWN_OF_RULES = frozenset(  # the text has them
 )
 
 
+def name_run(directory: str, job: object = None, job_name: str = "") -> str:
+    """Return a run's name: its directory, or its job while the directory is unknown."""
+    if directory.startswith("/"):
+        return directory
+    number = job or directory.removeprefix("job:").partition("@")[0]
+    return f"Job {number}{f' ({job_name})' if job_name else ''}, directory unknown"
+
+
 def locator_of(name: str) -> str:
     """Return what named or found a checkpoint directory; fall back to its name."""
     return LOCATORS.get(name, name)

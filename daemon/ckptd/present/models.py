@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
-from ckptd.core.discovery.declared import list_unmet
+from ckptd.core.discovery.declared import is_declared_without, list_unmet
 from ckptd.core.forecast import projection
 from ckptd.core.forecast.limit_margins import DEFAULT_MARGINS, LimitMargins
 from ckptd.core.forecast.save_advice import Advice, advise
@@ -36,10 +37,20 @@ SAID = 3  # warnings about named directories
 
 
 def _scan_problems(history: RunRecord) -> list[str]:
-    """Return why the last scan was incomplete or failed; empty if it was complete, or before the first scan."""
+    """Return why the last scan was incomplete or failed, or why there is none although a job is in the queue."""
     if isinstance(history.scan, Unknown):
         return [history.scan.reason]
+    if history.jobs and not history.key.is_located:
+        return [_why_unlocated(history)]
     return [f"{problem.what}: {problem.reason}" for problem in history.scan.problems] if history.scan else []
+
+
+def _why_unlocated(history: RunRecord) -> str:
+    if all(is_declared_without(job) for job in history.jobs):
+        return "the job's comment declares ckpt=none"
+    if not history.user_settings.is_saving:
+        return ".ckptd.toml sets checkpoints = false"
+    return "no existing directory is named, and no search of the working directory has found checkpoints"
 
 
 def _setting_warnings(history: RunRecord) -> list[str]:
@@ -140,12 +151,14 @@ def _at_limit(history: RunRecord, now: datetime, margins: LimitMargins) -> "dict
         if attempt is None or job.ends_at is None or job.time_limit is None:
             continue
         limit = projection.at_limit(history, attempt, job.ends_at, now, margin=margins.loss)
+        count = partial(projection.count_fitting, history, attempt, job.ends_at, margin=margins.goal)
+        goes_on = not projection.is_silent(history, attempt, now)
         goal = projection.toward_goal(history, attempt, job.ends_at, now, margin=margins.goal)
         expected[str(job.job_id)] = {
             "ends_at": job.ends_at,
             "saves_that_fit": limit.saves_that_fit if limit else None,
-            "epochs_that_fit": projection.count_fitting(history, attempt, job.ends_at, "epoch", margin=margins.goal),
-            "steps_that_fit": projection.count_fitting(history, attempt, job.ends_at, "step", margin=margins.goal),
+            "epochs_that_fit": count("epoch") if goes_on else None,
+            "steps_that_fit": count("step") if goes_on else None,
             "will_be_lost_seconds": _seconds(limit.lost) if limit else None,
             "goal": _goal_row(goal, job.ends_at, margins.goal) if goal else None,
         }
@@ -170,7 +183,8 @@ def _next_checkpoint(history: RunRecord, now: datetime) -> dict[str, datetime | 
     for job in history.jobs:
         attempt = attempt_of(history, job)
         if attempt is not None:
-            expected[str(job.job_id)] = projection.next_checkpoint_at(history, attempt, now)
+            is_silent = projection.is_silent(history, attempt, now)
+            expected[str(job.job_id)] = None if is_silent else projection.next_checkpoint_at(history, attempt, now)
     return expected
 
 

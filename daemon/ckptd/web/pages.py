@@ -11,7 +11,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from ckptd.core.model import Finding, RunKey, RunRecord
-from ckptd.present import flag_texts, formatting, summaries
+from ckptd.present import flag_texts, formatting, labels, summaries
 from ckptd.present.advice_commands import split_commands
 from ckptd.present.evidence import format_evidence, name_flagged_job
 from ckptd.present.labels import fate_of, locator_of, title_of
@@ -62,10 +62,7 @@ def show_duration(duration: timedelta | float | None) -> str:
 
 def name_run(run: RunKey, job_number: str | None = None, job_name: str = "") -> str:
     """Return a run's name: its directory, or its job if the directory is unknown."""
-    if run.is_located:
-        return run.directory
-    number = job_number or run.directory.removeprefix("job:").partition("@")[0]
-    return f"Job {number}{f' ({job_name})' if job_name else ''}, directory unknown"
+    return labels.name_run(run.directory, job_number, job_name)
 
 
 def name_history(history: RunRecord) -> str:

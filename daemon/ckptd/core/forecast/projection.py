@@ -107,8 +107,7 @@ def at_limit(  # noqa: PLR0913 - few callers give those with defaults
     if rhythm.interval is None and not is_strict and now > last_save_at + interval + rhythm.spread * CAUTION:
         return None  # one save alone lets expect nothing once it is not followed by the next
     count = 0
-    is_silent = now > max(last_save_at, attempt.started_at) + interval * SILENCE
-    if (is_silent or is_late) and not facts.being_written(history):
+    if is_silent(history, attempt, now, rhythm) or (is_late and not facts.being_written(history)):
         return LimitForecast(
             next_at=next_at,
             saves_that_fit=0,
@@ -122,6 +121,14 @@ def at_limit(  # noqa: PLR0913 - few callers give those with defaults
         last_save_at = next_at + interval * (count - 1)
     lost = max(ends_at - last_save_at, timedelta(0))
     return LimitForecast(next_at=next_at, saves_that_fit=count, last_save_at=last_save_at, lost=lost)
+
+
+def is_silent(history: RunRecord, attempt: Attempt, now: datetime, rhythm: SaveCadence | None = None) -> bool:
+    """Whether an attempt has saved nothing for SILENCE intervals and is not saving, so that no save is expected."""
+    interval = (rhythm or measure_rhythm(history)).step_interval
+    if not interval or facts.being_written(history):
+        return False
+    return now > max(saved_until(history, attempt), attempt.started_at) + interval * SILENCE
 
 
 def _is_late(history: RunRecord, attempt: Attempt, rhythm: SaveCadence, now: datetime) -> bool:

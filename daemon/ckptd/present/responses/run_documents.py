@@ -199,8 +199,12 @@ class AtLimitDocument(TypedDict):
 
     ends_at: Annotated[datetime, Field(description="The time limit.")]
     saves_that_fit: Annotated[int | None, Field(description="Checkpoints expected before the limit.")]
-    epochs_that_fit: Annotated[int | None, Field(description="Epochs that fit before the limit.")]
-    steps_that_fit: Annotated[int | None, Field(description="Steps that fit before the limit.")]
+    epochs_that_fit: Annotated[
+        int | None, Field(description="Epochs that fit before the limit; null if next_checkpoint_at is.")
+    ]
+    steps_that_fit: Annotated[
+        int | None, Field(description="Steps that fit before the limit; null if next_checkpoint_at is.")
+    ]
     will_be_lost_seconds: Annotated[int | None, Field(description="Work expected to be lost at the limit.")]
     goal: Annotated[GoalDocument | None, Field(description="The run's goal; null if none is known.")]
 
@@ -211,7 +215,11 @@ class ForecastDocument(TypedDict):
     interval_seconds: Annotated[int | None, Field(description="Median interval between checkpoints.")]
     save_seconds: Annotated[int | None, Field(description="Median duration of writing a checkpoint.")]
     next_checkpoint_at: Annotated[
-        dict[str, datetime | None], Field(description="When the next checkpoint is expected, by job id.")
+        dict[str, datetime | None],
+        Field(
+            description="When the next checkpoint is expected, by job id; null if no interval is known, or if the job "
+            "has saved none for three intervals."
+        ),
     ]
     interval_spread_seconds: Annotated[int | None, Field(description="Usual deviation from the interval.")]
     time_to_first_save_seconds: Annotated[
