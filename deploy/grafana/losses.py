@@ -24,7 +24,7 @@ LOST_WORK = Board(
     panels=(
         number(
             "Unsaved GPU hours lost",
-            "Over the time shown: at least.",
+            "Lower bound, over the time shown.",
             "sum(increase(ckptd_lost_gpu_seconds_total{DAEMON}[$__range])) / 3600",
             "suffix: GPU-hours",
             width=3,
@@ -32,13 +32,13 @@ LOST_WORK = Board(
         ),
         number(
             "Unsaved node hours lost",
-            "Over the time shown: at least.",
+            "Lower bound, over the time shown.",
             "sum(increase(ckptd_lost_node_seconds_total{DAEMON}[$__range])) / 3600",
             "suffix: node-hours",
             width=3,
         ),
         number(
-            "Unsaved node hours lost, at most",
+            "Unsaved node hours lost (upper bound)",
             "Beside the lower bound; the difference is work of which nobody knows whether it was saved.",
             "sum(increase(ckptd_lost_high_node_seconds_total{DAEMON}[$__range])) / 3600",
             "suffix: node-hours",
@@ -46,7 +46,7 @@ LOST_WORK = Board(
         ),
         number(
             "Redone node hours",
-            "Saved work that is computed again, because restarts did not resume from it: at least.",
+            "Saved work that is computed again, because restarts did not resume from it (lower bound).",
             "sum(increase(ckptd_redone_node_seconds_total{DAEMON}[$__range])) / 3600",
             "suffix: node-hours",
             width=3,
@@ -70,14 +70,14 @@ LOST_WORK = Board(
         ),
         bars(
             "Unsaved GPU hours lost by cause",
-            "Over the time shown: at least.",
+            "Lower bound, over the time shown.",
             _lost("gpu", "cause"),
             "{{cause}}",
             "suffix: GPU-hours",
         ),
         bars(
             "Unsaved GPU hours lost by partition",
-            "Over the time shown: at least.",
+            "Lower bound, over the time shown.",
             _lost("gpu", "partition"),
             "{{partition}}",
             "suffix: GPU-hours",
@@ -106,14 +106,14 @@ LOST_WORK = Board(
         ),
         bars(
             "Unsaved node hours lost by account",
-            "Over the time shown: at least, for the accounts with the most lost work.",
+            "Lower bound, over the time shown, for the accounts with the most lost work.",
             "sum by (account) (increase(ckptd_account_lost_node_seconds_total{DAEMON}[$__range])) / 3600",
             "{{account}}",
             "suffix: node-hours",
         ),
         bars(
             "Redone node hours by account",
-            "Over the time shown: at least, for the accounts with the most lost work.",
+            "Lower bound, over the time shown, for the accounts with the most lost work.",
             "sum by (account) (increase(ckptd_account_redone_node_seconds_total{DAEMON}[$__range])) / 3600",
             "{{account}}",
             "suffix: node-hours",

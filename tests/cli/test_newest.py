@@ -112,7 +112,7 @@ def test_an_earlier_start_of_the_same_training_is_named_where_there_is_none_yet(
     outcome = newest(lightning_logs / "version_2")
     assert (outcome.exit_code, outcome.stdout) == (1, "")
     assert outcome.stderr == (
-        "ckptd newest: no complete checkpoint\n"
+        f"ckptd newest: no complete checkpoint below {lightning_logs}/version_2\n"
         f"ckptd newest: another directory holds one: {lightning_logs}/version_0/checkpoints/epoch=9-step=900.ckpt\n"
         f"ckptd newest: another directory holds one: {lightning_logs}/version_1/checkpoints/epoch=2-step=200.ckpt\n"
     )

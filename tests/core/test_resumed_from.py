@@ -301,7 +301,7 @@ def test_a_declared_checkpoint_may_be_nowhere_on_record():
                 "start without a checkpoint"
             ),
         ),
-        ([], "an unknown checkpoint: it has not completed a checkpoint of its own"),
+        ([], "nothing, or an unknown checkpoint: it has not completed a checkpoint of its own"),
         (
             [again(300)],
             (

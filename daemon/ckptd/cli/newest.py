@@ -5,6 +5,7 @@ Exit status 1 makes a job script start from the beginning. Every failure therefo
 
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -72,7 +73,7 @@ def _run(
 ) -> None:
     choice = _find(directories, level, step, timeout)
     outcome: Outcome = "found" if choice.chosen is not None else "unknown" if choice.unknown else "none"
-    _explain(choice, outcome)
+    _explain(choice, outcome, directories)
     if as_json:
         output.print_json(_document(choice, outcome))
     elif choice.chosen is not None:
@@ -112,7 +113,7 @@ def _find(directories: tuple[str, ...], level: Level, step: int | None, timeout:
     return search.decode(answer)
 
 
-def _explain(choice: NewestComplete, outcome: Outcome) -> None:
+def _explain(choice: NewestComplete, outcome: Outcome, directories: Sequence[str]) -> None:
     """Print to stderr, for the job's log, what was skipped or unknown and why."""
     for each in choice.skipped:
         _print_error(f"skipped {each.path}: {each.state}" + (f" ({each.reason})" if each.reason else ""))
@@ -122,7 +123,7 @@ def _explain(choice: NewestComplete, outcome: Outcome) -> None:
     for unknown in choice.unknown:
         _print_error(f"unknown: {unknown.what}: {unknown.reason}")
     if outcome == "none":
-        _print_error("no complete checkpoint")
+        _print_error(f"no complete checkpoint below {' or '.join(directories)}")
     for other in choice.elsewhere:
         _print_error(_describe_elsewhere(other, choice.chosen))
 

@@ -25,7 +25,7 @@ _UNITS = {
 }
 _UNSAVED = "Unsaved work of ended attempts, since their newest usable checkpoint or start"
 _REDONE = "Saved work that is computed again because later attempts did not resume from it"
-_KNOWN = "for the attempts of which it is known"
+_KNOWN = "of the attempts for which it is known"
 _BY_END = "by the cause that ended the attempt that had saved it"
 Split = Callable[[LossKey], Labels]
 
@@ -51,23 +51,23 @@ def collect_losses(
         return (key.cause.value, key.partition if key.partition in partitions else OTHER)
 
     for unit, factor in _UNITS.items():
-        help_text = f"{_UNSAVED}{factor}: at least, by cause and partition. {LATE} {REST}"
+        help_text = f"{_UNSAVED}{factor} (lower bound), by cause and partition. {LATE} {REST}"
         found = _sum(losses, unit, by_partition, before)
         yield counters(f"ckptd_lost_{unit}", help_text, ("cause", "partition"), found)
     for unit, factor in _UNITS.items():
-        help_text = f"{_UNSAVED}{factor}: at most, by cause. {LATE}"
+        help_text = f"{_UNSAVED}{factor} (upper bound), by cause. {LATE}"
         yield counters(f"ckptd_lost_high_{unit}", help_text, ("cause",), _sum(losses, f"high_{unit}", by_cause))
     for unit, factor in _UNITS.items():
-        help_text = f"{_REDONE}{factor}: at least, {_BY_END}. {LATE}"
+        help_text = f"{_REDONE}{factor} (lower bound), {_BY_END}. {LATE}"
         yield counters(f"ckptd_redone_{unit}", help_text, ("cause",), _sum(losses, f"redone_{unit}", by_cause))
     for unit, factor in _UNITS.items():
-        help_text = f"{_REDONE}{factor}: at most, {_KNOWN}, {_BY_END}. {LATE}"
+        help_text = f"{_REDONE}{factor} (upper bound, {_KNOWN}), {_BY_END}. {LATE}"
         yield counters(
             f"ckptd_redone_high_{unit}", help_text, ("cause",), _sum(losses, f"redone_high_{unit}", by_cause)
         )
-    help_text = f"Ended attempts of whose unsaved work nothing is known, by cause. {LATE}"
+    help_text = f"Ended attempts whose unsaved work is completely unknown, by cause. {LATE}"
     yield counters("ckptd_lost_unknown_attempts", help_text, ("cause",), _sum(losses, "unknown_count", by_cause))
-    help_text = f"Ended attempts of which it was unknown whether their saved work is computed again, by cause. {LATE}"
+    help_text = f"Ended attempts for which it was unknown whether their saved work is computed again, by cause. {LATE}"
     yield counters(
         "ckptd_redone_unknown_attempts", help_text, ("cause",), _sum(losses, "redone_unknown_count", by_cause)
     )
@@ -86,7 +86,7 @@ def _collect_accounts(
     for part, meaning in (("lost", _UNSAVED), ("redone", _REDONE)):
         for unit in ("node_seconds", "gpu_seconds"):
             field = unit if part == "lost" else f"redone_{unit}"
-            help_text = f"{meaning}{_UNITS[unit]}: at least, by account and cause. {LATE} {REST}"
+            help_text = f"{meaning}{_UNITS[unit]} (lower bound), by account and cause. {LATE} {REST}"
             name = f"ckptd_account_{part}_{unit}"
             yield counters(name, help_text, ("account", "cause"), _sum(lossy, field, by_account, before))
 

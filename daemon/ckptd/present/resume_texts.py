@@ -87,7 +87,8 @@ def _describe_unknown(resume: Resume) -> str:
     if resume.reason is ResumeReason.OTHER_NAMES:
         first = _describe_first(resume.evidence)
         return f"nothing, or an unknown checkpoint: {first}, and no checkpoint before it had a name like that"
-    return f"an unknown checkpoint: {_UNKNOWN.get(resume.reason, 'nothing shows which')}"
+    source = "nothing, or an unknown checkpoint" if resume.may_be_fresh else "an unknown checkpoint"
+    return f"{source}: {_UNKNOWN.get(resume.reason, 'nothing shows which')}"
 
 
 def _describe_first(evidence: Mapping[str, Any]) -> str:

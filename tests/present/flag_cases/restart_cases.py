@@ -143,19 +143,19 @@ CASES = {
     "not resuming": Case(
         "not-resuming",
         NOT_RESUMING,
-        "After the restart, the job saved step 250, although step 4000 had been saved before it. So it has probably not resumed from that checkpoint.",
+        "After the restart, the job saved step 250, although earlier attempts had saved step 4000. So it has probably not resumed from that checkpoint.",
         "Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
     ),
     "started over, probably": Case(
         "not-resuming",
         NOT_RESUMING | {"saved_now": 4000.0, "resume_certainty": "inferred", "resumed_from": None},
-        "After the restart, the job saved step 4000, although step 4000 had been saved before it. It probably started from the beginning.",
+        "After the restart, the job saved step 4000, although earlier attempts had saved step 4000. It probably started from the beginning.",
         "Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
     ),
     "resumed from an older one, as it says": Case(
         "not-resuming",
         NOT_RESUMING | {"resume_certainty": "declared", "resumed_from": f"{DIRECTORY}/step-200.pt"},
-        "After the restart, the job saved step 250, although step 4000 had been saved before it. It resumed from /scratch/alice/run/step-200.pt.",
+        "After the restart, the job saved step 250, although earlier attempts had saved step 4000. It resumed from /scratch/alice/run/step-200.pt.",
         "Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
     ),
     "started over, as the program's record shows": Case(
@@ -168,37 +168,37 @@ CASES = {
     "not resuming, after many steps": Case(
         "not-resuming",
         NOT_RESUMING | {"saved_before": 12_345_678.0},
-        "After the restart, the job saved step 250, although step 12345678 had been saved before it. So it has probably not resumed from that checkpoint.",
+        "After the restart, the job saved step 250, although earlier attempts had saved step 12345678. So it has probably not resumed from that checkpoint.",
         "Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
     ),
     "not resuming, replaced": Case(
         "not-resuming",
         NOT_RESUMING | {"is_still_there": False},
-        "After the restart, the job saved step 250, although step 4000 had been saved before it. So it has probably not resumed from that checkpoint.",
+        "After the restart, the job saved step 250, although earlier attempts had saved step 4000. So it has probably not resumed from that checkpoint.",
         "/scratch/alice/run/step-4000.pt has since been replaced or deleted. Make the program load its newest checkpoint when it starts, and save each checkpoint under a name of its own.",
     ),
     "not resuming, by a program that may count anew": Case(
         "not-resuming",
         NOT_RESUMING | {"intent": "counted-anew"},
-        "After the restart, the job saved step 250, although step 4000 had been saved before it. If firsttimestep is not set, NAMD counts from 0 again even after it has loaded a checkpoint.",
-        "If the job did load its restart files, set firsttimestep to the step of the last save in the next one's input. Otherwise: Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
+        "After the restart, the job saved step 250, although earlier attempts had saved step 4000. If firsttimestep is not set, NAMD counts from 0 again even after it has loaded a checkpoint.",
+        "If the job did load its restart files, set firsttimestep to the step of the last save in the input of the next job. Otherwise, make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
     ),
     "not resuming, under other names": Case(
         "not-resuming",
         NOT_RESUMING | {"intent": "other-names"},
-        "After the restart, the job saved step 250, although step 4000 had been saved before it. Its checkpoints have names that no earlier checkpoint has. So it has probably not resumed from that checkpoint.",
-        "If you meant the job to start over or to do other work, ignore this message. Otherwise: Make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
+        "After the restart, the job saved step 250, although earlier attempts had saved step 4000. Its checkpoints have names that no earlier checkpoint has. So it has probably not resumed from that checkpoint.",
+        "If you meant the job to start over or to do other work, ignore this message. Otherwise, make the program load /scratch/alice/run/step-4000.pt when it starts, and do not let it overwrite that checkpoint.",
     ),
     "not resuming, after everything was deleted": Case(
         "not-resuming",
         NOT_RESUMING | {"is_still_there": False, "deleted_count": 3},
-        "After the restart, the job saved step 250, although step 4000 had been saved before it. So it has probably not resumed from that checkpoint.",
+        "After the restart, the job saved step 250, although earlier attempts had saved step 4000. So it has probably not resumed from that checkpoint.",
         "If you deleted the earlier checkpoints to start over, you need not do anything. Otherwise, check whether the batch script, the program or a clean-up job empties the directory.",
     ),
     "a new job is not resuming, and the checkpoints were deleted": Case(
         "not-resuming",
         NOT_RESUMING | {"is_still_there": False, "restart_count": 0},
-        "After the restart, the job saved step 250, although step 4000 had been saved before it. So it has probably not resumed from that checkpoint.",
+        "After the restart, the job saved step 250, although earlier attempts had saved step 4000. So it has probably not resumed from that checkpoint.",
         "/scratch/alice/run/step-4000.pt has since been replaced or deleted. Make the program load its newest checkpoint when it starts, and save each checkpoint under a name of its own. If you deleted the earlier checkpoints to start over, you need not do anything.",
     ),
     "loop of requeues": Case(

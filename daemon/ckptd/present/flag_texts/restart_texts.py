@@ -186,18 +186,19 @@ def not_resuming(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     if evidence.has("unit"):
         unit = evidence.text("unit")
         statement = (
-            f"After the restart, the job saved {unit} {evidence.progress('saved_now')}, although {unit} "
-            f"{evidence.progress('saved_before')} had been saved before it."
+            f"After the restart, the job saved {unit} {evidence.progress('saved_now')}, although earlier attempts had "
+            f"saved {unit} {evidence.progress('saved_before')}."
         )
+    otherwise = f"Otherwise, {advice[:1].lower()}{advice[1:]}"
     if evidence.has("intent") and evidence.text("intent") == "counted-anew":
         statement += " If firsttimestep is not set, NAMD counts from 0 again even after it has loaded a checkpoint"
         advice = (
-            "If the job did load its restart files, set firsttimestep to the step of the last save in the next one's "
-            f"input. Otherwise: {advice}"
+            "If the job did load its restart files, set firsttimestep to the step of the last save in the input of the "
+            f"next job. {otherwise}"
         )
         return FlagText(title=context.title, statement=f"{statement}.", advice=advice)
     if evidence.has("intent"):
-        advice = f"If you meant the job to start over or to do other work, ignore this message. Otherwise: {advice}"
+        advice = f"If you meant the job to start over or to do other work, ignore this message. {otherwise}"
         if evidence.text("intent") == "other-names":
             statement += " Its checkpoints have names that no earlier checkpoint has."
     return FlagText(title=context.title, statement=f"{statement} {_describe_resume(evidence)}.", advice=advice)

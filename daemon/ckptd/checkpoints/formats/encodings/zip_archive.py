@@ -191,7 +191,7 @@ def _find_directory(content: FileSlice) -> tuple[int, int, int]:
     tail = content.read(content.size_bytes - tail_bytes, tail_bytes)
     found = tail.rfind(b"PK\x05\x06")
     if found < 0 or found + _END.size > len(tail):
-        raise DamagedError("cut off: the zip directory that should close it is not there")
+        raise DamagedError("cut off: the central directory at the end of the zip archive is missing")
     _, _, _, _, count, size_bytes, offset, comment_bytes = _END.unpack_from(tail, found)
     if found + _END.size + comment_bytes != len(tail):
         raise DamagedError("what closes the zip archive is not at its end")
