@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from ckptd.cli import main
 from ckptd.core.runs.shared_files import SharedDirectory
 from support import joined_runs, two_clusters
+from support.held_lease import hold_lease
 from support.migrated import open_record
 
 
@@ -22,6 +23,8 @@ def site(tmp_path, monkeypatch):
     config.write_text(f'[service]\nstate_directory = "{tmp_path}"\n')
     store = open_record(f"sqlite:///{tmp_path}/ckptd.sqlite3")
     two_clusters.fill(store)
+    for run in (two_clusters.ALPHA, two_clusters.BETA):
+        hold_lease(store, run.cluster)
     yield config
     store.close()
 
@@ -129,9 +132,9 @@ def test_the_state_of_another_clusters_daemon_does_not_make_the_exit_status_1(si
 
 
 def test_a_job_id_that_both_clusters_have_means_the_job_of_this_hosts_cluster(site):
-    assert "(cluster beta, user alice)" in run(site, "show", "7")
-    assert "(cluster alpha, user alice)" not in run(site, "show", "7")
-    assert "(cluster alpha, user alice)" in run(site, "show", "7", "--cluster", "alpha")
+    assert "(cluster beta, user alice" in run(site, "show", "7")
+    assert "(cluster alpha, user alice" not in run(site, "show", "7")
+    assert "(cluster alpha, user alice" in run(site, "show", "7", "--cluster", "alpha")
     both = json.loads(run(site, "show", "7", "--cluster", "all", "--json"))["runs"]
     assert sorted(each["cluster"] for each in both) == ["alpha", "beta"]
 

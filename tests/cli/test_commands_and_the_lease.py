@@ -10,8 +10,10 @@ from click.testing import CliRunner
 from ckptd import cli
 from ckptd.cli import apply_plan
 from ckptd.core.leadership.lease import RUN
+from ckptd.core.model.records import DaemonIdentity
 from ckptd.service.lease_keeper import LeaseKeeper
 from cli.six_checkpoints import trained_shop
+from support.held_lease import hold_lease
 from support.prune_facts import CLUSTER
 
 
@@ -86,6 +88,18 @@ def test_once_is_refused_beside_the_daemon_and_names_it(shop, daemon):
     assert done.exit_code == 2
     assert f"(pid {os.getpid()}) since 20" in done.stderr
     assert "to run `ckptd once`, stop it first" in done.stderr
+
+
+@pytest.mark.parametrize("program", [None, "once", RUN])
+def test_status_calls_a_daemon_running_only_while_it_holds_the_lease(shop, program):
+    now = datetime.now(UTC)
+    shop.store.clusters.record_poll(CLUSTER, now)
+    shop.store.clusters.record_heartbeat(CLUSTER, DaemonIdentity(host="admin", pid=1, version="0", started_at=now), now)
+    if program:
+        hold_lease(shop.store, CLUSTER, program)
+    done = command(shop, "status", "--json")
+    [found] = json.loads(done.stdout)["clusters"]
+    assert (found["is_alive"], done.exit_code) == (program == RUN, int(program != RUN))
 
 
 def test_status_shows_the_leader_and_the_standbys(shop, daemon):

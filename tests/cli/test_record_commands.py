@@ -20,6 +20,7 @@ from ckptd.core.notices.delivery import SendOutcome, SendResult
 from ckptd.core.queue.poll_gaps import PollGap
 from ckptd.core.runs import ownership, progress
 from ckptd.steps.prune import pause_record
+from support.held_lease import hold_lease
 from support.migrated import open_record
 from support.queue_facts import make_checkpoint
 from support.recorded import note_run
@@ -69,6 +70,7 @@ def state(tmp_path):
     )
     store.flags.record(flag_changes.compare((), [Evaluation(run=RUN, findings=(finding,))], now), now)
     store.clusters.record_heartbeat("alpha", DaemonIdentity(host="admin", pid=1, version="0", started_at=now), now)
+    hold_lease(store, "alpha")
     yield config, store
     store.close()
 
@@ -235,7 +237,7 @@ def test_show_says_why_a_directory_is_not_known(state):
     shown = run(config, "show", "8").stdout
     assert "the checkpoint directory is unknown: /data/name\\x1b[31m\\n|\\xff is not the job's" in shown
     store.checkpoints.record_searches({changes.new[0].run: None})
-    assert "not known: /data" not in run(config, "show", "8").stdout
+    assert "/data/name" not in run(config, "show", "8").stdout
 
 
 def test_show_says_that_a_name_led_to_no_directory(state):
@@ -251,7 +253,9 @@ def test_show_says_that_a_name_led_to_no_directory(state):
     ]
     shown = run(config, "show", "8").stdout
     assert "/data/name\\x1b[31m\\n|\\xff, named by its comment, does not exist or is not a directory" in shown
-    assert view["scan_problems"] == []
+    nothing_found = "no existing directory is named, and no search of the working directory has found checkpoints"
+    assert view["scan_problems"] == [nothing_found]
+    assert f"the checkpoint directory is unknown: {nothing_found}" in shown
 
 
 def test_status_says_whether_all_is_well(state):

@@ -68,6 +68,7 @@ def test_a_daemon_outlives_its_database_says_so_and_goes_on(daemon, postgresql_s
     assert "ERROR the database postgresql+psycopg://ckptd:***@127.0.0.1:" in log
     assert daemon.password not in log
     assert "Traceback" not in log
+    assert log.endswith(" INFO daemon stopped: cluster c1\n")
     assert log.count("nothing is recorded until it answers") == 1, "for all steps and reasons"
     assert "step poll failed" not in log
 

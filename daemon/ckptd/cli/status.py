@@ -17,7 +17,7 @@ from ckptd.core.runs import shared_files
 from ckptd.core.runs.shared_files import SharedDirectory, ShareTrouble
 from ckptd.present.formatting import format_count, format_instant
 from ckptd.store import plain_reads
-from ckptd.store.plain_reads import Select
+from ckptd.store.plain_reads import Leadership, Select
 from ckptd.store.shared_rows import read_clocks, read_declared
 
 if TYPE_CHECKING:  # pydantic would double the time that this command takes to start
@@ -62,11 +62,14 @@ def status(context: click.Context, asked: str | None, is_json: bool) -> None:
         clusters = plain_reads.read_status(select)
         declared, clocks = read_declared(select), read_clocks(select)
         chosen = choose_clusters(asked, settings.cluster, clusters)
+        leaders = {
+            each.cluster: plain_reads.read_leadership(select, each.cluster, now - STANDBY_AGE) for each in clusters
+        }
         rows: list[ClusterStateDocument] = [
             {
-                **_status_row(cluster, now, settings.poll_interval),
+                **_status_row(cluster, leaders[cluster.cluster], now, settings.poll_interval),
                 **_poll_row(cluster, now, settings.poll_interval),
-                **_leader_row(select, cluster.cluster, now),
+                **_leader_row(leaders[cluster.cluster]),
                 **_mail_row(select, cluster.cluster, now),
                 **_retention_row(select, cluster.cluster),
                 **_actions_row(select, cluster.cluster, settings.max_per_hour, now),
@@ -175,12 +178,15 @@ def _format_node_scans(row: "ClusterStateDocument") -> str:
     return f"{format_count(row['node_scan_steps'], 'step')}, {duration}"
 
 
-def _status_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta) -> "DaemonStateFields":
+def _status_row(
+    cluster: ClusterStatus, leadership: Leadership, now: datetime, poll_interval: timedelta
+) -> "DaemonStateFields":
+    """Return the recorded state; a daemon that has ended gave up the lease before its last heartbeat is old."""
     heartbeat_at = cluster.heartbeat_at
-    is_alive = heartbeat_at is not None and now - heartbeat_at < max(timedelta(seconds=90), poll_interval)
+    is_recent = heartbeat_at is not None and now - heartbeat_at < max(timedelta(seconds=90), poll_interval)
     return {
         "cluster": cluster.cluster,
-        "is_alive": is_alive,
+        "is_alive": is_recent and leadership.is_daemon,
         "daemon": f"{cluster.daemon.host} pid {cluster.daemon.pid}" if cluster.daemon else None,
         "polled_at": cluster.polled_at,
         "backfill_since": cluster.backfill_since,
@@ -206,8 +212,7 @@ def _poll_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta) -
     }
 
 
-def _leader_row(select: Select, cluster: str, now: datetime) -> "LeaderStateFields":
-    found = plain_reads.read_leadership(select, cluster, now - STANDBY_AGE)
+def _leader_row(found: Leadership) -> "LeaderStateFields":
     return {"leader": found.leader, "leader_since": found.since, "standbys": list(found.standbys)}
 
 

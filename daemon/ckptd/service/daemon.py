@@ -138,6 +138,7 @@ class Daemon:
             keeper.release(term)
             self._finish_writing()
             self._parts.store.close()
+        log.info("daemon stopped: cluster %s", opened.cluster)
         logging.shutdown()
         os._exit(status)
 

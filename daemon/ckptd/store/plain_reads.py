@@ -46,6 +46,7 @@ class Leadership(NamedTuple):
     leader: str | None  # None: nobody has the lease
     since: datetime | None
     standbys: tuple[str, ...]
+    is_daemon: bool = False  # the leader is `ckptd run`, not another command
 
 
 class MailState(NamedTuple):
@@ -289,7 +290,8 @@ def read_leadership(select: Select, cluster: str, seen_since: datetime) -> Leade
     standbys = tuple(f"{decode_text(host)} pid {pid}" for host, pid in select(waiting, values))
     for program, host, pid, acquired_at in select(held, {"cluster": encode_text(cluster)}):
         name = "" if program == RUN else f"ckptd {decode_text(program)}, "
-        return Leadership(f"{name}{decode_text(host)} pid {pid}", instant(acquired_at), standbys)
+        leader = f"{name}{decode_text(host)} pid {pid}"
+        return Leadership(leader, instant(acquired_at), standbys, is_daemon=program == RUN)
     return Leadership(None, None, standbys)
 
 
