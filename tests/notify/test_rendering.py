@@ -163,6 +163,12 @@ def test_an_entry_of_several_jobs_names_the_job_whose_details_it_shows():
     assert expected not in render(flag(), evidence=evidence).text
 
 
+def test_one_job_that_was_flagged_twice_is_not_several_jobs():
+    digest = digest_of(flag())
+    twice = replace(digest, entries=(replace(digest.entries[0], job_count=2, open_count=1),))
+    assert RENDERER.render(twice, key=digest.key).subject.endswith(", job 1 (train)")
+
+
 def test_a_number_and_its_unit_stay_on_one_line():
     for filler in range(60, 76):
         flagged = flag()

@@ -235,7 +235,7 @@ def _about(entry: DigestEntry) -> str:
     name = f" ({clean(notice.job_name, 80)})" if notice.job_name else ""
     if notice.array_job_id is not None and entry.job_count > 1:
         return f"array {notice.array_job_id}{name}: {entry.job_count:,} tasks{_still(entry)}"
-    if entry.job_count > 1:
+    if len(entry.job_ids) > 1:  # `job_count` counts a job twice that was flagged twice
         named = ", ".join(map(str, entry.job_ids[:5]))
         return f"jobs {named}{' and others' if entry.job_count > 5 else ''}{name}{_still(entry)}"
     if entry.job_ids:
