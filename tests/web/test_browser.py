@@ -143,7 +143,7 @@ def test_the_keyboard_reaches_the_content_first_and_then_everything(visit):
     assert {"q", "user", "severity", "sort", "/run" + run_address(ALICE)} <= reached
 
 
-def test_the_page_shows_itself_anew_and_keeps_the_readers_place(visit):
+def test_the_page_refreshes_itself_and_keeps_the_readers_place(visit):
     page = visit("/")
     page.evaluate("document.querySelector('h1').textContent = 'old'")
     page.locator("tbody a").first.focus()
@@ -157,7 +157,7 @@ def test_the_page_shows_itself_anew_and_keeps_the_readers_place(visit):
     page.evaluate("refresh(document.getElementById('main'), document.querySelector('#refresh span'))")
     assert page.locator("input[name=q]").input_value() == "half a wo"
     page.get_by_role("button", name="Pause").click()
-    assert page.get_by_role("button", name="Go on").is_visible()
+    assert page.get_by_role("button", name="Resume").is_visible()
 
 
 def test_a_focus_that_is_left_somewhere_holds_nothing_up_and_what_was_opened_stays_open(visit):

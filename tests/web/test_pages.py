@@ -168,8 +168,8 @@ def test_a_run_says_what_its_attempts_lost_and_how_often_to_save(ask):
     assert '<td data-label="Lost work">25 min unsaved (0.4 node-hours)</td>' in text
     assert "Work lost by all ended attempts: 25 min unsaved (0.4 node-hours); unknown for 1 attempt whether" in text
     assert (
-        "Recommended checkpoint interval: not known yet: no scan has seen a checkpoint "
-        "while it was being written, so the save duration is unknown." in text
+        "Recommended checkpoint interval: not known yet, because no scan has seen a checkpoint "
+        "while it was being written." in text
     )
 
 

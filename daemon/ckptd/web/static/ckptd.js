@@ -1,4 +1,4 @@
-// What the page does without this: everything but times in the reader's zone and showing itself anew.
+// What the page does without this: everything but times in the reader's zone and refreshing itself.
 "use strict";
 
 const SECONDS = 20;
@@ -71,9 +71,9 @@ async function refresh(main, state) {
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("main");
     if (isBusy(main)) return;
     replace(main, fresh);
-    state.textContent = `Shown anew at ${new Date().toLocaleTimeString()}.`;
+    state.textContent = `Refreshed at ${new Date().toLocaleTimeString()}.`;
   } catch {
-    state.textContent = `No answer at ${new Date().toLocaleTimeString()}; what is shown is older.`;
+    state.textContent = `No answer at ${new Date().toLocaleTimeString()}; this page shows older data.`;
   }
 }
 
@@ -87,15 +87,15 @@ function start() {
   button.textContent = "Pause";
   button.addEventListener("click", () => {
     isPaused = !isPaused;
-    button.textContent = isPaused ? "Go on" : "Pause";
+    button.textContent = isPaused ? "Resume" : "Pause";
   });
-  state.textContent = `The page shows itself anew every ${SECONDS} seconds.`;
+  state.textContent = `This page refreshes every ${SECONDS} seconds.`;
   place.append(state, " ", button);
   for (const kind of ["focusin", "pointerdown", "keydown", "input", "change"]) main.addEventListener(kind, noteTouch);
   localise(document);
   setInterval(() => {
     if (isPaused) return;
-    if (isBusy(main)) state.textContent = "The page waits while you type, choose or mark something.";
+    if (isBusy(main)) state.textContent = "This page does not refresh while you type, choose or select something.";
     else refresh(main, state);
   }, SECONDS * 1000);
 }
