@@ -87,9 +87,7 @@ def describe_limit(at: Mapping[str, Any]) -> str | None:
 def describe_advice(advice: Mapping[str, Any] | None) -> str:
     """Recommend a checkpoint interval, and say whether it follows from counted interruptions or an assumption."""
     if advice is None:
-        return (
-            "not known yet, because no scan has seen a checkpoint while it was being written"
-        )
+        return "not known yet, because no scan has seen a checkpoint while it was being written"
     mean = _duration(advice["mean_time_between_interruptions_seconds"])
     size = "on one node" if advice["node_count"] <= 1 else f"on about {advice['node_count']} nodes"
     if advice["is_assumed"]:

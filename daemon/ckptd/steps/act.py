@@ -237,8 +237,8 @@ def _resubmit(parts: ActParts, act: JobAction, marked: Marked) -> _ActionOutcome
     done = _decode(answer)
     if isinstance(done, Unknown) or isinstance(answer, Unknown):
         return done
-    told = f"{SUBMITTED} {answer['output'].strip().partition(';')[0][:40]}"
-    return _ActionOutcome(told if answer["has_submit_line"] else f"{told}; {WITHOUT_LINE}", answer["argv"])
+    outcome = f"{SUBMITTED} {answer['output'].strip().partition(';')[0][:40]}"
+    return _ActionOutcome(outcome if answer["has_submit_line"] else f"{outcome}; {WITHOUT_LINE}", answer["argv"])
 
 
 def _ask(parts: ActParts, job: Job, operation: str, **fields: Any) -> Answer:

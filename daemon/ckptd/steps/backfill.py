@@ -122,12 +122,12 @@ def _visit(parts: Parts, state: State, now: datetime) -> None:
         known = state.latest(MissedJobs)
         done = {key for key in known.visiting if _is_over(state, known.jobs[key])}
         parts.store.backfill.record_scanned(done)
-        is_news = _have_timed_out([known.jobs[key] for key in done], now)
+        has_timed_out = _have_timed_out([known.jobs[key] for key in done], now)
         known = known.without(done)
         visits = known.next_visits()
         state.publish(known.with_visits(visits))
         state.watchlist.visit([each.run for each in visits if each.run], now)
-    if is_news:
+    if has_timed_out:
         _read_timed_out(parts, state, now)
 
 

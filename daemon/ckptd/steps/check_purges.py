@@ -38,7 +38,7 @@ class PurgeSlice:
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
-    """Read workspaces and scan ended runs that are due; a decision follows if there is news."""
+    """Read workspaces and scan ended runs that are due; a decision follows if anything changed."""
     before = state.latest(PurgeFacts)
     rules = tuple(_list_rules(parts))
     if not rules or not (parts.purge_rules or parts.workspace_databases):

@@ -230,8 +230,8 @@ def _evaluate(
     memory.postponed = frozenset([key for key in unread if key not in awaited][FIRST_AT_ONCE:])
     left = memory.postponed | awaited
     memory.is_catching_up = bool(left)
-    told = memory.evaluated.noted_flags
-    asked = [key for key in scans if (key in due or key in comparison.runs or key in told) and key not in left]
+    noted = memory.evaluated.noted_flags
+    asked = [key for key in scans if (key in due or key in comparison.runs or key in noted) and key not in left]
     memory.read_once.update(asked)
     start, count = 0, RUNS_AT_ONCE
     while portion := asked[start : start + count]:

@@ -167,8 +167,8 @@ class EvaluatedRuns:
         known = self.by_run[key]
         mine = known.history.context
         if mine.flagged != context.flagged:
-            told = replace(mine, flagged=context.flagged, open_evidence=context.open_evidence)
-            self.by_run[key] = replace(known, history=replace(known.history, context=told))
+            noted = replace(mine, flagged=context.flagged, open_evidence=context.open_evidence)
+            self.by_run[key] = replace(known, history=replace(known.history, context=noted))
         self._forget_flags(key)
 
     def keep(self, keys: Collection[RunKey]) -> None:
@@ -197,9 +197,9 @@ class EvaluatedRuns:
         """
         self.unrecorded.clear()
         self._changed_arrays.clear()
-        edges = (*changes.opened, *changes.worsened, *changes.resolved)
-        news = [each for each in changes.updated if _words(each) != _words(before[each.flag_id])]
-        for each in (*edges, *news):
+        transitions = (*changes.opened, *changes.worsened, *changes.resolved)
+        reworded = [each for each in changes.updated if _words(each) != _words(before[each.flag_id])]
+        for each in (*transitions, *reworded):
             if each.finding.run in self.by_run:
                 runs = self.flagged if each.finding.rule in ASKING_FOR_OWN_FLAG else self.noted_flags
                 runs.add(each.finding.run)

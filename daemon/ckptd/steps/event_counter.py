@@ -76,11 +76,11 @@ class EventCounter:
         before = {_identity(record): record for record in recorded}
         self._begin_formats({record.checkpoint.format for record in (*before.values(), *changes.appeared)})
         touched = [record for record in (*changes.appeared, *changes.changed) if record.attempt is not None]
-        complete = [record for record in touched if record.completed_at and _is_news(record, before)]
+        complete = [record for record in touched if record.completed_at and _is_new_or_changed(record, before)]
         damaged = [
             record.checkpoint.format
             for record in touched
-            if record.checkpoint.state is CheckpointState.DAMAGED and _is_news(record, before)
+            if record.checkpoint.state is CheckpointState.DAMAGED and _is_new_or_changed(record, before)
         ]
         if not complete and not damaged:
             return
@@ -129,7 +129,7 @@ def _identity(record: RecordedCheckpoint) -> _Identity:
     return str(record.checkpoint.path), record.checkpoint.format, record.first_seen_at
 
 
-def _is_news(record: RecordedCheckpoint, known: Mapping[_Identity, RecordedCheckpoint]) -> bool:
+def _is_new_or_changed(record: RecordedCheckpoint, known: Mapping[_Identity, RecordedCheckpoint]) -> bool:
     before = known.get(_identity(record))
     if before is None:
         return True

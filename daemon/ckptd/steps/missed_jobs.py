@@ -66,9 +66,9 @@ class MissedJobs:
             piece=max(self.piece / 2, SHORTEST_PIECE),
         )
 
-    def find_rest(self, told_until: datetime) -> PollGap | None:
+    def find_rest(self, reported_until: datetime) -> PollGap | None:
         """Return the time range that is left; if accounting was down meanwhile, the whole range a second time."""
-        left = after(self.gap, told_until) if self.gap else None
+        left = after(self.gap, reported_until) if self.gap else None
         if left is None and self.gap is not None and self.doubted_since is not None:
             return PollGap(self.doubted_since, self.gap.until)
         return left

@@ -30,10 +30,10 @@ def plan_notices(
     parts: Parts, state: State, changes: flag_changes.FlagChanges, open_flags: tuple[Flag, ...], now: datetime
 ) -> tuple[notices.Notice, ...]:
     """Return the notices that changes of flags cause."""
-    edges = (*changes.opened, *changes.worsened, *changes.resolved)
-    if not edges:
+    transitions = (*changes.opened, *changes.worsened, *changes.resolved)
+    if not transitions:
         return ()
-    facts = gather(parts, state, edges, open_flags)
+    facts = gather(parts, state, transitions, open_flags)
     planned = notices.plan(changes, facts, parts.notice_policy, now)
     _log_refused(planned)
     waiting = frozenset(Submission.of_notice(each) for each in planned if each.recipient.channel == notices.UNADDRESSED)

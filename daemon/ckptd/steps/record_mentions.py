@@ -41,9 +41,9 @@ def record_snapshot(
     if uid is not None:
         found |= {job_id: known for job_id, known in last.by_job.items() if known.uid != uid}
     changed = [each for job_id, each in found.items() if each != last.by_job.get(job_id)]
-    gone = [job_id for job_id in last.by_job if job_id not in found]
+    removed = [job_id for job_id in last.by_job if job_id not in found]
     if is_recorded:
-        parts.store.mentions.record(parts.cluster, changed, gone)
+        parts.store.mentions.record(parts.cluster, changed, removed)
     state.publish(QueuedMentions(queued, found))
 
 

@@ -50,11 +50,11 @@ def rescan_directories(
         with state.recording():
             _record_rescans(parts, state, due, rescanned, now)
     others = [each for each in due if each.key not in rescanned]
-    has_news = any(not is_unchanged(each, rescanned[each.key]) for each in due if each.key in rescanned)
+    has_changes = any(not is_unchanged(each, rescanned[each.key]) for each in due if each.key in rescanned)
     scans = _scan_in_turn(parts, state, ScanGroups(others), now, groups_at_once)
     for each, found in zip(others, scans, strict=True):
-        has_news = has_news or not is_unchanged(each, found)
-    return has_news
+        has_changes = has_changes or not is_unchanged(each, found)
+    return has_changes
 
 
 def rescan_owners(
@@ -144,14 +144,14 @@ def record_on_node(parts: Parts, state: State, watched: WatchedRun, found: Scan 
     key = watched.key
     with state.recording():
         recorded = parts.store.checkpoints.read_many([key]).get(key, ())
-        look = ScanRecord(run=key, scan=found)
+        record = ScanRecord(run=key, scan=found)
         if isinstance(found, Scan):
             known = parts.store.checkpoints.read_last_scans(parts.cluster, [key])
             writers = ownership.find_writers(key, known.get(key, ownership.PreviousScan()), watched.observed_at, now)
             changes = progress.merge_scan(recorded, replace(found, problems=()), writers, _over_at(found, now))
-            look = ScanRecord(run=key, scan=found, changes=changes)
-        _publish_looks(parts, state, [watched], [look], now)
-    state.events.count_checkpoints(recorded, look.changes, list_saves(recorded))
+            record = ScanRecord(run=key, scan=found, changes=changes)
+        _publish_records(parts, state, [watched], [record], now)
+    state.events.count_checkpoints(recorded, record.changes, list_saves(recorded))
     state.decision_due.set()
 
 
@@ -208,14 +208,14 @@ def _record(
     with state.recording():
         answered = [pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED]
         compared = _compare_scans(parts, answered, before.known)
-        looks, written = _record_scans(parts, state, answered, compared, now)
-        updates = _list_updates(looks, compared, before.revisions, written)
+        records, written = _record_scans(parts, state, answered, compared, now)
+        updates = _list_updates(records, compared, before.revisions, written)
         for run, update in updates.items():
             parts.store.histories.fresh.keep(run, update)
         if written:
             state.decision_due.set()  # as long as what was recorded is in memory
         alone = {run: each for run, each in updates.items() if before.revisions.get(run) == written[run].before}
-        settled = _list_settled(looks, before.revisions) | _settle_updates(looks, compared, alone, now)
+        settled = _list_settled(records, before.revisions) | _settle_updates(records, compared, alone, now)
         parts.store.settled_scans.record(settled)
     parts.runner.note_scanned()
 
@@ -247,56 +247,56 @@ def _compare_scans(
 
 
 def _list_updates(
-    looks: Iterable[ScanRecord],
+    records: Iterable[ScanRecord],
     compared: Mapping[RunKey, _Compared],
     read_at: Mapping[RunKey, int],
     written: Mapping[RunKey, RecordedScan],
 ) -> dict[RunKey, ScanUpdate]:
     """Return what scans changed of runs, except where something else changed a run's checkpoints meanwhile."""
     updates: dict[RunKey, ScanUpdate] = {}
-    for look in looks:
-        change = written.get(look.run)
+    for record in records:
+        change = written.get(record.run)
         if change is None:
             continue
-        known, recorded = compared[look.run].known, compared[look.run].recorded
+        known, recorded = compared[record.run].known, compared[record.run].recorded
         is_first = not known and not recorded
-        if is_first or read_at.get(look.run) == change.before:
+        if is_first or read_at.get(record.run) == change.before:
             before = None if is_first else change.before
-            updates[look.run] = ScanUpdate(before, change.after, known, recorded, look.changes)
+            updates[record.run] = ScanUpdate(before, change.after, known, recorded, record.changes)
     return updates
 
 
-def _list_settled(looks: Iterable[ScanRecord], revisions: Mapping[RunKey, int]) -> dict[RunKey, SettledScan]:
+def _list_settled(records: Iterable[ScanRecord], revisions: Mapping[RunKey, int]) -> dict[RunKey, SettledScan]:
     """Return the scans that found what was on record at these revisions, and that only a change makes different."""
     return {
-        look.run: SettledScan(look.scan.fingerprint, revisions[look.run], look.scan.markers)
-        for look in looks
-        if look.run in revisions
-        and isinstance(look.scan, Scan)
-        and look.scan.fingerprint
-        and look.scan.is_whole
-        and look.changes.is_empty
+        record.run: SettledScan(record.scan.fingerprint, revisions[record.run], record.scan.markers)
+        for record in records
+        if record.run in revisions
+        and isinstance(record.scan, Scan)
+        and record.scan.fingerprint
+        and record.scan.is_whole
+        and record.changes.is_empty
     }
 
 
 def _settle_updates(
-    looks: Iterable[ScanRecord],
+    records: Iterable[ScanRecord],
     compared: Mapping[RunKey, _Compared],
     updates: Mapping[RunKey, ScanUpdate],
     now: datetime,
 ) -> dict[RunKey, SettledScan]:
     """Compare scans with what was recorded of them, so that the next ones need not list the directories."""
     again = [
-        replace(look, changes=_compare_again(look, compared[look.run], now))
-        for look in looks
-        if look.run in updates and isinstance(look.scan, Scan) and look.scan.fingerprint
+        replace(record, changes=_compare_again(record, compared[record.run], now))
+        for record in records
+        if record.run in updates and isinstance(record.scan, Scan) and record.scan.fingerprint
     ]
     return _list_settled(again, {run: each.after for run, each in updates.items()})
 
 
-def _compare_again(look: ScanRecord, compared: _Compared, now: datetime) -> CheckpointChanges:
-    recorded = progress.apply(look.changes, compared.recorded)
-    nobody = ownership.Writers(owner_uid=look.run.uid)
+def _compare_again(record: ScanRecord, compared: _Compared, now: datetime) -> CheckpointChanges:
+    recorded = progress.apply(record.changes, compared.recorded)
+    nobody = ownership.Writers(owner_uid=record.run.uid)
     return progress.merge_scan(recorded, compared.scan, nobody, _over_at(compared.scan, now))
 
 
@@ -321,13 +321,13 @@ def _record_rescans(
     """Record scans that found no checkpoint changed."""
     answered = {key: scan for key, scan in rescanned.items() if scan is not NOT_REACHED}
     free_space = state.latest(FreeSpaceSamples)
-    looks = [
+    records = [
         ScanRecord(
             run=key, scan=scan, free_space_samples=free_space.sample(key, scan) if isinstance(scan, Scan) else None
         )
         for key, scan in answered.items()
     ]
-    _publish_looks(parts, state, due, looks, now)
+    _publish_records(parts, state, due, records, now)
 
 
 def _record_scans(
@@ -342,34 +342,34 @@ def _record_scans(
     Returned are the results, and the revisions of the runs with changes that are all on record.
     """
     known = parts.store.checkpoints.read_last_scans(parts.cluster, [watched.key for watched, _ in scanned])
-    looks: list[ScanRecord] = []
+    records: list[ScanRecord] = []
     free_space = state.latest(FreeSpaceSamples)
     for watched, answer in scanned:
         key = watched.key
         if isinstance(answer, Unknown):
-            looks.append(ScanRecord(run=key, scan=answer))
+            records.append(ScanRecord(run=key, scan=answer))
             continue
         writers = ownership.find_writers(key, known.get(key, ownership.PreviousScan()), watched.observed_at, now)
         scan = compared[key].scan
         changes = progress.merge_scan(compared[key].recorded, scan, writers, _over_at(scan, now))
-        looks.append(ScanRecord(run=key, scan=scan, changes=changes, free_space_samples=free_space.sample(key, scan)))
-    written = _publish_looks(parts, state, [watched for watched, _ in scanned], looks, now)
-    for look in looks:
-        if (before := compared.get(look.run)) is not None:
-            state.events.count_checkpoints(before.recorded, look.changes, before.known.list_saves())
-    return looks, written
+        records.append(ScanRecord(run=key, scan=scan, changes=changes, free_space_samples=free_space.sample(key, scan)))
+    written = _publish_records(parts, state, [watched for watched, _ in scanned], records, now)
+    for record in records:
+        if (before := compared.get(record.run)) is not None:
+            state.events.count_checkpoints(before.recorded, record.changes, before.known.list_saves())
+    return records, written
 
 
-def _publish_looks(
-    parts: Parts, state: State, due: Iterable[WatchedRun], looks: Collection[ScanRecord], now: datetime
+def _publish_records(
+    parts: Parts, state: State, due: Iterable[WatchedRun], records: Collection[ScanRecord], now: datetime
 ) -> dict[RunKey, RecordedScan]:
     """Record the results of scans in one transaction, then publish them; return what `record_scans` does."""
-    written = parts.store.checkpoints.record_scans(looks) if looks else {}
-    sampled = {look.run: look.free_space_samples for look in looks if look.free_space_samples is not None}
+    written = parts.store.checkpoints.record_scans(records) if records else {}
+    sampled = {record.run: record.free_space_samples for record in records if record.free_space_samples is not None}
     state.change(FreeSpaceSamples, lambda samples: samples.with_samples(sampled))
     scanned = {each.key: each for each in due}
-    for look in looks:
-        state.watchlist.record_scan(look.run, look.scan, now, scanned[look.run])
+    for record in records:
+        state.watchlist.record_scan(record.run, record.scan, now, scanned[record.run])
     return written
 
 

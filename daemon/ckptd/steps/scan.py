@@ -36,7 +36,7 @@ MAX_DUE = 100  # directories of one owner in one task, so that their results are
 GROUPS_AT_ONCE = 2  # of directories of the only owner at work, so that both cores are used
 RESCANNED_AT_ONCE = 50  # directories of one owner in one request, which carries no checkpoints
 MAX_SILENT = 2  # owners whose file systems do not answer, in one `scan_again`
-FEW_KEPT = 100  # of what searches and scripts told: to go through it for each new job would take its square
+FEW_KEPT = 100  # of what searches and scripts found: to go through it for each new job would take its square
 SECONDS_TO_WAIT = 1.0  # for a running scan of the same directories
 
 
@@ -128,14 +128,14 @@ def _scan_as_owner(parts: Parts, state: State, turn: OwnerTurn, now: datetime) -
         search_again.search_again(parts, state, located, now)
         named_links.follow_links(parts, state, [each for each in located if each.key in state.watchlist], now)
         watched = [each for each in located if each.key in state.watchlist]
-        has_news = len(watched) < len(due)
+        has_changes = len(watched) < len(due)
         for start in range(0, len(watched), RESCANNED_AT_ONCE):
             some = watched[start : start + RESCANNED_AT_ONCE]
             if start:  # those before may have used up a budget; the rest stays due
                 some = [each for each in some if not turns.owes(parts.budgets, each.key.directory)]
-            has_news = rescan_directories(parts, state, some, now, _count_groups(parts, state, some)) or has_news
+            has_changes = rescan_directories(parts, state, some, now, _count_groups(parts, state, some)) or has_changes
         state.change(ScanProgress, lambda progress: replace(progress, scanned_at=now))
-        if has_news:
+        if has_changes:
             state.decision_due.set()
     except Exception:  # also one that nobody expects, or it would be logged each second
         state.watchlist.postpone([each.key for each in due], now)
@@ -229,7 +229,7 @@ def _find_directories(
 
 
 def _forget_others(state: State) -> None:
-    """Remove what searches and scripts told of runs that are no longer watched, once it has doubled."""
+    """Remove what searches and scripts found of runs that are no longer watched, once it has doubled."""
     memory = state.own(ScanSlice, ScanSlice)
     if len(memory.saves) + len(memory.script_places) <= 2 * memory.kept_count + FEW_KEPT:
         return
@@ -318,7 +318,8 @@ def _record_locations(
         if isinstance(location, Unknown) or location.directory is None:
             absent.append((watched, _absence(location, sought, now)))
             if isinstance(answer, CheckpointLocation) and (
-                _is_news(answer, histories.get(watched.key)) or answer.copies != state.watchlist.copies_of(watched.key)
+                _has_new_settings(answer, histories.get(watched.key))
+                or answer.copies != state.watchlist.copies_of(watched.key)
             ):
                 record = LocationRecord(
                     jobs=(),
@@ -353,10 +354,10 @@ def _find_news(absent: Collection[tuple[WatchedRun, Scan | Unknown]]) -> dict[Ru
     }
 
 
-def _is_news(location: CheckpointLocation, history: RunRecord | None) -> bool:
+def _has_new_settings(location: CheckpointLocation, history: RunRecord | None) -> bool:
     """Whether the user settings differ from the recorded ones."""
-    said = select_user_settings(location.user_settings, {}, retention.KEYS_ABOUT_KEEPING)
-    return history is None or parse_user_settings(said) != history.user_settings
+    stated = select_user_settings(location.user_settings, {}, retention.KEYS_ABOUT_KEEPING)
+    return history is None or parse_user_settings(stated) != history.user_settings
 
 
 def _absence(

@@ -45,7 +45,7 @@ class Digest:
     """One message. `more` counts, by rule, entries above the limit; `dropped` are notices that need not be sent."""
 
     recipient: Recipient
-    key: str  # names exactly these edges to this recipient
+    key: str  # names exactly these transitions to this recipient
     thread: str | None  # the run, where it is about one only
     entries: tuple[DigestEntry, ...]
     more: Mapping[str, int] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Digest:
 
 
 def digest_key(recipient: Recipient, notices: Iterable[Notice]) -> str:
-    """Return a name that is the same for the same edges and recipient, in any order."""
+    """Return a name that is the same for the same transitions and recipient, in any order."""
     return hash_parts(*recipient, *sorted(notice.edge for notice in notices))
 
 
@@ -112,7 +112,7 @@ def _rank(entry: DigestEntry) -> tuple[bool, int, datetime, tuple[int, ...]]:
 
 
 def _entry(group: list[Notice]) -> DigestEntry | None:
-    """Return a topic's entry after its edges, oldest first; None if it is resolved and was never notified."""
+    """Return a topic's entry after its transitions, oldest first; None if it is resolved and was never notified."""
     trouble = [notice for notice in group if notice.kind is not NoticeKind.RESOLVED and not notice.is_silent]
     is_news = any(notice.kind is NoticeKind.OPENED for notice in trouble)
     if group[-1].kind is not NoticeKind.RESOLVED:

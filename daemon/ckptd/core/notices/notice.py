@@ -126,7 +126,7 @@ class TopicNotification:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoticeFacts:
-    """The facts for planning beside the edges. `open_flags` are those before the edges."""
+    """The facts for planning beside the transitions. `open_flags` are those before the transitions."""
 
     jobs: Mapping[tuple[RunKey, int | None], Job] = field(default_factory=dict)
     notified: Mapping[tuple[Recipient, str], TopicNotification] = field(default_factory=dict)

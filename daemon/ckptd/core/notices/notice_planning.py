@@ -27,17 +27,17 @@ LIKELY = 0.5  # probability of a loss from which on an info about it is mailed i
 
 
 def plan(changes: FlagChanges, facts: NoticeFacts, policy: NoticePolicy, now: datetime) -> tuple[Notice, ...]:
-    """Return the notices that edges cause, without those that a recipient need not get."""
+    """Return the notices that the transitions of flags cause, without those that a recipient need not get."""
     if policy.mode is NoticeMode.OFF and not policy.rooms:
         return ()
-    edges = [(NoticeKind.OPENED, flag) for flag in changes.opened] + [
+    transitions = [(NoticeKind.OPENED, flag) for flag in changes.opened] + [
         (NoticeKind.WORSENED, flag) for flag in changes.worsened
     ]
     if policy.is_resolution_notified:
-        edges += [(NoticeKind.RESOLVED, flag) for flag in list_recovered(changes, facts)]
+        transitions += [(NoticeKind.RESOLVED, flag) for flag in list_recovered(changes, facts)]
     groups: dict[tuple[NoticeKind, NoticeTopic, Recipient, str | None], list[Flag]] = defaultdict(list)
     notified_by_topic = list_notified(facts.notified, policy)
-    for kind, flag in edges:
+    for kind, flag in transitions:
         job = facts.job_of(flag)
         topics = topics_of(flag, job)
         recipients = dict(list_recipients(flag, job, policy, facts.unanswered))

@@ -63,6 +63,6 @@ def first_piece(gap: PollGap, length: timedelta = LONGEST_PIECE) -> PollGap:
     return PollGap(gap.since, min(gap.until, gap.since + length))
 
 
-def after(gap: PollGap, told_until: datetime) -> PollGap | None:
+def after(gap: PollGap, reported_until: datetime) -> PollGap | None:
     """Return the rest of a gap that was backfilled until an instant."""
-    return PollGap(told_until, gap.until) if told_until < gap.until else None
+    return PollGap(reported_until, gap.until) if reported_until < gap.until else None

@@ -133,9 +133,9 @@ def apply(plan: Plan, facts: PlanFacts, means: ApplyParts, terms: ApplyOptions, 
         applied.refused = "; ".join([describe_changed_plan(made), *_list_unread(scans)])
         return applied
     applied.limited = limit(made, hands, terms, now)
-    doubts = _find_doubts(list_enforced(applied.limited, terms), facts, scans, means.recovered, now)
-    doubts |= dict.fromkeys(unread - doubts.keys(), NOT_READ)
-    _remove(applied, means, terms, _Observation(guard, scans, doubts, facts), now)
+    skip_reasons = _find_skip_reasons(list_enforced(applied.limited, terms), facts, scans, means.recovered, now)
+    skip_reasons |= dict.fromkeys(unread - skip_reasons.keys(), NOT_READ)
+    _remove(applied, means, terms, _Observation(guard, scans, skip_reasons, facts), now)
     return applied
 
 
@@ -144,7 +144,7 @@ class _Observation(NamedTuple):
 
     guard: StartGuard
     scans: Scans
-    doubts: Mapping[RunKey, str]  # runs of which not enough is known to remove anything, and why
+    skip_reasons: Mapping[RunKey, str]  # runs of which not enough is known to remove anything, and why
     facts: PlanFacts
 
 
@@ -187,22 +187,22 @@ def _prepare(
     return guard.poll({run.run.uid for run in wanted}, now)
 
 
-def _find_doubts(
+def _find_skip_reasons(
     wanted: Collection[RunPlan], facts: PlanFacts, scans: Scans, recovered: RecoveredRuns, now: datetime
 ) -> dict[RunKey, str]:
     """Return the runs with too little current data to remove anything, with the reason."""
-    doubts: dict[RunKey, str] = {}
+    skip_reasons: dict[RunKey, str] = {}
     for run in wanted:
         scan, policy = scans.get(run.run), facts.choices[run.run].policy
         if run.run not in recovered.runs:
-            doubts[run.run] = ANOTHER_ACT
+            skip_reasons[run.run] = ANOTHER_ACT
         elif not isinstance(scan, Scan):
-            doubts[run.run] = scan.reason if scan else NOT_SCANNED
+            skip_reasons[run.run] = scan.reason if scan else NOT_SCANNED
         elif policy is None or find_stale(run, policy, now):
-            doubts[run.run] = NOT_VERIFIED
+            skip_reasons[run.run] = NOT_VERIFIED
         elif list_reported(run):
-            doubts[run.run] = REPORTED
-    return doubts
+            skip_reasons[run.run] = REPORTED
+    return skip_reasons
 
 
 def _remove(applied: ApplyResult, means: ApplyParts, terms: ApplyOptions, seen: _Observation, now: datetime) -> None:
@@ -214,7 +214,7 @@ def _remove(applied: ApplyResult, means: ApplyParts, terms: ApplyOptions, seen: 
     silence = _UnansweredRequests()
     for run in list_enforced(applied.limited, terms):
         stopped = STOP if means.hands.should_stop() else None
-        doubt = seen.doubts.get(run.run) or silence.find_reason(run)
+        doubt = seen.skip_reasons.get(run.run) or silence.find_reason(run)
         if doubt is None and means.hands.silent.is_left_out(run.run.uid, now):
             doubt = SILENT_USER
         why = doubt or stopped or seen.guard.find_reason(run.run, now)

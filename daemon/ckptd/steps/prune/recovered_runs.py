@@ -66,12 +66,12 @@ class RecoveredRuns:
         ]
         for group in owner_turns.group_by_owners(turn, ()):
             doubtful, halfway = recover_turn(hands, group, now, self.reached)
-            heard = [run for run in group if run not in doubtful and not hands.silent.is_left_out(run.uid, now)]
-            doubtful |= trash.read(hands, heard, now)
+            asked_runs = [run for run in group if run not in doubtful and not hands.silent.is_left_out(run.uid, now)]
+            doubtful |= trash.read(hands, asked_runs, now)
             for run in group:
                 if run in doubtful:
                     self.doubt(run, now)
-                elif run in heard and run not in halfway:
+                elif run in asked_runs and run not in halfway:
                     self.runs.add(run)
                     self.doubts.pop(run, None)
             silent_count += hands.silent.is_any_left_out(group, now)

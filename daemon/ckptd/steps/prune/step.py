@@ -40,7 +40,7 @@ class PruneSlice:
 
     recovered: RecoveredRuns = field(default_factory=RecoveredRuns)
     silent: SilentUsers = field(default_factory=SilentUsers)
-    hopes: PruneCandidates = field(default_factory=PruneCandidates)
+    candidates: PruneCandidates = field(default_factory=PruneCandidates)
     turns: ScanTurns = field(default_factory=ScanTurns)
     trash: KnownTrash = field(default_factory=KnownTrash)
     sweeper: UnrecordedTrashSweeper = field(default_factory=UnrecordedTrashSweeper)
@@ -171,10 +171,10 @@ def _prune(means: ApplyParts, memory: PruneSlice, now: datetime) -> tuple[dict[s
     elsewhere = means.observer.state.latest(SharedRuns).elsewhere
     recorded = hands.store.runs.read_revisions(hands.cluster)
     revisions = {key: revision for key, revision in recorded.items() if key not in elsewhere}
-    due = memory.hopes.list_due(revisions, hands.site, now)
+    due = memory.candidates.list_due(revisions, hands.site, now)
     facts = planning.read_facts(hands.store, hands.cluster, hands.site, due)
     hopeful = planning.plan_if_fresh(facts, now)
-    memory.hopes.record_plans(hopeful.runs, revisions, now)
+    memory.candidates.record_plans(hopeful.runs, revisions, now)
     going = {mode.value: _count(run for run in hopeful.runs if run.mode is mode) for mode in planning.ACTIVE_MODES}
     found = planning.check_circuit_breaker(hands.store, hands.cluster, hands.site, now)
     tried = (circuit_breaker.skip_refused(run, found.refused) for run in hopeful.runs)
@@ -206,7 +206,7 @@ def _count(runs: Iterable[RunPlan]) -> RemovableTotals:
 
 def _apply(means: ApplyParts, memory: PruneSlice, plan: Plan, facts: PlanFacts, now: datetime) -> ApplyResult:
     terms = ApplyOptions(
-        modes=frozenset({PolicyMode.ENFORCE}), planned=memory.planned, count_elsewhere=memory.hopes.count_elsewhere
+        modes=frozenset({PolicyMode.ENFORCE}), planned=memory.planned, count_elsewhere=memory.candidates.count_elsewhere
     )
     applied = apply.apply(plan, facts, means, terms, now)
     if applied.refused:
