@@ -97,7 +97,9 @@ def test_why_a_directory_is_not_known_is_told_until_a_search_sees_everything(fle
     os.chown(others.parent, UID, UID)  # else it may be on a file system that is not mounted
     successor = Fleet(agent, f"sqlite:///{tmp_path}/ckptd.sqlite3", fleet.work_dir)  # it knows only what is on record
     successor.run(3, fleet.job(comment=f"ckpt={others}"))
-    assert told(successor, 1) == []
+    assert told(successor, 1) == [
+        "no existing directory is named, and no search of the working directory has found checkpoints"
+    ]
     assert publish.report(successor.parts, successor.state, minute(3)).unknown_directories == 0
     successor.parts.store.close()
 
