@@ -9,8 +9,8 @@ _first_engines = {}
 _open_alone = Store.open.__func__
 
 
-def _open_sharing(cls, url, *, upgrade=False):
-    store = _open_alone(cls, url, upgrade=upgrade)
+def _open_sharing(cls, url, **options):
+    store = _open_alone(cls, url, **options)
     engine = store.database._engine
     first = _first_engines.setdefault(engine.dialect.name, engine)  # it has connected, so its dialect is complete
     engine.dialect = engine.pool._dialect = first.dialect  # part of what names a statement

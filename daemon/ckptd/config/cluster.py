@@ -70,7 +70,7 @@ class StoreSection(Section):
     url: str | None = None
     """SQLAlchemy URL such as postgresql+psycopg://ckptd@db.example.org/ckptd; by default SQLite."""
     password_file: Path | None = None
-    """File that contains the database password, to keep it out of the URL."""
+    """File that contains the database password, to keep it out of the URL. It is read for each new connection."""
     upgrade: Literal["on-start", "refuse"] = "on-start"
     """What the daemon does with the tables of an older version: upgrade them on start, or refuse to start."""
     keep: Duration = Field(default=timedelta(days=365), ge=timedelta(days=30))

@@ -1,6 +1,7 @@
 """Opens the database and the state directory, for the daemon and for commands."""
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,7 @@ from sqlalchemy.engine import make_url
 
 from ckptd.service.database_lock import DatabaseLockError, find_locked
 from ckptd.service.password_file import StateError, read_password
-from ckptd.store.database_errors import SchemaError
+from ckptd.store.database_errors import DatabaseAwayError, SchemaError
 from ckptd.store.engine import create_engine
 from ckptd.store.store import Store
 
@@ -35,19 +36,36 @@ def make_state_directory(directory: Path) -> None:
 def open_store(config: "Config", *, is_upgraded: bool) -> Store:
     """Open the database; upgrade its tables first if asked to, unless a daemon uses those of an older version.
 
+    The password is read again for each connection, so that it can be changed while the daemon runs.
+
     Raises:
         SchemaError: its tables do not match this version, or a daemon of the older version uses them.
         StoreError: it cannot be reached.
 
     """
-    url = add_password(config.database_url, config.store.password_file)
+    path = config.store.password_file
+    url = add_password(config.database_url, path)
     locked = _find_daemon(url) if is_upgraded else None
+    again = partial(_read_password_again, path) if path else None
     try:
-        return Store.open(url, upgrade=is_upgraded and locked is None)
+        return Store.open(url, upgrade=is_upgraded and locked is None, read_password=again)
     except SchemaError as error:
         if locked is None:
             raise
         raise SchemaError(f"{error}; a daemon still uses it (it has the lock {locked}): stop it first") from error
+
+
+def _read_password_again(path: Path) -> str:
+    """Return the password; a file that could be read before may be incomplete while it is replaced.
+
+    Raises:
+        DatabaseAwayError: it cannot be read now.
+
+    """
+    try:
+        return read_password(path)
+    except StateError as error:
+        raise DatabaseAwayError(str(error)) from error
 
 
 def _find_daemon(url: str) -> Path | None:

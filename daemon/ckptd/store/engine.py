@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,10 @@ _UNDEFINED_TABLE = "42P01"
 _FILE = "ckptd_file"  # option of an engine
 
 
-def create_engine(address: str | URL) -> sa.Engine:
+def create_engine(address: str | URL, read_password: Callable[[], str] | None = None) -> sa.Engine:
     """Return an engine for a `sqlite:///` or `postgresql://` address.
+
+    `read_password` is asked for each connection to PostgreSQL, because the password may change meanwhile.
 
     Raises:
         WrongDatabaseError: the address is none, or its driver is not installed.
@@ -44,7 +46,7 @@ def create_engine(address: str | URL) -> sa.Engine:
         if url.get_backend_name() == "sqlite":
             return _create_sqlite(url)
         if url.get_backend_name() == "postgresql":
-            return _create_postgresql(url)
+            return _create_postgresql(url, read_password)
     except ArgumentError as error:
         raise WrongDatabaseError("the URL is not that of a database; use sqlite:///PATH or postgresql://...") from error
     except (ImportError, NoSuchModuleError) as error:
@@ -55,11 +57,18 @@ def create_engine(address: str | URL) -> sa.Engine:
     )
 
 
-def _create_postgresql(url: URL) -> sa.Engine:
+def _create_postgresql(url: URL, read_password: Callable[[], str] | None) -> sa.Engine:
     # without these, an unreachable server would block a step or the renewal of a lease for a quarter of an hour
     alive = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
     arguments = {**CONNECT_ARGUMENTS, **alive}
-    return sa.create_engine(url, connect_args=arguments, pool_pre_ping=True, isolation_level="REPEATABLE READ")
+    engine = sa.create_engine(url, connect_args=arguments, pool_pre_ping=True, isolation_level="REPEATABLE READ")
+    if read_password is not None:
+
+        def add_password(_dialect: object, _entry: object, _arguments: list[Any], options: dict[str, Any]) -> None:
+            options["password"] = read_password()
+
+        sa.event.listen(engine, "do_connect", add_password)
+    return engine
 
 
 def _create_sqlite(url: URL) -> sa.Engine:

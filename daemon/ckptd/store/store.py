@@ -4,6 +4,7 @@ If the daemon is killed, completed transactions stay and the one in progress is 
 StoreError if the database fails.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Self
 
@@ -74,15 +75,15 @@ class Store(StoreReader):
         self.verification_tickets = VerificationTicketStore(database)
 
     @classmethod
-    def open(cls, url: str, *, upgrade: bool = False) -> Self:
-        """Open a database; with `upgrade`, create or upgrade its tables first.
+    def open(cls, url: str, *, upgrade: bool = False, read_password: Callable[[], str] | None = None) -> Self:
+        """Open a database; with `upgrade`, create or upgrade its tables first. See `engine.create_engine`.
 
         Raises:
             SchemaError: its tables are older (without `upgrade`) or newer than this version's.
             StoreError: it cannot be reached, or the address is invalid.
 
         """
-        database = engine.create_engine(url)
+        database = engine.create_engine(url, read_password)
         try:
             if upgrade:
                 schema.upgrade(database)
