@@ -10,6 +10,19 @@ from ckptd.store import server_encoding, sqlite_access
 from ckptd.store.database_errors import StoreError, WrongDatabaseError
 from ckptd.store.light_reader import begin_postgresql, open_postgresql, split_sqlite
 
+# The server hides backend_type of other roles' sessions. A role's limit does not apply to a superuser; -1 is none, and
+# least() ignores NULL.
+_FREE_CONNECTIONS = """
+    SELECT least(
+        current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int - count(*),
+        (SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = session_user AND NOT rolsuper)
+            - count(*) FILTER (WHERE usename = session_user),
+        (SELECT nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database())
+            - count(*) FILTER (WHERE datname = current_database())
+    )
+    FROM pg_stat_activity WHERE datname IS NOT NULL AND usename IS NOT NULL
+"""
+
 
 class DatabaseProbe(NamedTuple):
     """A database that answers. `trouble` says why this account cannot write to it; None: it can."""
@@ -64,21 +77,19 @@ def _probe_sqlite(path: str) -> DatabaseProbe | None:
 
 
 def _probe_postgresql(address: str, password: str | None) -> DatabaseProbe:
-    with closing(open_postgresql(address, password)) as connection, begin_postgresql(connection):
+    with closing(open_postgresql(address, password)) as connection, begin_postgresql(connection, address):
         (version, user, is_standby, is_read_only) = connection.execute(
             "SELECT current_setting('server_version'), current_user, pg_is_in_recovery(),"
             " current_setting('default_transaction_read_only') = 'on'"
         ).fetchone()
         (may_write,) = connection.execute(
-            "SELECT coalesce(bool_and(has_table_privilege(oid, 'INSERT, UPDATE, DELETE')),"
-            " has_schema_privilege(current_schema(), 'CREATE')) FROM pg_class"
+            "SELECT coalesce(bool_and(has_table_privilege(oid, privilege)),"
+            " has_schema_privilege(current_schema(), 'CREATE')) FROM pg_class,"
+            " unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) privilege"  # a list in one text means any of them
             " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
         ).fetchone()
         (encoding,) = connection.execute(server_encoding.READ_ENCODING).fetchone()
-        (free,) = connection.execute(
-            "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
-            " - count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
-        ).fetchone()
+        (free,) = connection.execute(_FREE_CONNECTIONS).fetchone()
     trouble = None
     if is_standby or is_read_only:
         trouble = "the server is a read-only standby" if is_standby else "default_transaction_read_only is on"

@@ -117,29 +117,33 @@ def open_postgresql(address: str, password: str | None) -> Any:
 
 
 @contextmanager
-def begin_postgresql(connection: Any) -> Iterator[None]:
-    """Run a transaction, with limits on its waits, on a connection of `open_postgresql`."""
-    with connection.transaction():
-        connection.execute(SET_LIMITS)
-        yield
+def begin_postgresql(connection: Any, address: str) -> Iterator[None]:
+    """Run a transaction, with limits on its waits, on a connection that `open_postgresql` made to this address.
+
+    Raises:
+        StoreError: the transaction failed.
+
+    """
+    import psycopg  # noqa: PLC0415 - see above
+
+    try:
+        with connection.transaction():
+            connection.execute(SET_LIMITS)
+            yield
+    except psycopg.Error as error:
+        raise _report(_name(address), error) from error
 
 
 def _open_postgresql(address: str, password: str | None) -> LightReader:
     connection = open_postgresql(address, password)
-    import psycopg  # noqa: PLC0415 - see above
-
-    name = _name(address)
 
     def select(statement: str, values: Mapping[str, object]) -> Any:
         return connection.execute(name_values(statement).encode(), values)
 
     @contextmanager
     def begin() -> Iterator[Select]:
-        try:
-            with begin_postgresql(connection):
-                yield Select(select, is_sqlite=False)
-        except psycopg.Error as error:
-            raise _report(name, error) from error
+        with begin_postgresql(connection, address):
+            yield Select(select, is_sqlite=False)
 
     has_revision = "SELECT count(*) WHERE to_regclass('alembic_version') IS NOT NULL"
     return _checked(LightReader(begin, connection.close), has_revision)

@@ -47,5 +47,5 @@ def check_database(config: Config) -> Iterator[CheckResult]:
     if probe.free_connections is not None and probe.free_connections < _CONNECTIONS:
         yield warning(
             f"the server accepts only {probe.free_connections} more connections; a daemon opens up to {_CONNECTIONS}",
-            "raise max_connections, or put PgBouncer in front",
+            "raise max_connections and the CONNECTION LIMIT of the role and of the database, or put PgBouncer in front",
         )
