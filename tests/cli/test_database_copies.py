@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from ckptd import cli
 from ckptd.core.leadership.lease import RUN
 from ckptd.service.lease_keeper import LeaseKeeper
-from ckptd.store import schema
+from ckptd.store import row_copies, schema
 from ckptd.store.all_tables import METADATA
 from ckptd.store.engine import create_engine
 from ckptd.store.store import Store
@@ -119,6 +119,23 @@ def test_copy_compares_every_table_and_says_how_many_rows_there_are(filled_url, 
     if target.startswith("postgresql"):
         assert target.split(":")[2].split("@")[0] not in done.output, "the password"
         postgresql_server.drop_database(target)
+
+
+def test_no_transaction_of_the_source_waits_while_the_copy_is_compared(
+    tmp_path, filled_sqlite, postgresql_url, monkeypatch
+):
+    assert db(tmp_path, filled_sqlite, "copy", postgresql_url).exit_code == 0
+    waiting = []
+
+    def read_slowly(*arguments):
+        with psycopg.connect(postgresql_url) as connection:
+            waiting.extend(connection.execute("SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction'"))
+        return read_checksum(*arguments)
+
+    read_checksum = row_copies._read_checksum
+    monkeypatch.setattr(row_copies, "_read_checksum", read_slowly)
+    assert db(tmp_path, postgresql_url, "backup", tmp_path / "backup.sqlite3").exit_code == 0
+    assert waiting == [], "PostgreSQL ends one after two minutes, and the backup failed"
 
 
 def test_a_difference_between_the_two_is_found_and_nothing_is_left_of_the_copy(tmp_path, filled_sqlite, postgresql_url):

@@ -1,6 +1,7 @@
 from datetime import UTC, date, datetime
 
 import alembic.command
+import psycopg
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
@@ -32,6 +33,22 @@ def test_a_database_of_an_early_revision_is_upgraded_at_once(empty_engine, revis
     schema.upgrade(empty_engine, revision)
     schema.upgrade(empty_engine)
     assert schema.read_revision(empty_engine) == revisions.list_revisions()[-1]
+
+
+def test_no_statement_of_a_migration_is_limited_on_postgresql(postgresql_url):
+    engine = create_engine(postgresql_url)
+    schema.upgrade(engine, revisions.list_revisions()[-2])
+    with psycopg.connect(postgresql_url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE limits (value text)")
+        connection.execute(
+            "CREATE FUNCTION note() RETURNS event_trigger LANGUAGE plpgsql"
+            " AS $$ BEGIN INSERT INTO limits VALUES (current_setting('statement_timeout')); END $$"
+        )
+        connection.execute("CREATE EVENT TRIGGER note ON ddl_command_end EXECUTE FUNCTION note()")
+        schema.upgrade(engine)
+        assert connection.execute("SELECT DISTINCT value FROM limits").fetchall() == [("0",)]
+        connection.execute("DROP EVENT TRIGGER note")
+    engine.dispose()
 
 
 RENAMED_BY = {

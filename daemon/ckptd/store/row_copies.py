@@ -37,10 +37,11 @@ def copy_rows(source: sa.Engine, target: sa.Engine) -> tuple[CopiedTable, ...]:
         StoreError: the target is not empty, a database failed, or a table of the target differs from its source.
 
     """
-    with begin(source, is_writer=False) as reader, begin(target, is_writer=True) as writer:
+    with begin(target, is_writer=True) as writer:
         _lock(writer)
         _require_empty(writer, target)
-        copied = tuple(_copy_table(table, reader, writer) for table in METADATA.sorted_tables)
+        with begin(source, is_writer=False) as reader:  # not while comparing: PostgreSQL ends an idle one
+            copied = tuple(_copy_table(table, reader, writer) for table in METADATA.sorted_tables)
         for expected, table in zip(copied, METADATA.sorted_tables, strict=True):
             found = _read_checksum(table, writer)
             if found != expected:

@@ -50,6 +50,8 @@ def upgrade(engine: sa.Engine, revision: str = "head") -> None:
     with begin(engine, is_writer=True) as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
+            # to change a table of a year takes minutes, and a try that is cut off would be repeated for ever
+            connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
         revisions.refuse_newer(_read_revision(connection))
         config = alembic.config.Config()
         config.set_main_option("script_location", str(revisions.find_migrations()).replace("%", "%%"))
