@@ -26,7 +26,14 @@ _AWAY = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUS
 # errors that an administrator must end at the first connection, and that may end by themselves after one has worked
 _UNUSABLE = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM})
 _READ_ONLY_TRANSACTION = "25006"  # SQLSTATE of PostgreSQL: a standby that is not promoted yet, or made read-only
-_UNDEFINED_TABLE = "42P01"
+_OWN_DATABASE = "give ckptd a database of its own, whose owner is the role in store.url"
+# what to do, for SQLSTATEs of PostgreSQL; since version 15, only the owner of a database may create tables in it
+_ADVICE = {
+    "42P01": "restore the database from a backup, or restart ckptd to make empty tables",
+    "42P07": f"it is of another program: {_OWN_DATABASE}",
+    "42501": _OWN_DATABASE,
+    "3F000": f"the schemas in the search_path of the role do not exist: create one, or {_OWN_DATABASE}",
+}
 _FILE = "ckptd_file"  # option of an engine
 
 
@@ -231,8 +238,8 @@ def name_database(url: URL) -> str:
 def _reason(error: BaseException | None, url: URL) -> str:
     """Return the driver's error in one line, with advice for known errors."""
     words = database_errors.describe(error)
-    if getattr(error, "sqlstate", None) == _UNDEFINED_TABLE:
-        return f"{words}: restore the database from a backup, or restart ckptd to make empty tables"
+    if advice := _ADVICE.get(getattr(error, "sqlstate", None) or ""):
+        return f"{words}: {advice}"
     if _read_code(error) == sqlite3.SQLITE_FULL:
         return f"{words}: free space on its disk, and ckptd resumes by itself"
     if sqlite_access.is_damaged(error):

@@ -37,10 +37,14 @@ def refuse_newer(found: str | None) -> None:
     """Check that this version knows a revision.
 
     Raises:
-        SchemaError: the revision is newer.
+        SchemaError: the revision is newer, or that of another program.
 
     """
     if found is not None and found not in list_revisions():
+        if not found.isdecimal():
+            raise SchemaError(
+                f"the database has tables of another program, at its revision {found}: give ckptd a database of its own"
+            )
         from importlib.metadata import version  # noqa: PLC0415 - commands would wait for it at every start
 
         raise SchemaError(
