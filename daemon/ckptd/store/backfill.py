@@ -95,7 +95,8 @@ class BackfillStore(StorePart):
 
         Their attempts are not read.
         """
-        found = _read_jobs(connection, [JobTable.cluster == cluster, JobTable.is_awaiting_scan]).values()
+        is_awaiting = sa.text("jobs.is_awaiting_scan")  # as its index says it: for "= 1", SQLite reads all jobs
+        found = _read_jobs(connection, [JobTable.cluster == cluster, is_awaiting]).values()
         return {known.key: known for known in sorted(found, key=lambda known: known.last_seen_at)}
 
     @reading

@@ -31,6 +31,9 @@ from ckptd.store.transactions import StorePart, reading, writing_if_any
 MOMENT = timedelta(microseconds=1)  # the shortest time that is recorded
 _CORRECTED = ("state", "cause", "ended_at", "suspensions")  # what accounting tells better
 
+# as its index says it: for "in_queue = 1", SQLite reads all jobs on record
+_IN_QUEUE = sa.text("jobs.in_queue")
+
 
 class JobStore(StorePart, JobReader):
     """Jobs and their attempts."""
@@ -46,7 +49,7 @@ class JobStore(StorePart, JobReader):
         rows = connection.execute(
             sa.select(*JOB_COLUMNS, *tail)
             .join(RunTable, JobTable.run_id == RunTable.id)
-            .where(JobTable.cluster == cluster, JobTable.in_queue)
+            .where(JobTable.cluster == cluster, _IN_QUEUE)
         ).all()
         latest = _read_latest(connection, cluster)
         result: dict[int, TrackedJob] = {}
@@ -103,7 +106,7 @@ def _read_latest(connection: sa.Connection, cluster: str) -> dict[int, Any]:
     newest = (
         sa.select(AttemptTable.job_row, sa.func.max(AttemptTable.restart_count).label("restart_count"))
         .join(JobTable, AttemptTable.job_row == JobTable.id)
-        .where(JobTable.cluster == cluster, JobTable.in_queue)
+        .where(JobTable.cluster == cluster, _IN_QUEUE)
         .group_by(AttemptTable.job_row)
         .subquery()
     )
