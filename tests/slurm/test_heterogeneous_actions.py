@@ -37,7 +37,7 @@ class Slurm:
 
 def component(job_id, partition="main", **changes):
     plain = {"UserID": UID, "Partition": partition, "State": "RUNNING", "RestartCnt": 0, "NumNodes": 1, "HetJobID": 40}
-    return {"JobID": job_id, "BatchHost": f"n{job_id}", "Name": "a\nb", **plain, **changes}
+    return {"JobID": job_id, "BatchFlag": 1, "BatchHost": f"n{job_id}", "Name": "a\nb", **plain, **changes}
 
 
 JOB = (component(41, "urgent", NumNodes=2), component(40))  # not in this order by itself
@@ -69,19 +69,41 @@ def test_what_is_not_this_job_is_refused(jobs):
         owner_actions.read_job(owner_actions.describe_job(REQUEST, UID), Slurm(*jobs))
 
 
-@pytest.mark.parametrize(("jobs", "group", "node_count"), [(JOB, ["--het-group=0"], 3), ((component(40),), [], 1)])
-def test_a_step_scans_the_first_node_of_the_first_component(jobs, group, node_count):
+def run_steps(asked):
+    """Return what runs srun: it keeps the command lines in `asked`, and finds no checkpoints."""
     scan = {"checkpoints": [], "problems": [], "free_bytes": 1, "total_bytes": 2, "filesystem_type": "xfs"}
-    asked = []
 
     def run_step(argv, _seconds, _max_bytes):
         asked.append(argv)
         return step_result.encode_result(scan), 0.1
 
-    answer = scan_steps.scan({**REQUEST, **STEP}, Slurm(*jobs), run_step, UID)
+    return run_step
+
+
+@pytest.mark.parametrize(("jobs", "group", "node_count"), [(JOB, ["--het-group=0"], 3), ((component(40),), [], 1)])
+def test_a_step_scans_the_first_node_of_the_first_component(jobs, group, node_count):
+    asked = []
+    answer = scan_steps.scan({**REQUEST, **STEP}, Slurm(*jobs), run_steps(asked), UID)
     assert (answer["node"], answer["node_count"], answer["result"]["free_bytes"]) == ("n40", node_count, 1)
     (argv,) = asked
     assert [word for word in argv if word.startswith(("--het-group", "--jobid", "--nodelist"))] == [
         "--jobid=40", *group, "--nodelist=n40",
     ]  # fmt: skip
     assert json.loads(argv[-1])["directory"] == "/local/a"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "first"), [("n[07-09,3],m1", "n07"), ("m1", "m1"), ("r[1-2]n[5-6]", "r1n5"), ("gpu-a,gpu-b", "gpu-a")]
+)
+def test_a_step_in_an_allocation_runs_on_its_first_node_and_not_where_salloc_was_typed(nodes, first):
+    allocation = component(40, HetJobID="(null)", BatchFlag=0, BatchHost="login1", NodeList=nodes, NumNodes=4)
+    asked = []
+    answer = scan_steps.scan({**REQUEST, **STEP}, Slurm(allocation), run_steps(asked), UID)
+    assert answer["node"] == first
+    assert f"--nodelist={first}" in asked[0]
+
+
+def test_no_step_runs_in_an_allocation_without_nodes():
+    allocation = component(40, HetJobID="(null)", BatchFlag=0, BatchHost="login1", NodeList="")
+    with pytest.raises(ActionError, match="as the node of the job"):
+        scan_steps.scan({**REQUEST, **STEP}, Slurm(allocation), run_steps([]), UID)

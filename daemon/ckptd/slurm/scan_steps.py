@@ -13,6 +13,7 @@ from ckptd.core.node_scans import step_policy, step_result
 from ckptd.core.node_scans.node_directories import is_on_nodes
 from ckptd.core.node_scans.step_policy import NodeScanPolicy
 from ckptd.core.queue import federation
+from ckptd.core.text import hostlist
 from ckptd.slurm import commands, owner_actions
 from ckptd.slurm.owner_actions import ActionError, Runner
 from ckptd.slurm.queue_text import Separators
@@ -71,13 +72,19 @@ def _find_nodes(item: Mapping[str, Any], policy: NodeScanPolicy, run: Runner, ui
     owner_actions.check_partition(now, {"partitions": policy.partitions})
     if not now.is_running or now.restart_count != job.restart_count:
         raise ActionError("this attempt of the job no longer runs")
-    names, separators = ("JobID", "BatchHost", "NumNodes"), Separators.draw()
+    names, separators = ("JobID", "BatchFlag", "BatchHost", "NodeList", "NumNodes"), Separators.draw()
     answer = run({"argv": commands.format_attributes(job, names, separators)})["output"]
     found = commands.parse_components(answer, names, separators)
     if isinstance(found, Unknown):
         raise ActionError(found.reason)
-    hosts = [each["BatchHost"].strip() for each in found if each["JobID"] == str(job.job_id)]
+    hosts = [_find_first_node(each) for each in found if each["JobID"] == str(job.job_id)]
     counts = [each["NumNodes"].strip() for each in found]
     if len(hosts) != 1 or not step_policy.is_host(hosts[0]) or not all(count.isdecimal() for count in counts):
         raise ActionError(f"Slurm shows {', '.join(hosts)[:40]!r} as the node of the job")
     return _Nodes(hosts[0], sum(map(int, counts)), is_heterogeneous=len(found) > 1)
+
+
+def _find_first_node(shown: Mapping[str, str]) -> str:
+    """Return the node where the batch script runs; for another job, squeue shows the host of its salloc there."""
+    is_batch = shown["BatchFlag"].strip() != "0"
+    return shown["BatchHost"].strip() if is_batch else hostlist.find_first(shown["NodeList"].strip()) or ""

@@ -21,6 +21,11 @@ def expand(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
+def find_first(text: str) -> str | None:
+    """Return the first node that the list names; None if the text is no list of nodes."""
+    return next((name for part in _PART.findall(text) for name in _expand(part)), None)
+
+
 def _expand(part: str) -> Iterator[str]:
     head, bracket, rest = part.partition("[")
     if not bracket:
