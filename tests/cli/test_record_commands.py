@@ -159,6 +159,20 @@ def test_flags_gives_the_documented_keys_and_says_trouble(state):
     assert (flag["rule"], flag["run"], flag["resolved_at"]) == ("at-risk", RUN.directory, None)
 
 
+def test_a_table_of_all_flags_says_which_are_resolved(state):
+    config, store = state
+    assert run(config, "flags").stdout.splitlines()[0].split("\t")[4:6] == ["opened (UTC)", "run"]
+    still_open = run(config, "flags", "--all").stdout.splitlines()
+    assert still_open[0].split("\t")[4:6] == ["opened (UTC)", "resolved (UTC)"]
+    assert still_open[1].split("\t")[5] == "-"
+    resolved_at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    changes = flag_changes.compare(store.flags.list_open(RUN.cluster), [Evaluation(run=RUN)], resolved_at)
+    store.flags.record(changes, resolved_at)
+    resolved = run(config, "flags", "--all")
+    assert resolved.stdout.splitlines()[1].split("\t")[5] == "2026-01-02 03:04:05"
+    assert resolved.exit_code == 0
+
+
 def test_show_tells_a_run_by_job_and_by_path(state):
     config, _ = state
     [by_job] = json.loads(run(config, "show", "7", "--json").stdout)["runs"]

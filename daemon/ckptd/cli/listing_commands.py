@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # pydantic would double the time that these commands take to 
     from ckptd.present.responses.job_documents import FlagDocument, FlagListDocument, JobListDocument
 
 FLAG_COLUMNS = ("severity", "rule", "job", "user", "opened (UTC)", "run", "details")
+ALL_FLAG_COLUMNS = (*FLAG_COLUMNS[:5], "resolved (UTC)", *FLAG_COLUMNS[5:])
 
 
 @click.command()
@@ -112,20 +113,25 @@ def flags(context: click.Context, is_all: bool, asked: str | None, is_json: bool
             _print_flag(row, chosen)
     else:
         is_named = chosen.is_column_shown or asked is not None
-        table = [chosen.cells(row["cluster"], _flag_cells(row, is_cluster_named=is_named)) for row in rows]
-        print_table(chosen.columns(FLAG_COLUMNS), table, "No open flags.")
+        table = [
+            chosen.cells(row["cluster"], _flag_cells(row, is_cluster_named=is_named, is_all=is_all)) for row in rows
+        ]
+        columns, empty = (ALL_FLAG_COLUMNS, "No flags recorded.") if is_all else (FLAG_COLUMNS, "No open flags.")
+        print_table(chosen.columns(columns), table, empty)
     if any(row["resolved_at"] is None for row in rows):
         raise SystemExit(EXIT_TROUBLE)
 
 
-def _flag_cells(row: "FlagDocument", *, is_cluster_named: bool) -> tuple[object, ...]:
+def _flag_cells(row: "FlagDocument", *, is_cluster_named: bool, is_all: bool = False) -> tuple[object, ...]:
     """Return one flag's line; the command in it shows the evidence and the advice."""
     job = name_flagged_job(row["job_id"], row["evidence"])
     named = job or shlex.quote(row["run"])
-    opened_at = format_second(row["opened_at"])
+    times = [format_second(row["opened_at"])]
+    if is_all:
+        times.append(format_second(row["resolved_at"]) if row["resolved_at"] else "-")
     command = f"ckptd show {named}" + (f" --cluster {shlex.quote(row['cluster'])}" if is_cluster_named else "")
     run = row["run"] if row["run"].startswith("/") else "directory unknown"
-    return row["severity"], row["rule"], job, row["user"], opened_at, run, command
+    return row["severity"], row["rule"], job, row["user"], *times, run, command
 
 
 def _print_flag(row: "FlagDocument", chosen: ClusterChoice) -> None:
