@@ -1,4 +1,5 @@
 import errno
+import re
 import tomllib
 from dataclasses import replace
 from datetime import timedelta, timezone
@@ -144,6 +145,14 @@ def test_administrators_are_told_where_to_change_what_they_get_and_not_how_to_mu
     for text in (message.text, message.html):
         assert "mute" not in text
         assert "[health.rules]" in text
+
+
+@pytest.mark.parametrize("is_for_user", [True, False])
+def test_each_sentence_of_a_page_begins_after_a_space(is_for_user):
+    digest = digest_of(flag())
+    html = RENDERER.render(digest, key=digest.key, is_for_user=is_for_user).html
+    assert "You will not be notified again" in html
+    assert re.findall(r"[a-z][.:][A-Z]\w+", re.sub(r"<[^>]*>", "", html)) == []
 
 
 def test_an_array_is_one_entry_with_its_count():
