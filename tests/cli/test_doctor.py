@@ -167,6 +167,16 @@ def test_slurm_that_is_missing_hidden_or_wrong_is_said(world):
     assert any("scontrol --version failed" in text for text in found(world.doctor(), "slurm", "error"))
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_doctor_prints_the_command_for_an_account_that_does_not_see_all_jobs_as_it_is_typed(world):
+    world.program("scontrol", CONF.format(private="jobs"))
+    world.program("sacctmgr", 'case "$*" in *--version*) echo "slurm 22.05.8";; *) echo None;; esac')
+    checks = world.doctor('[service]\nuser = "nobody"\n')
+    advised = [each["advice"] for each in checks if "PrivateData" in each["text"]]
+    assert advised
+    assert all("`sacctmgr add user USER account=... adminlevel=operator`" in each for each in advised)
+
+
 def test_each_relay_is_tried_by_itself(world):
     first, second = free_port(), free_port()
     checks = world.doctor(

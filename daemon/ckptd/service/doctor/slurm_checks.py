@@ -20,6 +20,7 @@ MAX_CLOCK_DIFFERENCE = timedelta(seconds=60)
 _NOT_FOUND = "install Slurm's client programs on this host, or extend PATH of the unit"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _NO_ANSWER = "check slurmctld, MUNGE and slurm.conf of this host: `scontrol ping`, `munge -n | unmunge`"
+_MAKE_OPERATOR = "make it one with `sacctmgr add user USER account=... adminlevel=operator`"
 
 
 def check_service(config: Config) -> Iterator[CheckResult]:
@@ -93,7 +94,7 @@ def _check_visibility(programs: Programs, config: Config) -> Iterator[CheckResul
     if hidden is None:
         yield ok("this account sees the jobs of all users")
     else:
-        yield error(hidden.reason, "sacctmgr add user USER account=... adminlevel=operator")
+        yield error(hidden.reason, _MAKE_OPERATOR)
     if not config.slurm.backfill:
         return
     started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
@@ -107,7 +108,7 @@ def _check_visibility(programs: Programs, config: Config) -> Iterator[CheckResul
             "check slurmdbd; without one, set slurm.backfill = false",
         )
     elif hidden_history := facts.read_hidden_history(()):
-        yield error(hidden_history.reason, "sacctmgr add user USER account=... adminlevel=operator")
+        yield error(hidden_history.reason, _MAKE_OPERATOR)
     else:
         yield ok("accounting answers")
 
