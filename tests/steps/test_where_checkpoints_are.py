@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ckptd.core.model import JobState
+from ckptd.core.model import JobState, Unknown
 from ckptd.present import flag_texts, models
-from ckptd.steps import publish
+from ckptd.steps import decide, poll, publish
 from steps.replayed_fleet import UID, Fleet, minute
 
 
@@ -102,6 +102,22 @@ def test_why_a_directory_is_not_known_is_told_until_a_search_sees_everything(fle
     ]
     assert publish.report(successor.parts, successor.state, minute(3)).unknown_directories == 0
     successor.parts.store.close()
+
+
+def test_a_restart_that_waits_when_it_is_first_seen_is_searched_for_when_it_starts(fleet):
+    fleet.save("ck/step_5.safetensors", 0)
+    waiting = fleet.job(state=JobState.PENDING, restart_count=1, comment="ckpt=ck", node_list="", reason="BeginTime")
+    fleet.run(1, waiting)
+    [history] = fleet.parts.store.histories.read("c1")
+    assert history.scan == Unknown(what="search", reason="the job has not started since ckptd first saw it")
+    assert publish.report(fleet.parts, fleet.state, minute(1)).unknown_directories == 0
+    fleet.source.jobs = (fleet.job(restart_count=1, comment="ckpt=ck", start=2, submitted_at=waiting.submitted_at),)
+    poll.run(fleet.parts, fleet.state, minute(2))
+    decide.decide(fleet.parts, fleet.state, minute(2))
+    assert fleet.flags() == [], "nobody has searched for its directory yet"
+    assert fleet.run(3) == []
+    [run] = fleet.parts.store.runs.find_of_job(1)
+    assert run.directory == f"{fleet.work_dir}/ck"
 
 
 def test_runs_that_have_left_the_queue_count_no_longer_while_their_last_scan_is_repeated(fleet):

@@ -308,7 +308,7 @@ def _record_locations(
     histories = state.latest(RunHistories).by_run
     for watched, sought, answer in answered:
         if sought is None or answer is None:
-            absent.append((watched, Unknown(what="job", reason="no working directory")))
+            absent.append((watched, around.explain_no_search(watched.key)))
             continue
         if answer is NOT_REACHED:
             continue

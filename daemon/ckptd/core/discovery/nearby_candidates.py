@@ -16,6 +16,9 @@ from ckptd.core.runs.ownership import CLOCK_TOLERANCE
 PATIENCE = timedelta(minutes=10)  # for a first save that comes later than that of another job of the same script
 MAX_REASONS = 3  # reported reasons of one search; users' files and names may cause any number
 MAX_REASON = 1_000  # characters of each
+NO_WORK_DIR = Unknown(what="job", reason="no working directory")
+# a waiting job of which Slurm counts restarts: files of a start that ckptd did not see cannot be told from others
+NOT_STARTED = Unknown(what="search", reason="the job has not started since ckptd first saw it")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -244,6 +247,11 @@ def _collides(found: FoundDirectory, since: datetime) -> bool:
 
 def _works_around(job: Job, found: FoundDirectory) -> bool:
     return job.work_dir is not None and found.directory.is_relative_to(job.work_dir)
+
+
+def explain_no_search(job: Job | None) -> Unknown:
+    """Return why no search could be planned for a run with this job."""
+    return NO_WORK_DIR if job is None or job.work_dir is None else NOT_STARTED
 
 
 def summarize_doubt(found: Scan | Unknown | None) -> Unknown | None:

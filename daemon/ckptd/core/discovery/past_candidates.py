@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from ckptd.core.discovery import nearby_candidates
 from ckptd.core.discovery.nearby_candidates import DirectorySearch, FoundDirectory, Neighbour, Neighbours
-from ckptd.core.model import Job, RunKey, RunRecord
+from ckptd.core.model import Job, RunKey, RunRecord, Unknown
 from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.ownership import CLOCK_TOLERANCE
 
@@ -32,6 +32,11 @@ class NearbyJobs:
         if known:
             return plan_search(known, self.beside)
         return nearby_candidates.plan_search(key, self.neighbours, self.histories, self.now)
+
+    def explain_no_search(self, key: RunKey) -> Unknown:
+        """Return why no search could be planned for a run."""
+        known = self.past.get(key) or next(iter(self.neighbours.by_run.get(key, ())), None)
+        return nearby_candidates.explain_no_search(known.job if known else None)
 
     def find_rival(self, key: RunKey, sought: DirectorySearch, found: FoundDirectory) -> Job | None:
         """Return another job that may have written what a search found."""

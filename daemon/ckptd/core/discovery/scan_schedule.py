@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from ckptd.core.discovery.nearby_candidates import NOT_STARTED
 from ckptd.core.model import CheckpointState, RunKey, Scan, Unknown
 
 MIN_GAP = timedelta(seconds=2)  # between two scans of one directory, however often it changes
@@ -31,6 +32,8 @@ class WatchedRun:
     @property
     def is_unknown(self) -> bool:
         """Whether the last scan failed, or the last search could not find the checkpoints."""
+        if self.last == NOT_STARTED:
+            return False
         is_in_doubt = not self.key.is_located and isinstance(self.last, Scan) and not self.last.is_whole
         return isinstance(self.last, Unknown) or is_in_doubt
 

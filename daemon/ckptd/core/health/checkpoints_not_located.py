@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from ckptd.core.discovery.nearby_candidates import summarize_doubt
+from ckptd.core.discovery.nearby_candidates import NOT_STARTED, summarize_doubt
 from ckptd.core.health.interface import FindingBuilder, not_whole
 from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.runs import copied_checkpoints
@@ -28,7 +28,7 @@ class CheckpointsNotLocated:
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
         if history.key.is_located:
             return self._judge_copies(history)
-        if history.scan is None:
+        if history.scan is None or history.scan == NOT_STARTED:
             return Unknown(what=self.name, reason="the directory was not searched for yet")
         doubt = summarize_doubt(history.scan)
         return () if doubt is None else self._list_restarts(history, doubt.reason)
