@@ -10,7 +10,15 @@ from ckptd.core.forecast import projection, risk
 from ckptd.core.forecast.limit_margins import LimitMargins
 from ckptd.core.forecast.optimum import daly_optimum, mean_time_between_interruptions
 from ckptd.core.health import Override, find_margins
-from ckptd.core.model import EndCause, FreeSpaceSample, InterruptionTally, LimitSignal, UserSettings
+from ckptd.core.model import (
+    EndCause,
+    FreeSpaceSample,
+    InterruptionTally,
+    JobState,
+    LimitSignal,
+    Suspension,
+    UserSettings,
+)
 from ckptd.core.runs.cadence import measure_rhythm, with_rhythm
 from ckptd.present import models
 from core.histories import at, attempt, history, job, saved
@@ -181,7 +189,7 @@ def test_no_more_saves_are_counted_than_asked_for(most):
 
 def test_a_run_that_has_stopped_saving_is_likely_to_lose_what_it_has_not_saved():
     found = [saved(10 * number, step=number) for number in range(1, 21)]
-    run, now = history(checkpoints=found), at(290)
+    run, now = history(now=290, checkpoints=found), at(290)
     expected = projection.at_limit(run, attempt(), at(300), now)
     assert (expected.saves_that_fit, expected.lost, expected.silent_since) == (0, timedelta(minutes=100), at(200))
     chance = risk.losing(expected, measure_rhythm(run), at(300), now, timedelta(minutes=5))
@@ -190,13 +198,29 @@ def test_a_run_that_has_stopped_saving_is_likely_to_lose_what_it_has_not_saved()
 
 @pytest.mark.parametrize(("minute", "is_expected"), [(209, True), (229, True), (231, False)])
 def test_of_a_run_that_has_stopped_saving_neither_a_checkpoint_nor_progress_is_forecast(minute, is_expected):
-    run = history(
-        checkpoints=[saved(10 * number, step=number) for number in range(1, 21)], jobs=(job(ends_at=at(300)),)
-    )
+    found = [saved(10 * number, step=number) for number in range(1, 21)]
+    run = history(now=minute, checkpoints=found, jobs=(job(ends_at=at(300)),))
     forecast = models.run_view(run, (), at(minute))["forecast"]
     [next_at] = forecast["next_checkpoint_at"].values()
     [limit] = forecast["at_limit"].values()
     assert [next_at is not None, limit["steps_that_fit"] is not None, limit["saves_that_fit"] > 0] == [is_expected] * 3
+
+
+def test_a_run_is_not_said_to_have_stopped_saving_because_its_last_scan_is_old():
+    found = [saved(10 * number, step=number) for number in range(1, 21)]
+    expected = projection.at_limit(history(now=205, checkpoints=found), attempt(), at(300), at(265))
+    assert (expected.saves_that_fit, expected.lost, expected.silent_since) == (4, timedelta(minutes=5), None)
+    expected = projection.at_limit(history(now=265, checkpoints=found), attempt(), at(300), at(265))
+    assert (expected.saves_that_fit, expected.silent_since) == (0, at(200))
+
+
+def test_the_time_of_a_suspension_is_no_silence():
+    found = [saved(10 * number, step=number) for number in range(1, 21)]
+    resumed = replace(attempt(), suspensions=(Suspension(at(205), at(300)),))
+    expected = projection.at_limit(history(now=305, checkpoints=found, attempts=[resumed]), resumed, at(400), at(305))
+    assert (expected.saves_that_fit > 5, expected.silent_since) == (True, None)
+    expected = projection.at_limit(history(now=331, checkpoints=found, attempts=[resumed]), resumed, at(400), at(331))
+    assert (expected.saves_that_fit, expected.silent_since) == (0, at(300))
 
 
 @pytest.mark.parametrize(("now", "is_strict", "lost"), [(211, True, 9), (213, False, 7), (213, True, 20)])
@@ -339,6 +363,13 @@ def test_a_run_is_shown_with_what_its_limit_will_take():
         "goal": None,
     }
     assert (shown["interval_seconds"], shown["seconds_per_step"], shown["growth_bytes"]) == (600, 600, 0)
+
+
+def test_nothing_is_forecast_of_a_job_while_it_is_suspended():
+    jobs = [job(time_limit=timedelta(minutes=248), ends_at=at(248), state=JobState.SUSPENDED)]
+    run = history(now=240, jobs=jobs, checkpoints=[saved(10 * number, step=number) for number in range(1, 21)])
+    shown = models.run_view(run, [], at(240))["forecast"]
+    assert (shown["at_limit"], shown["next_checkpoint_at"]) == ({}, {})
 
 
 def test_a_run_is_shown_with_the_margins_of_the_rules_that_judge_it():

@@ -9,7 +9,7 @@ from ckptd.core.discovery.declared import is_declared_without, list_unmet
 from ckptd.core.forecast import projection
 from ckptd.core.forecast.limit_margins import DEFAULT_MARGINS, LimitMargins
 from ckptd.core.forecast.save_advice import Advice, advise
-from ckptd.core.model import Attempt, Flag, RecordedCheckpoint, RunRecord, Scan, Unknown
+from ckptd.core.model import SUSPENDED_STATES, Attempt, Flag, RecordedCheckpoint, RunRecord, Scan, Unknown
 from ckptd.core.model.records import AuditEntry
 from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.history import attempt_of
@@ -148,8 +148,8 @@ def _at_limit(history: RunRecord, now: datetime, margins: LimitMargins) -> "dict
     expected: dict[str, AtLimitDocument] = {}
     for job in history.jobs:
         attempt = attempt_of(history, job)
-        if attempt is None or job.ends_at is None or job.time_limit is None:
-            continue
+        if attempt is None or job.ends_at is None or job.time_limit is None or job.state in SUSPENDED_STATES:
+            continue  # Slurm shows the end as if a suspended job ran on
         limit = projection.at_limit(history, attempt, job.ends_at, now, margin=margins.loss)
         count = partial(projection.count_fitting, history, attempt, job.ends_at, margin=margins.goal)
         goes_on = not projection.is_silent(history, attempt, now)
@@ -182,7 +182,7 @@ def _next_checkpoint(history: RunRecord, now: datetime) -> dict[str, datetime | 
     expected: dict[str, datetime | None] = {}
     for job in history.jobs:
         attempt = attempt_of(history, job)
-        if attempt is not None:
+        if attempt is not None and job.state not in SUSPENDED_STATES:
             is_silent = projection.is_silent(history, attempt, now)
             expected[str(job.job_id)] = None if is_silent else projection.next_checkpoint_at(history, attempt, now)
     return expected

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
 
-from ckptd.core.model import Attempt, EndCause, FreeSpaceSample, LimitSignal, RecordedCheckpoint, RunRecord
+from ckptd.core.model import Attempt, EndCause, FreeSpaceSample, LimitSignal, RecordedCheckpoint, RunRecord, Scan
 from ckptd.core.model.save_cadence import SaveCadence
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm, saves_of
@@ -90,8 +90,8 @@ def at_limit(  # noqa: PLR0913 - few callers give those with defaults
     """Forecast the work lost at the limit; None if no interval is known, or if the files may be results.
 
     A checkpoint counts as expected only if it is complete before the limit even when it is late: by NEXT_CAUTION times
-    the usual spread of intervals for the next one, by CAUTION times for later ones; these delays add up. If a run has
-    not saved for SILENCE intervals, no checkpoint is expected. If `is_strict` is true, the next checkpoint is treated
+    the usual spread of intervals for the next one, by CAUTION times for later ones; these delays add up. If the last
+    scan found no save of the last SILENCE intervals, none is expected. If `is_strict` is true, the next one is treated
     like later ones, and no checkpoint is expected once it is later than that.
 
     With `most_saves`, no more than these are counted on. While the next one is late, the count changes all the time;
@@ -124,11 +124,16 @@ def at_limit(  # noqa: PLR0913 - few callers give those with defaults
 
 
 def is_silent(history: RunRecord, attempt: Attempt, now: datetime, rhythm: SaveCadence | None = None) -> bool:
-    """Whether an attempt has saved nothing for SILENCE intervals and is not saving, so that no save is expected."""
+    """Whether an attempt has saved nothing for SILENCE intervals and is not saving, so that no save is expected.
+
+    That is as of the last scan, because a job may save several times between two; suspended time does not count.
+    """
     interval = (rhythm or measure_rhythm(history)).step_interval
     if not interval or facts.being_written(history):
         return False
-    return now > max(saved_until(history, attempt), attempt.started_at) + interval * SILENCE
+    since = facts.idle_since(history, attempt, max(saved_until(history, attempt), attempt.started_at))
+    seen_until = history.scan.scanned_at if isinstance(history.scan, Scan) else now
+    return seen_until > since + interval * SILENCE
 
 
 def _is_late(history: RunRecord, attempt: Attempt, rhythm: SaveCadence, now: datetime) -> bool:
