@@ -177,6 +177,19 @@ def test_doctor_prints_the_command_for_an_account_that_does_not_see_all_jobs_as_
     assert all("`sacctmgr add user USER account=... adminlevel=operator`" in each for each in advised)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize(
+    ("answer", "verdict"), [("Administrator", "ok"), ("Operator", "error"), ("None", "error"), (None, "warning")]
+)
+def test_doctor_says_whether_summaries_can_be_written(world, answer, verdict):
+    failed = "echo sacctmgr: error: Connection refused >&2; exit 1"
+    told = failed if answer is None else f"echo {answer}"
+    world.program("sacctmgr", f'case "$*" in *--version*) echo "slurm 22.05.8";; *) {told};; esac')
+    checks = world.doctor('[actions]\nsummary = ["*"]\n[service]\nuser = "nobody"\n')
+    assert [each["verdict"] for each in checks if "AdminComment" in each["text"]] == [verdict]
+    assert not [each for each in world.doctor('[service]\nuser = "nobody"\n') if "AdminComment" in each["text"]]
+
+
 def test_each_relay_is_tried_by_itself(world):
     first, second = free_port(), free_port()
     checks = world.doctor(

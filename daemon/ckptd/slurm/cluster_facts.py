@@ -2,7 +2,7 @@
 
 import os
 import pwd
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from ckptd.core.model import Unknown
 from ckptd.slurm import failure_reasons
@@ -10,7 +10,8 @@ from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.programs import Programs
 
 MAX_CHECKS = 5  # of the configured name, without an answer: some sites have no scontrol where ckptd runs
-_SEES_ALL = frozenset({"Operator", "Administrator"})
+_MAY_CHANGE = frozenset({"Administrator"})
+_SEES_ALL = _MAY_CHANGE | {"Operator"}
 
 
 class ClusterFacts:
@@ -121,8 +122,24 @@ class ClusterFacts:
             "slurmdbd's PrivateData=jobs hides other users' jobs from this account, which is no Slurm operator",
         )
 
+    def read_may_administrate(self) -> bool | Unknown:
+        """Return whether this account may change other users' jobs; Unknown if Slurm does not say what it is."""
+        config = self._read_config()
+        return config if isinstance(config, Unknown) else self._has_level(config, _MAY_CHANGE)
+
     def _sees_all(self, config: dict[str, str]) -> bool | Unknown:
         """Return whether private jobs are shown to this account; Unknown if accounting does not say what it is."""
+        answer = self._has_level(config, _SEES_ALL)
+        if not isinstance(answer, Unknown):
+            return answer
+        return failure_reasons.make_unknown(
+            "queue",
+            FailureReason.FAILED,
+            f"PrivateData=jobs is set, and sacctmgr does not say whether this account is an operator: {answer.reason}",
+        )
+
+    def _has_level(self, config: dict[str, str], levels: Container[str]) -> bool | Unknown:
+        """Return whether this account is root, SlurmUser or has one of these administrator levels in accounting."""
         uid = os.geteuid()
         try:
             user = pwd.getpwuid(uid).pw_name
@@ -134,16 +151,12 @@ class ClusterFacts:
             "administrators",
             ["sacctmgr", "--noheader", "--parsable2", "show", "user", f"name={user}", "format=AdminLevel"],
         )
-        if not isinstance(answer, Unknown):
-            level, finished = answer
-            if finished.returncode == 0:
-                return level.strip() in _SEES_ALL
-            answer = failure_reasons.classify("administrators", finished.returncode, finished.stderr)
-        return failure_reasons.make_unknown(
-            "queue",
-            FailureReason.FAILED,
-            f"PrivateData=jobs is set, and sacctmgr does not say whether this account is an operator: {answer.reason}",
-        )
+        if isinstance(answer, Unknown):
+            return answer
+        level, finished = answer
+        if finished.returncode == 0:
+            return level.strip() in levels
+        return failure_reasons.classify("administrators", finished.returncode, finished.stderr)
 
     def _read_config(self) -> dict[str, str] | Unknown:
         return self._read_settings("cluster configuration", ["scontrol", "show", "config"])

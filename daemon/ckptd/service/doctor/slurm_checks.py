@@ -40,6 +40,8 @@ def check_service(config: Config) -> Iterator[CheckResult]:
     yield from _check_cluster(programs, config)
     yield from _check_visibility(programs, config)
     yield from _check_clock(programs)
+    if config.actions.summary:
+        yield _check_summary(programs, config)
     if config.slurm.source == "slurmrestd":
         yield from _check_rest(config)
 
@@ -111,6 +113,19 @@ def _check_visibility(programs: Programs, config: Config) -> Iterator[CheckResul
         yield error(hidden_history.reason, _MAKE_OPERATOR)
     else:
         yield ok("accounting answers")
+
+
+def _check_summary(programs: Programs, config: Config) -> CheckResult:
+    may_administrate = ClusterFacts(programs, config.slurm.cluster).read_may_administrate()
+    if isinstance(may_administrate, Unknown):
+        reason = f"whether this account may write AdminComment is not known: {may_administrate.reason}"
+        return warning(reason, "check slurmdbd, or unset actions.summary")
+    if may_administrate:
+        return ok("this account may write AdminComment")
+    return error(
+        "actions.summary: this account may not write AdminComment, because it is no Slurm administrator",
+        "make it one with `sacctmgr add user USER account=... adminlevel=administrator`, or unset actions.summary",
+    )
 
 
 def _check_pyslurm(programs: Programs, config: Config) -> CheckResult:
