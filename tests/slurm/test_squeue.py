@@ -61,6 +61,14 @@ def test_a_controller_that_does_not_answer_tells_no_time(programs_in):
     assert reason_of(source.read_clock()).startswith(FailureReason.DOWN)
 
 
+def test_a_refused_ping_at_the_end_of_the_configuration_is_no_failure(programs_in):
+    _, make = programs_in
+    text = "Configuration data as of 1795242021\nClusterName = lab\n\nSlurmctld(primary) at n1 is DOWN\n"
+    source = make(squeue={"jobs": []}, scontrol={"answers": {"show config": text}, "rc": 1})
+    assert source.read_clock() == datetime(2026, 11, 21, 6, 20, 21, tzinfo=UTC)
+    assert source.read_queue(NOW) == QueueSnapshot(cluster="lab", polled_at=NOW, jobs=())
+
+
 def test_the_separators_are_drawn_anew_for_each_call(programs_in):
     directory, make = programs_in
     source = make(cluster="lab", squeue={"jobs": []})
