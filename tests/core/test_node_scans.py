@@ -113,7 +113,7 @@ def test_without_a_single_running_job_there_is_no_node_to_ask():
     assert list_due([(key("a"), job(1, state=JobState.PENDING))]) == {}
     pairs = [(key("a"), job(1)), (key("a"), job(2))]
     found = due_scans.list_due([key("a")], pairs, {}, timedelta(minutes=30), NOW)
-    assert (found.jobs, found.ambiguous) == ({}, {key("a"): (1, 2)})
+    assert (found.jobs, found.ambiguous) == ({}, {key("a"): ("1", "2")})
 
 
 def checkpoint(name="epoch_3.pt", **changes):

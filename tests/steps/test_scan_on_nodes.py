@@ -235,6 +235,18 @@ def test_two_running_jobs_make_it_unknown(fleet, nodes):
     assert read(fleet).scan.reason.startswith("jobs 1 and 2 use it at the same time")
 
 
+def test_tasks_of_an_array_have_the_names_that_squeue_shows(fleet, nodes):
+    tasks = [job(fleet, 41 + number, array_job_id=41, array_task_id=number) for number in (1, 0)]
+    scan(fleet, 10, *tasks)
+    assert read(fleet).scan.reason.startswith("jobs 41_0 and 41_1 use it at the same time")
+    nodes.disks[42] = [checkpoint(1, 5)]
+    scan(fleet, 20, tasks[0])
+    assert read(fleet).scan.problems[0].reason.startswith("a step in job 41_1 of its owner reported this")
+    nodes.disks[41] = {"failed": "it ended"}
+    result = scan(fleet, 60, tasks[1])
+    assert [line.text for line in result.lines] == [f"step in job 41_0 did not scan '{WHERE}': 'job 41_0: it ended'"]
+
+
 def test_after_the_end_nobody_is_asked_and_the_record_stays(fleet, nodes):
     nodes.disks[1] = [checkpoint(1, 5)]
     scan(fleet, 10, job(fleet))

@@ -25,6 +25,15 @@ def test_two_jobs_that_could_both_have_written_are_not_judged_by_what_was_found(
     assert publish.report(fleet.parts, fleet.state, minute(70)).unknown_directories == 2
 
 
+def test_a_rival_that_is_a_task_of_an_array_has_the_name_that_squeue_shows(fleet):
+    jobs = [fleet.job(1, name="train"), fleet.job(2, name="sweep", array_job_id=2, array_task_id=7)]
+    fleet.run(1, *jobs)
+    fleet.save("ck/step_5.safetensors", 2)
+    fleet.run(70, *jobs)
+    [reason] = told(fleet, 1)
+    assert reason.startswith("job 2_7 could have written ")
+
+
 def told(fleet, job_id):
     """Why the record says that the directory of a job's run is not known."""
     [run] = fleet.parts.store.runs.find_of_job(job_id)

@@ -41,5 +41,5 @@ def without_rival(
     rival = around.find_rival(key, sought, location.found)
     if rival is None:
         return location
-    reason = f"job {rival.job_id} could have written {location.directory}, too: name it by --comment=ckpt=PATH"
+    reason = f"job {rival.slurm_name} could have written {location.directory}, too: name it by --comment=ckpt=PATH"
     return Unknown(what="search", reason=reason)

@@ -33,7 +33,7 @@ class NodeScanSlice:
 
     tried: dict[RunKey, TriedScan] = field(default_factory=dict)
     known: set[RunKey] = field(default_factory=set)  # runs of which the record was asked for an earlier scan
-    ambiguous: Mapping[RunKey, tuple[int, ...]] = field(default_factory=dict)
+    ambiguous: Mapping[RunKey, tuple[str, ...]] = field(default_factory=dict)
 
 
 def run(parts: Parts, state: State, now: datetime) -> StepResult:
@@ -66,7 +66,7 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
         if isinstance(found, Unknown):
             lines += [_explain(each, found)] if outcome.seconds is not None else []
         else:
-            problem = step_result.explain_witness(outcome.host, each.job.job_id)
+            problem = step_result.explain_witness(outcome.host, each.job.slurm_name)
             found = replace(found, problems=(problem, *found.problems))
         record_on_node(parts, state, watched[each.run], found, now)
     is_unfinished = len(due.jobs) > len(asked) and not parts.runner.is_stopping()
@@ -102,13 +102,13 @@ def _record_ambiguous(
     state: State,
     memory: NodeScanSlice,
     watched: Mapping[RunKey, WatchedRun],
-    ambiguous: Mapping[RunKey, tuple[int, ...]],
+    ambiguous: Mapping[RunKey, tuple[str, ...]],
     now: datetime,
 ) -> None:
     """Record once that it is unknown which job's node has the checkpoints."""
-    for run, job_ids in ambiguous.items():
-        if memory.ambiguous.get(run) != job_ids:
-            named = " and ".join(map(str, job_ids[:3]))
+    for run, names in ambiguous.items():
+        if memory.ambiguous.get(run) != names:
+            named = " and ".join(names[:3])
             reason = f"jobs {named} use it at the same time, and the node of each may have another one"
             record_on_node(parts, state, watched[run], Unknown(what=WHAT, reason=reason), now)
     memory.ambiguous = ambiguous
@@ -120,5 +120,5 @@ def _count(state: State, outcome: NodeScanOutcome) -> None:
 
 
 def _explain(asked: NodeScanRequest, trouble: Unknown) -> LogLine:
-    text = f"step in job {asked.job.job_id} did not scan {asked.run.directory!a}: {trouble.reason!a}"
+    text = f"step in job {asked.job.slurm_name} did not scan {asked.run.directory!a}: {trouble.reason!a}"
     return warning(text, run=asked.run.directory, job=asked.job.job_id)

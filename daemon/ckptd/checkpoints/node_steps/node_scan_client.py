@@ -57,7 +57,7 @@ def _outcome(data: dict[str, Any], asked: NodeScanRequest, now: datetime) -> Nod
     seconds = min(max(0.0, float(data["seconds"])), MAX_SECONDS)
     if "failed" in data:
         reason = str(data["failed"])[:500]
-        return NodeScanOutcome(Unknown(what=WHAT, reason=f"job {asked.job.job_id}: {reason}"), host, seconds)
+        return NodeScanOutcome(Unknown(what=WHAT, reason=f"job {asked.job.slurm_name}: {reason}"), host, seconds)
     directory = PurePosixPath(asked.run.directory)
     try:
         result = step_result.decode_result(data["result"], directory, asked.run.uid)

@@ -21,7 +21,7 @@ class DueScans(NamedTuple):
     """The jobs to ask, and the runs of which several jobs run, each perhaps with a location of its own."""
 
     jobs: dict[RunKey, Job]
-    ambiguous: dict[RunKey, tuple[int, ...]]
+    ambiguous: dict[RunKey, tuple[str, ...]]  # Slurm's names of these jobs
 
 
 def name_attempt(job: Job) -> tuple[int, int]:
@@ -40,7 +40,11 @@ def list_due(
     for run, job in jobs:
         if run in wanted and job.is_running:
             running[run].append(job)
-    ambiguous = {run: tuple(sorted(job.job_id for job in found)) for run, found in running.items() if len(found) > 1}
+    ambiguous = {
+        run: tuple(job.slurm_name for job in sorted(found, key=lambda job: job.job_id))
+        for run, found in running.items()
+        if len(found) > 1
+    }
     single = {run: found[0] for run, found in running.items() if len(found) == 1}
     due = [run for run, job in single.items() if _is_due(tried.get(run), job, interval, now)]
     due.sort(key=lambda run: (run in tried, tried[run].at if run in tried else now, run))

@@ -131,10 +131,10 @@ def make_scan(found: NodeFindings, directory: PurePosixPath, host: str, node_cou
     )
 
 
-def explain_witness(host: str, job_id: int) -> Unknown:
+def explain_witness(host: str, job_name: str) -> Unknown:
     """Return the problem that every such scan has: so no scan of a node lets anything be removed, or a flag open."""
     return Unknown(
-        what=host, reason=f"a step in job {job_id} of its owner reported this, and this host cannot check it"
+        what=host, reason=f"a step in job {job_name} of its owner reported this, and this host cannot check it"
     )
 
 
