@@ -36,6 +36,13 @@ def test_a_ticket_comes_back_as_it_was_added_and_as_it_was_changed(tickets):
     assert tickets.list_unwatched(CLUSTER, at(9)) == (changed,)
 
 
+def test_a_ticket_says_whether_its_jobs_compare(tickets):
+    tickets.add(ticket := make_ticket(is_comparison=True))
+    assert tickets.read(ticket.name) == ticket
+    assert tickets.list_unwatched(CLUSTER, at(9)) == (ticket,)
+    assert (tickets.list_runs(CLUSTER), tickets.list_runs(CLUSTER, is_comparison=True)) == (frozenset(), {RUN})
+
+
 def test_a_deleted_ticket_is_neither_read_nor_changed(tickets):
     tickets.add(ticket := make_ticket())
     tickets.delete(ticket.name)

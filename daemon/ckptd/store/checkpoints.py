@@ -362,7 +362,8 @@ def _update(
     values = []
     for known, row_id in ((known, row_id) for row_id, found in changed.items() for known in found):
         row = _to_row(known, row_id, contexts[row_id], attempts)
-        del row["is_pinned"], row["pruned_at"]  # a person or an act may have changed them since it was read
+        # a person, an act or a comparison may have changed them since it was read
+        del row["is_pinned"], row["pruned_at"], row["comparisons"]
         keys = {f"key_{name}": row.pop(name) for name in _KEY}
         deleted_at = row.pop("deleted_at")
         values.append(row | keys | ({"found_deleted_at": deleted_at} if is_scan else {}))

@@ -223,10 +223,11 @@ def _is_usable(recorded: RecordedCheckpoint) -> bool:
 
 
 def _is_odd(recorded: RecordedCheckpoint, uid: int) -> bool:
-    """Whether it can open a flag at any age: unsafe, of another owner, or unfinished."""
+    """Whether it can open a flag at any age: unsafe, of another owner, unfinished, or compared with an original."""
     checkpoint = recorded.checkpoint
     is_foreign = bool(checkpoint.owner_uids) and checkpoint.owner_uids != {uid}
-    is_odd = bool(checkpoint.unsafe) or is_foreign or checkpoint.state is CheckpointState.WRITING
+    is_unfinished = checkpoint.state is CheckpointState.WRITING
+    is_odd = bool(checkpoint.unsafe) or is_foreign or is_unfinished or bool(recorded.comparisons)
     return is_odd and recorded.deleted_at is None
 
 

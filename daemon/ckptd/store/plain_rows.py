@@ -19,9 +19,9 @@ from ckptd.store.row_values import ATTEMPT_FIELDS, JOB_FIELDS
 _RENAMED = {"time_limit": "time_limit_seconds", "time_left": "time_left_seconds", "resumed_from": "resume"}
 _JSON = frozenset(
     {
-        "free_space_samples", "leftovers", "links", "mentions", "owner_uids", "problems", "resolved", "resume",
-        "retention_settings", "script_mentions", "settled_markers", "summed_checkpoints", "suspensions", "unsafe",
-        "user_settings",
+        "comparisons", "free_space_samples", "leftovers", "links", "mentions", "owner_uids", "problems", "resolved",
+        "resume", "retention_settings", "script_mentions", "settled_markers", "summed_checkpoints", "suspensions",
+        "unsafe", "user_settings",
     }
 )  # fmt: skip
 _INSTANTS = frozenset({"suspended_until", "recorded_since"})

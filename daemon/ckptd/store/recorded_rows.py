@@ -17,6 +17,7 @@ from ckptd.core.rows.stored_checkpoints import (
     checkpoint_from_row,
     read_level,
 )
+from ckptd.core.rows.stored_comparisons import decode_comparisons
 from ckptd.core.rows.stored_instants import instant
 from ckptd.core.rows.word_codes import STATE_CODES
 from ckptd.core.runs.progress import identify, stays_as_found
@@ -110,10 +111,10 @@ class RecordedRows(Sequence[RecordedCheckpoint]):
 
 def decode_row(row: Sequence[Any], context: RowContext, attempts: SharedAttempts) -> RecordedCheckpoint:
     """Return the checkpoint of a row of `checkpoint_rows`."""
+    record = dict(zip(RECORD_FIELDS, RECORD.decode(row[_RECORD]), strict=True))
+    record["comparisons"] = decode_comparisons(record["comparisons"])
     return RecordedCheckpoint(
-        checkpoint=checkpoint_from_row(context, row[_CONTENT]),
-        attempt=_read_attempt(row, attempts),
-        **dict(zip(RECORD_FIELDS, RECORD.decode(row[_RECORD]), strict=True)),
+        checkpoint=checkpoint_from_row(context, row[_CONTENT]), attempt=_read_attempt(row, attempts), **record
     )
 
 

@@ -14,6 +14,7 @@ from ckptd.store.backfill import BackfillStore
 from ckptd.store.checkpoints import CheckpointStore
 from ckptd.store.claims import ClaimStore
 from ckptd.store.clusters import ClusterStore
+from ckptd.store.comparisons import ComparisonStore
 from ckptd.store.continuity import Continuity
 from ckptd.store.declared_shares import DeclaredShareStore
 from ckptd.store.ended_runs import EndedRunStore
@@ -51,6 +52,7 @@ class Store(StoreReader):
         self.checkpoints = CheckpointStore(database)
         self.claims = ClaimStore(database)
         self.clusters: ClusterStore = ClusterStore(database)
+        self.comparisons = ComparisonStore(database)
         self.declared_shares = DeclaredShareStore(database)
         self.ended_runs = EndedRunStore(database)
         self.expiry = ExpiryStore(database)

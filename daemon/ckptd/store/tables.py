@@ -301,6 +301,7 @@ class CheckpointTable(Base):
     unsafe: Mapped[Any | None]
     reason: Mapped[str | None]
     owner_damage: Mapped[str | None]
+    comparisons: Mapped[Any | None]
 
 
 class FlagTable(Base):

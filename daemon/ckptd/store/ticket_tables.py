@@ -18,6 +18,7 @@ class VerificationTicketTable(Base):
     run_id: Mapped[int] = mapped_column(sa.ForeignKey("runs.id"), index=True)
     requested_at: Mapped[datetime]
     tasks: Mapped[Any]
+    is_comparison: Mapped[bool]  # each task reads for digests
     job_id: Mapped[int | None]
     try_count: Mapped[int]
     silent_since: Mapped[datetime | None]

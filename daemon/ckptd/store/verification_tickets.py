@@ -30,6 +30,7 @@ class VerificationTicketStore(StorePart):
         run_id = runs.find_run(connection, ticket.run)
         tasks = [[encode_checkpoint(piece) for piece in task] for task in ticket.tasks]
         fixed = {"name": ticket.name, "run_id": run_id, "requested_at": ticket.requested_at, "tasks": tasks}
+        fixed["is_comparison"] = ticket.is_comparison
         connection.execute(sa.insert(TicketTable).values(**fixed, **_to_row(ticket)))
 
     @reading
@@ -49,11 +50,12 @@ class VerificationTicketStore(StorePart):
         return tuple(map(_from_row, rows))
 
     @reading
-    def list_runs(self, connection: sa.Connection, cluster: str) -> frozenset[RunKey]:
-        """Return the runs of a cluster that have a ticket."""
+    def list_runs(self, connection: sa.Connection, cluster: str, *, is_comparison: bool = False) -> frozenset[RunKey]:
+        """Return the runs of a cluster that have a ticket for a verification, or else for a comparison."""
         columns: list[Any] = list(RUN_KEY_COLUMNS)
         statement = sa.select(*columns).join(TicketTable, TicketTable.run_id == RunTable.id)
-        return frozenset(map(run_key, connection.execute(statement.where(RunTable.cluster == cluster))))
+        is_wanted = (RunTable.cluster == cluster) & (TicketTable.is_comparison == is_comparison)
+        return frozenset(map(run_key, connection.execute(statement.where(is_wanted))))
 
     @reading
     def count_open(self, connection: sa.Connection, cluster: str, uid: int) -> int:
@@ -83,6 +85,7 @@ _COLUMNS = (
     TicketTable.name,
     TicketTable.requested_at,
     TicketTable.tasks,
+    TicketTable.is_comparison,
     TicketTable.job_id,
     TicketTable.try_count,
     TicketTable.silent_since,
@@ -110,6 +113,7 @@ def _from_row(row: Any) -> VerificationTicket:
         run=run_key(row),
         requested_at=row.requested_at,
         tasks=tuple(tuple(decode_checkpoint(piece) for piece in task) for task in row.tasks),
+        is_comparison=row.is_comparison,
         job_id=row.job_id,
         try_count=row.try_count,
         silent_since=row.silent_since,

@@ -16,6 +16,7 @@ from ckptd.core.model.checkpoints import (
     Scan,
     SeenLink,
 )
+from ckptd.core.model.content_comparisons import ContentComparison
 from ckptd.core.model.flags import Evidence, Finding, Flag, Severity
 from ckptd.core.model.jobs import (
     ENDED_STATES,
@@ -70,6 +71,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointRead",
     "CheckpointState",
+    "ContentComparison",
     "CopyLocation",
     "DeclaredResume",
     "EndCause",

@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from ckptd.core.model.content_comparisons import ContentComparison
 from ckptd.core.model.jobs import JobKey
 from ckptd.core.model.resumes import CheckpointRead, DeclaredResume
 from ckptd.core.model.unknown import Unknown
@@ -193,3 +194,4 @@ class RecordedCheckpoint:
     verified_full_at: datetime | None = None  # when all its present bytes were last verified
     owner_verified_at: datetime | None = None  # the same by a job of its owner, which says what its owner likes
     owner_damage: str | None = None  # why such a job calls it damaged, until this node verifies it
+    comparisons: tuple[ContentComparison, ...] = ()  # of a copy: the last one with each original, oldest first

@@ -18,6 +18,7 @@ from ckptd.core.model.checkpoint_json import decode_checkpoint, encode_checkpoin
 from ckptd.core.rows.packed_details import pack_details, unpack_details
 from ckptd.core.rows.packed_groupings import pack_grouping, unpack_grouping
 from ckptd.core.rows.packed_members import pack_members, unpack_members
+from ckptd.core.rows.stored_comparisons import encode_comparisons
 from ckptd.core.rows.stored_instants import instant
 from ckptd.core.rows.text_escapes import decode_text, encode_text, share_text
 from ckptd.core.rows.word_codes import LEVEL_CODES, ROLE_CODES, STATE_CODES
@@ -79,6 +80,7 @@ def checkpoint_to_row(recorded: RecordedCheckpoint, context: RowContext) -> dict
     path = shorten_path(str(checkpoint.path), context.directory)
     owner_uids = sorted(checkpoint.owner_uids)
     return dict(zip(RECORD_FIELDS, _get_record(recorded), strict=True)) | {
+        "comparisons": encode_comparisons(recorded.comparisons),
         "path": path,
         "path_key": key_of_path(path),
         "format": checkpoint.format,

@@ -1,4 +1,4 @@
-"""A request for a full verification, as the database keeps it until its result is recorded."""
+"""A request for a full verification or a comparison, as the database keeps it until its result is recorded."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,6 +19,7 @@ class VerificationTicket:
     run: RunKey
     requested_at: datetime
     tasks: tuple[tuple[Checkpoint, ...], ...]
+    is_comparison: bool = False  # each task reads whole checkpoints for their digests, in several directories
     job_id: int | None = None  # of the array job; None: it is not known whether it was submitted
     try_count: int = 1  # how often tasks were submitted
     silent_since: datetime | None = None  # since when tasks without a result are no longer in the queue
