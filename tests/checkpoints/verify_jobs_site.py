@@ -1,5 +1,6 @@
 """Real checkpoints of a Linux user, the real agent, and a stand-in for Slurm, for tests of both executors."""
 
+import json
 import os
 import pwd
 from contextlib import contextmanager
@@ -106,12 +107,19 @@ class Site:
         assert progress.state is TicketState.READY, progress
         return progress
 
+    def read_result(self, ticket):
+        return json.loads((self.find_ticket_directory(ticket) / "result-0.json").read_text())
+
+    def write_result(self, ticket, document):
+        """Write what the owner likes in the place of a result."""
+        (self.find_ticket_directory(ticket) / "result-0.json").write_text(json.dumps(document))
+
     def find_ticket_directory(self, ticket):
         return self.root / "tickets" / str(USER.pw_uid) / ticket
 
 
 @contextmanager
-def open_site(monkeypatch):
+def open_site(monkeypatch, more=""):
     with TemporaryDirectory() as name:
         root = Path(name)
         root.chmod(0o755)
@@ -121,7 +129,7 @@ def open_site(monkeypatch):
         slurm = VerificationSlurm(root / "slurm", USER.pw_uid)
         monkeypatch.setenv("PATH", f"{slurm.path}:{os.environ['PATH']}")
         python = install_node_python()
-        text = SETTINGS.format(root=root, python=python)
+        text = SETTINGS.format(root=root, python=python) + more.format(root=root)
         agent = shared_agent.start_with(text, start=start_agent, is_person=True)
         try:
             yield Site(root, python, agent, slurm)

@@ -221,6 +221,7 @@ def every_operation(site):
     release = {"held_before": 4e9, "now": None, "is_short_of_space": True, "clock_tolerance": None}
     directory = str(site.run)
     identity = list(trash_facts.identity(site.run / "checkpoint-3"))
+    wanted = {"directory": directory, "files": [["checkpoint-3", (site.run / "checkpoint-3").stat().st_size]]}
     locating = {"since_ns": 0, "until_ns": None, "excluded": [], "shared": []}
     locating |= {"places": [directory], "job_names": ["7"], "is_role_asked": True}
     moving = {"act_id": "a1", "directory": directory, "path": f"{directory}/checkpoint-3", "files": ["checkpoint-3"]}
@@ -232,6 +233,8 @@ def every_operation(site):
         "hold_job": JOB,
         "resubmit_job": {**JOB, "number": 1, "mark": "0123456789abcdef"},
         "submit_verification": {"directory": directory, "ticket": TICKET, "tasks": [["checkpoint-3"]], "numbers": [0]},
+        "submit_digests": {"ticket": TICKET, "tasks": [[wanted]], "numbers": [0]},
+        "collect_digests": {"ticket": TICKET, "task": 0},
         "follow_verification": {"ticket": TICKET, "job_id": 7, "task_count": 1},
         "collect_verification": {"ticket": TICKET, "task": 0},
         "cancel_verification": {"ticket": TICKET, "job_id": 7},
@@ -241,6 +244,7 @@ def every_operation(site):
         "scan": site.scan_item(),
         "find_workspaces": {"directory": directory},
         "verify": {"directory": directory, "only": ["checkpoint-3"], "now": time.time()},
+        "digest": wanted,
         "look_up_paths": {"paths": [directory], "work_dirs": [directory]},
         "move_aside": {**moving, **about, "identities": [identity], "now": time.time()},
         "restore": {"place": place, "act_id": "a1"},
@@ -258,6 +262,7 @@ def ask_outside(site, operation, named):
     run = site.outside / "run"
     place, directory = f"{named}/{TRASH}", f"{named}/run"
     path = f"{directory}/step_2.pt"
+    wanted = {"directory": directory, "files": [["step_2.pt", (run / "step_2.pt").stat().st_size]]}
     changes = {
         "locate": {
             "work_dir": directory,
@@ -270,6 +275,8 @@ def ask_outside(site, operation, named):
         "scan_on_node": {"directory": directory},
         "find_workspaces": {"directory": directory},
         "verify": {"directory": directory, "only": ["step_2.pt"]},
+        "digest": wanted,
+        "submit_digests": {"tasks": [[wanted]]},
         "look_up_paths": {"paths": [path, directory], "work_dirs": [directory]},
         "move_aside": {
             "directory": directory,

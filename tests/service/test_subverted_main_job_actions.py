@@ -7,7 +7,14 @@ import pytest
 
 from service.subverted_main import ACTIONS, JOB, NO_ACTIONS, PERSON, SCRIPT, Attacker, every_operation, make_place
 
-VERIFICATIONS = ("submit_verification", "follow_verification", "collect_verification", "cancel_verification")
+VERIFICATIONS = (
+    "submit_verification",
+    "submit_digests",
+    "follow_verification",
+    "collect_verification",
+    "collect_digests",
+    "cancel_verification",
+)
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
@@ -151,6 +158,10 @@ def test_without_a_partition_in_the_configuration_no_action_is_carried_out(place
         ("submit_verification", {"numbers": ["0%99"]}),
         ("submit_verification", {"tasks": ["checkpoint-3"]}),
         ("submit_verification", {}),  # the site names no partition
+        ("submit_digests", {"tasks": [[{"directory": "/scratch", "files": [["a", 1]], "jobs": {}}]]}),
+        ("submit_digests", {"tasks": [[{"directory": "/scratch", "files": [["a", -1]]}]]}),
+        ("submit_digests", {"tasks": [[["a"]]]}),
+        ("submit_digests", {}),
         ("collect_verification", {"task": -1}),
         ("cancel_verification", {"job_id": "7 8"}),
     ],

@@ -125,6 +125,7 @@ def test_inside_the_roots_all_of_it_is_done(site, attacker):
     asked = every_operation(site)
     assert attacker.ask("locate", asked["locate"])[0][0]["directory"] == str(site.run)
     assert len(attacker.ask("verify", asked["verify"])[0][0]["checkpoints"]) == 1
+    assert len(attacker.ask("digest", asked["digest"])[0][0]["files"]) == 1
     assert attacker.ask("look_up_paths", asked["look_up_paths"])[0][0]["real"] == [str(site.run)]
     (moved,) = attacker.ask("move_aside", asked["move_aside"])[0][0]["outcomes"]
     assert moved["result"] == "moved", moved

@@ -1,4 +1,4 @@
-"""Full verifications of checkpoints, and where they are carried out.
+"""Full verifications of checkpoints, digests of their files, and where both are carried out.
 
 They read every byte, so they are requested, followed and collected instead of called. Nothing here decides which
 checkpoints are verified, or what a result allows: docs/decisions/0020.
@@ -10,9 +10,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple, NewType, Protocol
 
-from ckptd.checkpoints.agent import trash_client
+from ckptd.checkpoints.agent import digest_client, trash_client
 from ckptd.checkpoints.agent.batches import BatchRunner
 from ckptd.core.model import Checkpoint, RunKey, Unknown
+from ckptd.core.verification.file_digests import Digests
 from ckptd.core.verification.skip_reasons import SkipReason
 
 Ticket = NewType("Ticket", str)
@@ -35,15 +36,21 @@ class VerifyPlace(StrEnum):
 
 
 class VerificationRequest(NamedTuple):
-    """Checkpoints of one run whose every byte is to be read; `now` is when that was requested."""
+    """Checkpoints of one run whose every byte is to be read; `now` is when that was requested.
+
+    A comparison asks for the digests of whole checkpoints, which may be in any location of the run.
+    """
 
     run: RunKey
     checkpoints: tuple[Checkpoint, ...]
     now: datetime
+    is_comparison: bool = False
 
     @property
     def pieces(self) -> tuple[Checkpoint, ...]:
         """What one format recognised each: the parts of the checkpoints that have any, and the other checkpoints."""
+        if self.is_comparison:
+            return self.checkpoints
         return tuple(piece for each in self.checkpoints for piece in each.parts or (each,))
 
 
@@ -72,8 +79,12 @@ class SkippedRequest(NamedTuple):
         return f"{self.reason}: {self.detail}"
 
 
+PieceName = tuple[str, str]  # path and format
+CollectedDigests = dict[PieceName, Digests | Unknown]
+
+
 class Executor(Protocol):
-    """Carries out full verifications as the files' owner."""
+    """Carries out full verifications and comparisons as the files' owner."""
 
     @property
     def witness(self) -> Witness:
@@ -95,6 +106,10 @@ class Executor(Protocol):
 
         The ticket stays until it is released, so that a result that could not be recorded is not lost.
         """
+        ...
+
+    def collect_digests(self, ticket: Ticket) -> CollectedDigests | Unknown:
+        """Return the digests of each checkpoint of a comparison, or why it has none; otherwise as `collect`."""
         ...
 
     def release(self, ticket: Ticket) -> Unknown | None:
@@ -138,6 +153,16 @@ class LocalExecutor:
         found = trash_client.verify(self.agent, request.run, request.checkpoints, request.now, self.deadline)
         return found if isinstance(found, Unknown) else select_requested(request, found)
 
+    def collect_digests(self, ticket: Ticket) -> CollectedDigests | Unknown:
+        request = self._requests.get(ticket)
+        if request is None:
+            return unknown_ticket(ticket)
+        uid, deadline = request.run.uid, self.deadline
+        return {
+            name_piece(each): digest_client.read_digests(self.agent, uid, each, deadline)
+            for each in request.checkpoints
+        }
+
     def release(self, ticket: Ticket) -> Unknown | None:
         self._requests.pop(ticket, None)
         return None
@@ -147,6 +172,10 @@ def select_requested(request: VerificationRequest, found: Iterable[Checkpoint]) 
     """Return the results about requested files; whoever read them also parsed hostile files, and may answer more."""
     requested = {piece.path for piece in request.pieces}
     return tuple(piece for piece in found if piece.path in requested)
+
+
+def name_piece(piece: Checkpoint) -> PieceName:
+    return str(piece.path), piece.format
 
 
 def unknown_ticket(ticket: Ticket) -> Unknown:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from ckptd.checkpoints.executor import (
+    CollectedDigests,
     Executor,
     SkippedRequest,
     Ticket,
@@ -81,6 +82,10 @@ class InterruptibleExecutor:
     def collect(self, ticket: Ticket) -> tuple[Checkpoint, ...] | Unknown:
         with self.interruption.allowed():
             return self.inner.collect(ticket)
+
+    def collect_digests(self, ticket: Ticket) -> CollectedDigests | Unknown:
+        with self.interruption.allowed():
+            return self.inner.collect_digests(ticket)
 
     def release(self, ticket: Ticket) -> Unknown | None:
         return self.inner.release(ticket)

@@ -28,8 +28,10 @@ OPERATIONS: dict[str, Operation] = {
     "resubmit_job": lambda item: owner_actions.resubmit_job(item, run_command, os.geteuid()),
     "scan_on_node": node_scan_operations.scan_on_node,
     "submit_verification": verify_job_operations.submit,
+    "submit_digests": verify_job_operations.submit_digests,
     "follow_verification": verify_job_operations.follow,
     "collect_verification": verify_job_operations.collect,
+    "collect_digests": verify_job_operations.collect_digests,
     "cancel_verification": verify_job_operations.cancel,
 }
 

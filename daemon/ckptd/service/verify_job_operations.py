@@ -2,11 +2,12 @@
 
 import os
 import pwd
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from ckptd.checkpoints.agent.job_commands import run_command
-from ckptd.checkpoints.scanning.allowed_roots import open_allowed
+from ckptd.checkpoints.scanning.allowed_roots import OutsideRootsError, open_allowed
 from ckptd.checkpoints.verify_jobs import ticket_files
 from ckptd.core.verification import task_results
 from ckptd.core.verification.job_policy import VerifyJobPolicy
@@ -19,12 +20,26 @@ _LIMITS = ("max_depth", "max_entries", "write_grace_seconds")
 
 
 def submit(item: dict[str, Any]) -> dict[str, Any]:
-    """Write a ticket's request, and submit the tasks with these numbers."""
-    policy = VerifyJobPolicy(**item["jobs"])
+    """Write a ticket's request for a verification, and submit the tasks with these numbers."""
     with open_allowed(item["directory"], item["allowed_roots"]):
-        directory = ticket_files.find_directory(policy.directory, item["ticket"])
-    limits = {name: item[name] for name in _LIMITS}
-    request = {"directory": item["directory"], "tasks": item["tasks"], "limits": limits}
+        limits = {name: item[name] for name in _LIMITS}
+    return _submit(item, {"directory": item["directory"], "tasks": item["tasks"], "limits": limits})
+
+
+def submit_digests(item: dict[str, Any]) -> dict[str, Any]:
+    """Write a ticket's request for the digests of files, and submit the tasks with these numbers."""
+    for directory in {each["directory"] for task in item["tasks"] for each in task}:
+        try:
+            with open_allowed(directory, item["allowed_roots"]):
+                pass
+        except (OSError, OutsideRootsError) as error:
+            return verification_commands.refuse(SkipReason.REFUSED, str(error))
+    return _submit(item, {"digests": item["tasks"]})
+
+
+def _submit(item: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    policy = VerifyJobPolicy(**item["jobs"])
+    directory = ticket_files.find_directory(policy.directory, item["ticket"])
     try:
         ticket_files.write_request(directory, request)
     except (OSError, CkptdError) as error:
@@ -46,15 +61,27 @@ def follow(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def collect(item: dict[str, Any]) -> dict[str, Any]:
-    """Read the result of one task; `refused` says why there is none to believe."""
+    """Read the result of one task of a verification; `refused` says why there is none to believe."""
+
+    def check(data: bytes) -> dict[str, Any]:
+        pieces = [each._asdict() for each in task_results.parse_result(data, item["task"])]
+        return {"version": task_results.VERSION, "task": item["task"], "pieces": pieces}
+
+    return _collect(item, check)
+
+
+def collect_digests(item: dict[str, Any]) -> dict[str, Any]:
+    """Read the result of one task of a comparison; the caller, who knows what was asked, checks it."""
+    return _collect(item, task_results.parse_document)
+
+
+def _collect(item: dict[str, Any], check: Callable[[bytes], Any]) -> dict[str, Any]:
     try:
-        verdicts = ticket_files.read_result(_find_directory(item), item["task"])
+        return {"result": check(ticket_files.read_result(_find_directory(item), item["task"]))}
     except FileNotFoundError:
         return {"refused": "the task left no result"}
     except (OSError, ResultError) as error:
         return {"refused": str(error)}
-    pieces = [each._asdict() for each in verdicts]
-    return {"result": {"version": task_results.VERSION, "task": item["task"], "pieces": pieces}}
 
 
 def cancel(item: dict[str, Any]) -> dict[str, Any]:

@@ -1,21 +1,25 @@
 """The agent's operations by name; each takes and returns JSON types."""
 
 import codecs
+import hashlib
 import importlib
 
 from ckptd.checkpoints.agent.request_child import Operation
+from ckptd.checkpoints.scanning.digest_operation import digest
 from ckptd.checkpoints.scanning.locate import locate, read_mutes
 from ckptd.checkpoints.scanning.pointers import look_up_paths
 from ckptd.checkpoints.scanning.scan_operation import scan
 from ckptd.checkpoints.scanning.verification import verify
 from ckptd.checkpoints.scanning.workspaces import find_workspaces
 from ckptd.checkpoints.trash import trash_operations
+from ckptd.core.verification.file_digests import DIGEST
 
 OPERATIONS: dict[str, Operation] = {
     "locate": locate,
     "read_mutes": read_mutes,
     "scan": scan,
     "verify": verify,
+    "digest": digest,
     **trash_operations.OPERATIONS,
     "look_up_paths": look_up_paths,
     "find_workspaces": find_workspaces,
@@ -31,3 +35,4 @@ def preload() -> None:
         importlib.import_module(library)
     for encoding in _ENCODINGS:
         codecs.lookup(encoding)
+    hashlib.new(DIGEST)

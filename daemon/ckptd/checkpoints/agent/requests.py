@@ -32,7 +32,9 @@ SCAN_ON_NODE = "scan_on_node"
 # these change nothing, and are allowed without the lease of the cluster
 READING_OPERATIONS = frozenset(
     {
+        "collect_digests",
         "collect_verification",
+        "digest",
         "find_workspaces",
         "follow_verification",
         "list_known",
@@ -125,8 +127,8 @@ def _read_policy(operation: str, item: Mapping[str, Any], policy: RequestPolicy)
         return {"databases": list(policy.workspace_databases)}
     if operation == "verify":
         return {**roots, **depths}
-    if operation in {*_JOB_VERIFICATIONS, "collect_verification"}:
-        if operation == "submit_verification" and not policy.verify_jobs.partition:
+    if operation in {*_JOB_VERIFICATIONS, "collect_digests", "collect_verification"}:
+        if operation in _SUBMITTING and not policy.verify_jobs.partition:
             raise RequestError("the configuration names no partition for verification jobs")
         return {**roots, **depths, "jobs": asdict(policy.verify_jobs)}
     if operation == SCAN_ON_NODE:
@@ -275,6 +277,18 @@ def _list_of(check: Check, most: int) -> Check:
     return lambda value: isinstance(value, list) and len(value) <= most and all(map(check, value))
 
 
+def _is_sized_file(value: Any) -> bool:
+    """Whether a value is a file below a directory, with its size."""
+    return isinstance(value, list) and len(value) == 2 and _is_path(value[0]) and _is_whole(value[1]) and value[1] >= 0
+
+
+def _are_wanted_files(value: Any) -> bool:
+    """Whether a value is a directory with files in it."""
+    is_whole = isinstance(value, dict) and value.keys() == _WANTED_FILES.keys()
+    return is_whole and all(check(value[name]) for name, check in _WANTED_FILES.items())
+
+
+_WANTED_FILES: dict[str, Check] = {"directory": _is_path, "files": _list_of(_is_sized_file, MAX_NAMES)}
 _paths = _list_of(_is_path, MAX_PLACES)
 _names = _list_of(_is_text, MAX_NAMES)
 
@@ -301,8 +315,10 @@ _ACTIONS: dict[str, Callable[[RequestPolicy], tuple[str, ...]]] = {  # by operat
     "resubmit_job": lambda policy: policy.resubmit_partitions,
 }
 
-_JOB_VERIFICATIONS = frozenset({"submit_verification", "follow_verification", "cancel_verification"})
+_SUBMITTING = frozenset({"submit_digests", "submit_verification"})
+_JOB_VERIFICATIONS = _SUBMITTING | {"follow_verification", "cancel_verification"}
 _task_numbers = _list_of(lambda value: _is_whole(value) and 0 <= value < MAX_TASKS, MAX_TASKS)
+_task: dict[str, Check] = {"ticket": _is_ticket, "task": lambda value: _is_whole(value) and 0 <= value < MAX_TASKS}
 _ticket: dict[str, Check] = {"ticket": _is_ticket, "job_id": _or_none(_is_job_id)}
 
 SHAPES: dict[str, dict[str, Check]] = {
@@ -313,7 +329,13 @@ SHAPES: dict[str, dict[str, Check]] = {
         "numbers": _task_numbers,
     },
     "follow_verification": {**_ticket, "task_count": lambda value: _is_whole(value) and 0 < value <= MAX_TASKS},
-    "collect_verification": {"ticket": _is_ticket, "task": lambda value: _is_whole(value) and 0 <= value < MAX_TASKS},
+    "collect_verification": _task,
+    "collect_digests": _task,
+    "submit_digests": {
+        "ticket": _is_ticket,
+        "tasks": _list_of(_list_of(_are_wanted_files, MAX_NAMES), MAX_TASKS),
+        "numbers": _task_numbers,
+    },
     "cancel_verification": _ticket,
     "reach": {"work_dir": _is_path},
     "read_submission": _job,
@@ -347,6 +369,7 @@ SHAPES: dict[str, dict[str, Check]] = {
     SCAN_ON_NODE: {**_job, "directory": _is_path},
     "find_workspaces": {"directory": _is_path},
     "verify": {"directory": _is_path, "only": _names, "now": _is_number},
+    "digest": _WANTED_FILES,
     "look_up_paths": {"paths": _list_of(_is_text, MAX_PLACES), "work_dirs": _paths},
     "move_aside": {
         "act_id": _is_text,

@@ -14,12 +14,14 @@ from typing import Protocol
 from ckptd.checkpoints.agent.batches import BatchRunner
 from ckptd.checkpoints.executor import (
     NO_RESULT,
+    CollectedDigests,
     SkippedRequest,
     Ticket,
     TicketProgress,
     TicketState,
     VerificationRequest,
     Witness,
+    name_piece,
     unknown_ticket,
 )
 from ckptd.checkpoints.verify_jobs import verify_client
@@ -77,7 +79,13 @@ class JobExecutor:
         if self.tickets.count_open(run.cluster, run.uid) >= limits.max_open:
             return SkippedRequest(SkipReason.FULL, f"{limits.max_open} are waiting or running")
         tasks = split_tasks(request.pieces, limits.max_tasks, limits.task_bytes)
-        ticket = VerificationTicket(name=secrets.token_hex(8), run=run, requested_at=request.now, tasks=tasks)
+        ticket = VerificationTicket(
+            name=secrets.token_hex(8),
+            run=run,
+            requested_at=request.now,
+            tasks=tasks,
+            is_comparison=request.is_comparison,
+        )
         self.tickets.add(ticket)  # before its job, which is found by this name if this process ends meanwhile
         refused = self._send(ticket, range(len(tasks)))
         if refused is None:
@@ -121,6 +129,22 @@ class JobExecutor:
             else:
                 found += task_results.apply_verdicts(task, answer, directory)
         return tuple(found) if found or reason is None else Unknown(what=NO_RESULT, reason=reason)
+
+    def collect_digests(self, ticket: Ticket) -> CollectedDigests | Unknown:
+        known = self.tickets.read(ticket)
+        if known is None:
+            return unknown_ticket(ticket)
+        found: CollectedDigests = {}
+        answers = verify_client.collect_digests(self.agent, known, self.deadline)
+        for task, answer in zip(known.tasks, answers, strict=True):
+            if isinstance(answer, Unknown):
+                return answer
+            if isinstance(answer, ResultError):
+                reason = known.end_reason or str(answer)
+                found |= {name_piece(piece): Unknown(what=NO_RESULT, reason=reason) for piece in task}
+            else:
+                found |= zip(map(name_piece, task), answer, strict=True)
+        return found
 
     def release(self, ticket: Ticket) -> Unknown | None:
         known = self.tickets.read(ticket)

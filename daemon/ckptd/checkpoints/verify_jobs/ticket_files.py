@@ -17,7 +17,7 @@ from typing import Any
 from ckptd.checkpoints.scanning import user_paths
 from ckptd.checkpoints.scanning.allowed_roots import open_without_links
 from ckptd.core.verification import task_results
-from ckptd.core.verification.task_results import PieceVerdict, ResultError
+from ckptd.core.verification.task_results import ResultError
 from ckptd.errors import CkptdError
 
 REQUEST = "request.json"
@@ -102,17 +102,16 @@ def list_results(directory: str, most: int) -> list[int]:
     return sorted(number for number in found if number < most)
 
 
-def read_result(directory: str, task: int) -> tuple[PieceVerdict, ...]:
-    """Read the result of a task.
+def read_result(directory: str, task: int) -> bytes:
+    """Read the result of a task, which its owner may have written.
 
     Raises:
         OSError: there is none.
-        ResultError: it is not a regular file of the owner, too large, or differs from the schema.
+        ResultError: it is not a regular file of the owner, or too large.
 
     """
     with _open_own(directory) as here:
-        data = _read(here, name_result(task), task_results.MAX_BYTES)
-    return task_results.parse_result(data, task)
+        return _read(here, name_result(task), task_results.MAX_BYTES)
 
 
 def remove(directory: str) -> None:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from ckptd.checkpoints.agent.batches import BatchRunner, decode_answer, run_items
 from ckptd.core.model import JobState, Unknown
-from ckptd.core.verification import task_results
+from ckptd.core.verification import file_digests, task_results
+from ckptd.core.verification.file_digests import Digests, list_wanted_files
 from ckptd.core.verification.skip_reasons import SkipReason
 from ckptd.core.verification.task_results import PieceVerdict, ResultError
 from ckptd.core.verification.ticket import VerificationTicket
@@ -35,13 +36,16 @@ def submit(
     agent: BatchRunner, ticket: VerificationTicket, numbers: Sequence[int], deadline: timedelta
 ) -> int | RefusedSubmission | Unknown:
     """Submit tasks of a ticket as an array job of the owner; return its id. Unknown: it may have been submitted."""
+    item: dict[str, Any] = {"ticket": ticket.name, "numbers": list(numbers)}
+    if ticket.is_comparison:
+        tasks = [[list_wanted_files(piece) for piece in task] for task in ticket.tasks]
+        item["tasks"] = [
+            [{"directory": each.directory, "files": list(map(list, each.files))} for each in task] for task in tasks
+        ]
+        return _ask(agent, "submit_digests", ticket, item, deadline, _submission)
     root = PurePosixPath(ticket.run.directory)
-    item = {
-        "directory": ticket.run.directory,
-        "ticket": ticket.name,
-        "tasks": [[str(piece.path.relative_to(root)) for piece in task] for task in ticket.tasks],
-        "numbers": list(numbers),
-    }
+    item["directory"] = ticket.run.directory
+    item["tasks"] = [[str(piece.path.relative_to(root)) for piece in task] for task in ticket.tasks]
     return _ask(agent, "submit_verification", ticket, item, deadline, _submission)
 
 
@@ -55,15 +59,37 @@ def collect(
     agent: BatchRunner, ticket: VerificationTicket, deadline: timedelta
 ) -> list[tuple[PieceVerdict, ...] | ResultError | Unknown]:
     """Read the result of each task; ResultError: it has none that can be believed."""
-    items = [(ticket.run.uid, {"ticket": ticket.name, "task": number}) for number in range(len(ticket.tasks))]
-    answers = run_items(agent, "collect_verification", items, deadline)
-    return [decode_answer(answer, partial(_verdicts, task=task)) for task, answer in enumerate(answers)]
+    return _collect(agent, "collect_verification", ticket, deadline, task_results.decode_result)
+
+
+def collect_digests(
+    agent: BatchRunner, ticket: VerificationTicket, deadline: timedelta
+) -> list[tuple[Digests | Unknown, ...] | ResultError | Unknown]:
+    """Read what each task of a comparison says of its checkpoints; ResultError: it has no result to be believed."""
+
+    def decode(document: Any, task: int) -> tuple[Digests | Unknown, ...]:
+        return file_digests.decode_result(document, task, ticket.tasks[task])
+
+    return _collect(agent, "collect_digests", ticket, deadline, decode)
 
 
 def cancel(agent: BatchRunner, ticket: VerificationTicket, deadline: timedelta) -> Unknown | None:
     """Cancel a ticket's job where it has not ended, and delete the ticket's directory."""
     item = {"ticket": ticket.name, "job_id": ticket.job_id}
     return _ask(agent, "cancel_verification", ticket, item, deadline, lambda _data: None)
+
+
+def _collect(
+    agent: BatchRunner,
+    operation: str,
+    ticket: VerificationTicket,
+    deadline: timedelta,
+    decode: Callable[[Any, int], Value],
+) -> list[Value | ResultError | Unknown]:
+    items = [(ticket.run.uid, {"ticket": ticket.name, "task": number}) for number in range(len(ticket.tasks))]
+    answers = run_items(agent, operation, items, deadline)
+    check = partial(_decode_result, decode=decode)
+    return [decode_answer(answer, partial(check, task=task)) for task, answer in enumerate(answers)]
 
 
 def _ask(
@@ -90,11 +116,11 @@ def _seen(data: dict[str, Any]) -> SeenTasks:
     return SeenTasks(job_id, states, tuple(int(number) for number in data["results"]))
 
 
-def _verdicts(data: dict[str, Any], task: int) -> tuple[PieceVerdict, ...] | ResultError:
+def _decode_result(data: dict[str, Any], task: int, decode: Callable[[Any, int], Value]) -> Value | ResultError:
     """Check the answer once more: the child parsed what a user wrote."""
     if "refused" in data:
         return ResultError(str(data["refused"])[:500])
     try:
-        return task_results.decode_result(data["result"], task)
+        return decode(data["result"], task)
     except ResultError as error:
         return error

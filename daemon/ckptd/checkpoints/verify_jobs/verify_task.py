@@ -1,19 +1,24 @@
-"""The program of one task of a verification job: reads every byte of its pieces, and writes the result.
+"""The program of one task of a job: reads every byte of its pieces, or of files for their digests; writes the result.
 
 It runs on a node as the owner of the files, with the owner's rights alone: `python -I -m ... DIRECTORY`, where the
 directory is that of the ticket. Content is parsed in limited children, as on the admin node.
 """
 
+import json
 import os
 import sys
 import time
 from pathlib import PurePosixPath
 from typing import Any
 
+from ckptd.checkpoints.scanning.digest_operation import digest
 from ckptd.checkpoints.scanning.verification import verify
 from ckptd.checkpoints.verify_jobs import ticket_files
 from ckptd.core.model import checkpoint_json
-from ckptd.core.verification import task_results
+from ckptd.core.verification import file_digests, task_results
+from ckptd.errors import CkptdError
+
+_ROOTS = ["/"]  # the owner may read here whatever the owner may read
 
 
 def main() -> None:
@@ -24,17 +29,31 @@ def main() -> None:
 def run_task(directory: str, task: int) -> None:
     """Verify the pieces of one task of the request in a ticket's directory."""
     request: dict[str, Any] = ticket_files.read_request(directory)
+    if "digests" in request:
+        found = [_digest(each) for each in request["digests"][task]]
+        result = {"version": file_digests.VERSION, "task": task, "checkpoints": found}
+        ticket_files.write_result(directory, task, json.dumps(result, separators=(",", ":")).encode())
+        return
     item = {
         **request["limits"],
         "directory": request["directory"],
         "only": request["tasks"][task],
         "now": time.time(),
-        "allowed_roots": ["/"],  # the owner may read here whatever the owner may read
+        "allowed_roots": _ROOTS,
     }
     pieces = [checkpoint_json.decode_checkpoint(each) for each in verify(item)["checkpoints"]]
     root = PurePosixPath(request["directory"])
     data = task_results.encode_result(task, [task_results.judge_piece(piece, root) for piece in pieces])
     ticket_files.write_result(directory, task, data)
+
+
+def _digest(item: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return digest({**item, "allowed_roots": _ROOTS})
+    except OSError as error:
+        return {"refused": error.strerror or str(error)}
+    except CkptdError as error:
+        return {"refused": str(error)}
 
 
 if __name__ == "__main__":

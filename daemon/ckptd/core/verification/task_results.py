@@ -63,13 +63,22 @@ def parse_result(data: bytes, task: int) -> tuple[PieceVerdict, ...]:
         ResultError: it differs from the schema.
 
     """
+    return decode_result(parse_document(data), task)
+
+
+def parse_document(data: bytes) -> Any:
+    """Return the JSON types in a result file.
+
+    Raises:
+        ResultError: it is too large, no JSON, or has what no result has.
+
+    """
     if len(data) > MAX_BYTES:
         raise ResultError(f"the result is larger than {MAX_BYTES} bytes")
     try:
-        document = json.loads(data, object_pairs_hook=_without_duplicates, parse_constant=_refuse, parse_float=_refuse)
+        return json.loads(data, object_pairs_hook=_without_duplicates, parse_constant=_refuse, parse_float=_refuse)
     except (ValueError, RecursionError) as error:
         raise ResultError(f"the result is not JSON: {type(error).__name__}") from error
-    return decode_result(document, task)
 
 
 def decode_result(document: Any, task: int) -> tuple[PieceVerdict, ...]:
@@ -79,13 +88,13 @@ def decode_result(document: Any, task: int) -> tuple[PieceVerdict, ...]:
         ResultError: it differs from the schema.
 
     """
-    _require(isinstance(document, dict) and document.keys() == {"version", "task", "pieces"}, "its fields")
-    _require(_is_whole(document["version"]) and document["version"] == VERSION, "its version")
-    _require(_is_whole(document["task"]) and document["task"] == task, "the number of its task")
+    require(isinstance(document, dict) and document.keys() == {"version", "task", "pieces"}, "its fields")
+    require(is_whole(document["version"]) and document["version"] == VERSION, "its version")
+    require(is_whole(document["task"]) and document["task"] == task, "the number of its task")
     pieces = document["pieces"]
-    _require(isinstance(pieces, list) and len(pieces) <= MAX_PIECES, "its pieces")
+    require(isinstance(pieces, list) and len(pieces) <= MAX_PIECES, "its pieces")
     verdicts = tuple(map(_decode_verdict, pieces))
-    _require(len({(each.path, each.format) for each in verdicts}) == len(verdicts), "a piece that occurs twice")
+    require(len({(each.path, each.format) for each in verdicts}) == len(verdicts), "a piece that occurs twice")
     return verdicts
 
 
@@ -112,15 +121,15 @@ def apply_verdicts(
 
 
 def _decode_verdict(data: Any) -> PieceVerdict:
-    _require(isinstance(data, dict) and data.keys() == _FIELDS, "the fields of a piece")
-    _require(_is_path(data["path"]), "the path of a piece")
-    _require(_is_text(data["format"], 64), "the format of a piece")
-    _require(isinstance(data["state"], str) and data["state"] in _STATES, "the state of a piece")
-    _require(data["reason"] is None or _is_text(data["reason"], MAX_REASON), "the reason of a piece")
+    require(isinstance(data, dict) and data.keys() == _FIELDS, "the fields of a piece")
+    require(_is_path(data["path"]), "the path of a piece")
+    require(is_text(data["format"], 64), "the format of a piece")
+    require(isinstance(data["state"], str) and data["state"] in _STATES, "the state of a piece")
+    require(data["reason"] is None or is_text(data["reason"], MAX_REASON), "the reason of a piece")
     files, identities = data["files"], data["identities"]
-    _require(_is_list(files) and all(map(_is_path, files)), "the files of a piece")
-    _require(_is_list(identities) and all(map(_is_identity, identities)), "the identities of a piece")
-    _require(len(files) == len(identities), "the number of identities of a piece")
+    require(_is_list(files) and all(map(_is_path, files)), "the files of a piece")
+    require(_is_list(identities) and all(map(is_identity, identities)), "the identities of a piece")
+    require(len(files) == len(identities), "the number of identities of a piece")
     return PieceVerdict(
         path=data["path"],
         format=data["format"],
@@ -131,22 +140,25 @@ def _decode_verdict(data: Any) -> PieceVerdict:
     )
 
 
-def _require(is_right: bool, what: str) -> None:
+def require(is_right: bool, what: str) -> None:
+    """Raise ResultError unless a result is as the schema has it."""
     if not is_right:
         raise ResultError(f"the result differs from its schema in {what}")
 
 
-def _is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> bool:
+    """Return whether a value is a whole number that is not negative."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
-def _is_text(value: Any, longest: int) -> bool:
+def is_text(value: Any, longest: int) -> bool:
+    """Return whether a value is a text, not empty and of so many characters at most."""
     return isinstance(value, str) and 0 < len(value) <= longest
 
 
 def _is_path(value: Any) -> bool:
     """Whether a value is a relative path that stays below its directory."""
-    if not _is_text(value, MAX_NAME) or "\0" in value:
+    if not is_text(value, MAX_NAME) or "\0" in value:
         return False
     return not value.startswith("/") and {"", ".", ".."}.isdisjoint(value.split("/"))
 
@@ -155,8 +167,11 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list) and len(value) <= MAX_FILES
 
 
-def _is_identity(value: Any) -> bool:
-    """Whether a value is an inode, a size and two times. Inodes use all 64 bits, and times may be before 1970."""
+def is_identity(value: Any) -> bool:
+    """Return whether a value is an inode, a size and two times.
+
+    Inodes use all 64 bits, and times may be before 1970.
+    """
     if not isinstance(value, list) or len(value) != 4:
         return False
     return all(isinstance(each, int) and not isinstance(each, bool) and -(2**63) <= each < 2**64 for each in value)
