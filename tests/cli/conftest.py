@@ -3,14 +3,14 @@ import signal
 import pytest
 from click.testing import CliRunner
 
-from ckptd.cli import apply_plan, run_verification, trash_view
+from ckptd.cli import apply_plan, reading_command, trash_view
 from support import forked_agent, json_documents
 
 
 @pytest.fixture(autouse=True)
 def _fork_agents(monkeypatch):
     """Let commands that run in this process fork their agents; those in processes of their own start the program."""
-    for module in (apply_plan, run_verification, trash_view):
+    for module in (apply_plan, reading_command, trash_view):
         monkeypatch.setattr(module, "start_agent", forked_agent.start_agent)
 
 

@@ -43,6 +43,7 @@ MAY_IMPORT = {
     "doctor_report": {"pydantic"},  # each check loads what else it needs in a process of its own
     "pinning": RECORD,
     "plan_output": {"pydantic"},
+    "run_comparison": RECORD,
     "run_output": set(),
     "run_verification": RECORD,
     "trash_changes": RECORD,

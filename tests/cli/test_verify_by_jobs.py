@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from ckptd import cli
 from ckptd.checkpoints.executor import VerificationRequest
 from ckptd.checkpoints.verify_jobs.job_executor import JobExecutor, JobLimits
-from ckptd.cli import job_verification, progress_bar, run_verification
+from ckptd.cli import job_verification, progress_bar, reading_command, reading_progress
 from ckptd.core.model import CheckpointState
 from ckptd.core.verification.ticket import UNWATCHED_AFTER
 from ckptd.service.build_verification import DEADLINE
@@ -39,7 +39,7 @@ def jobs(shop, monkeypatch):
         agent.inner = start_agent(*arguments, **options)
         return agent
 
-    monkeypatch.setattr(run_verification, "start_agent", start)
+    monkeypatch.setattr(reading_command, "start_agent", start)
     monkeypatch.setattr(job_verification, "POLL_SECONDS", 0)
     monkeypatch.setattr(job_verification, "MAX_POLLS", 1000)
     return agent
@@ -141,7 +141,7 @@ def test_a_terminal_shows_the_bytes_that_were_read_until_all_are(shop, jobs, mon
     moves = []
     monkeypatch.setattr(progress_bar, "show", lambda: nullcontext(lambda done, total: moves.append((done, total))))
     terminal = SimpleNamespace(isatty=lambda: True)
-    monkeypatch.setattr(run_verification, "sys", SimpleNamespace(stdout=terminal, stderr=terminal))
+    monkeypatch.setattr(reading_progress, "sys", SimpleNamespace(stdout=terminal, stderr=terminal))
     verify(shop)
     total = sum(each.checkpoint.size_bytes for each in read_record(shop).values())
     assert (moves[0], moves[-1]) == ((0, total), (total, total))

@@ -1,26 +1,22 @@
-"""Verifies checkpoints on this node, one after the other, or by jobs of their owners, and shows the progress."""
+"""Verifies checkpoints in full, records the results, and prints them."""
 
-import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ckptd.checkpoints.executor import LocalExecutor, VerifyPlace
+from ckptd.checkpoints.executor import Executor, Ticket, VerificationRequest, Witness
 from ckptd.checkpoints.verify_jobs.job_executor import JobExecutor
-from ckptd.cli.interruption import InterruptibleExecutor, Interruption, StoppedError
-from ckptd.cli.job_verification import JobVerification, ShowProgress
-from ckptd.cli.output import EXIT_TROUBLE, print_json, print_table, safe
+from ckptd.cli import reading_command
+from ckptd.cli.interruption import Interruption
+from ckptd.cli.output import EXIT_TROUBLE, print_json, print_table
+from ckptd.cli.reading_progress import is_terminal, show_progress
 from ckptd.cli.verified_checkpoints import COMPLETE, DAMAGED, UNKNOWN, VerifiedCheckpoint, list_verified
-from ckptd.cli.whole_config import load_config
-from ckptd.cli.writable_scope import open_scope
-from ckptd.service.agent_start import start_agent
-from ckptd.service.build_verification import build_job_executor, find_verify_place
-from ckptd.service.command_lease import join_or_take_lease
-from ckptd.steps.record_verification import WantedVerification, list_wanted, verify_now
+from ckptd.core.model import RunKey, Unknown
+from ckptd.steps.record_verification import WantedVerification, list_wanted, record_result, verify_now
 from ckptd.store.store import Store
 
 if TYPE_CHECKING:
@@ -38,36 +34,46 @@ class _Verification(NamedTuple):
     is_stopped: bool
 
 
+class VerificationWork(NamedTuple):
+    """Reads every byte of checkpoints to verify them."""
+
+    store: Store
+    is_comparison: bool = False
+
+    def make_request(self, run: RunKey, wanted: Sequence[WantedVerification], now: datetime) -> VerificationRequest:
+        return VerificationRequest(run, tuple(each.record.checkpoint for each in wanted), now)
+
+    def list_paths(self, wanted: WantedVerification) -> set[PurePosixPath]:
+        found = wanted.record.checkpoint
+        return {piece.path for piece in found.parts or (found,)}
+
+    def explain(self, wanted: Iterable[WantedVerification], reason: str) -> list[VerifiedCheckpoint]:
+        return [VerifiedCheckpoint(each, UNKNOWN, reason) for each in wanted]
+
+    def read_now(self, executor: Executor, wanted: WantedVerification, now: datetime) -> list[VerifiedCheckpoint]:
+        return list_verified([wanted], verify_now(self.store, executor, wanted.run, [wanted.record], now))
+
+    def record(
+        self, executor: Executor, ticket: Ticket, wanted: Sequence[WantedVerification], now: datetime
+    ) -> list[VerifiedCheckpoint] | Unknown:
+        changes = record_result(self.store, executor, wanted[0].run, ticket, now)
+        if isinstance(changes, Unknown):
+            return changes
+        return list_verified(wanted, changes, is_by_owner=executor.witness is Witness.OWNER)
+
+
 def verify_runs(
     context: click.Context, names: tuple[str, ...], *, is_again: bool, is_here: bool, is_json: bool
 ) -> None:
     """Verify the checkpoints of the named runs, or of all; print each result, and record it."""
-    with (
-        open_scope(context, names) as desk,
-        closing(start_agent(context.find_root().params.get("config"), is_person=True)) as agent,
-        join_or_take_lease(desk.store, desk.cluster, "verify") as store,
-    ):
-        keys = desk.keys if desk.keys is not None else tuple(store.runs.list_keys())
-        runs = [key for key in dict.fromkeys(keys) if key.cluster == desk.cluster and key.is_located]
-        local = LocalExecutor(agent, desk.site.verify_deadline)
-        jobs = load_config(context).verify_jobs
-        place = VerifyPlace.HERE if is_here else find_verify_place(jobs)
-        by_jobs = None if place is VerifyPlace.HERE else build_job_executor(jobs, agent, store)
-        finished = list(list_wanted(store, runs, is_again=True))
-        wanted = finished if is_again else [each for each in finished if not _is_verified(each, by_jobs)]
-        interruption = Interruption()
-        with _show_progress(wanted, is_quiet=is_json) as show, interruption.listen_to_signals():
-            if by_jobs is None:
-                outcomes = _verify_here(store, local, wanted, interruption, show)
-            else:
-                command = JobVerification(
-                    store=store,
-                    executor=by_jobs,
-                    fallback=InterruptibleExecutor(local, interruption) if place is VerifyPlace.JOBS_OR_HERE else None,
-                    interruption=interruption,
-                    show=show,
-                )
-                outcomes = command.verify(wanted)
+    interruption = Interruption()
+    with reading_command.open_place(context, names, is_here=is_here) as place:
+        finished = list(list_wanted(place.store, place.runs, is_again=True))
+        wanted = finished if is_again else [each for each in finished if not _is_verified(each, place.by_jobs)]
+        total = sum(each.record.checkpoint.size_bytes for each in wanted)
+        with show_progress(HEADINGS, total, is_quiet=is_json) as show, interruption.listen_to_signals():
+            work = VerificationWork(place.store)
+            outcomes = reading_command.read_all(place, work, wanted, interruption, show)
     left = len(wanted) - len(outcomes)
     done = _Verification(outcomes, len(finished) - len(wanted), left, is_stopped=interruption.is_stopped)
     if is_json:
@@ -83,57 +89,8 @@ def _is_verified(wanted: WantedVerification, by_jobs: JobExecutor | None) -> boo
     return record.verified_full_at is not None or (by_jobs is not None and record.owner_verified_at is not None)
 
 
-def _verify_here(
-    store: Store,
-    executor: LocalExecutor,
-    wanted: Sequence[WantedVerification],
-    interruption: Interruption,
-    show: ShowProgress,
-) -> list[VerifiedCheckpoint]:
-    outcomes: list[VerifiedCheckpoint] = []
-    reading = InterruptibleExecutor(executor, interruption)
-    for each in wanted:
-        try:
-            changes = verify_now(store, reading, each.run, [each.record], datetime.now(UTC))
-        except StoppedError:
-            break
-        outcomes += list_verified([each], changes)
-        show(outcomes[-1], 0)
-    return outcomes
-
-
-@contextmanager
-def _show_progress(wanted: Sequence[WantedVerification], *, is_quiet: bool) -> Iterator[ShowProgress]:
-    """Yield a function that shows a result, and the bytes that were read beyond those of all results so far.
-
-    On a terminal, it moves a progress bar. Otherwise it prints a line for each checkpoint at once.
-    """
-    total = sum(each.record.checkpoint.size_bytes for each in wanted)
-    if sys.stderr.isatty() and sys.stdout.isatty():
-        from ckptd.cli import progress_bar  # noqa: PLC0415 - only such a terminal needs rich
-
-        done = 0
-        with progress_bar.show() as advance:
-
-            def move_bar(outcome: VerifiedCheckpoint | None, further_bytes: int) -> None:
-                nonlocal done
-                done += 0 if outcome is None else outcome.size_bytes
-                advance(done + further_bytes, total)
-
-            move_bar(None, 0)
-            yield move_bar
-        return
-
-    def print_cells(cells: Iterable[str | None]) -> None:
-        if total and not is_quiet:
-            click.echo("\t".join(safe(cell or "-") for cell in cells))
-
-    print_cells(HEADINGS)
-    yield lambda outcome, _further_bytes: None if outcome is None else print_cells(outcome.cells)
-
-
 def _print_end(done: _Verification) -> None:
-    if sys.stderr.isatty() and sys.stdout.isatty() and done.outcomes:
+    if is_terminal() and done.outcomes:
         print_table(HEADINGS, [each.cells for each in done.outcomes], "")
     counts = Counter(each.result for each in done.outcomes)
     click.echo(f"{counts[COMPLETE]} complete, {counts[DAMAGED]} damaged, {counts[UNKNOWN]} unknown")
@@ -155,6 +112,7 @@ def _document(done: _Verification) -> "VerifyDocument":
             }
             for each in done.outcomes
         ],
+        "copies": [],
         "verified_before": done.verified_before_count,
         "not_reached": done.not_reached_count,
         "is_stopped": done.is_stopped,

@@ -11,6 +11,7 @@ from ckptd.checkpoints.executor import NO_RESULT, Ticket, TicketState
 from ckptd.core.model import Unknown
 from ckptd.core.verification.ticket import UNWATCHED_AFTER, VerificationTicket
 from ckptd.steps.parts import Parts
+from ckptd.steps.record_comparison import record_comparison
 from ckptd.steps.record_verification import record_result
 from ckptd.steps.results import IDLE, LogLine, StepResult, info, warning
 from ckptd.steps.state import State
@@ -47,14 +48,20 @@ def _follow(parts: Parts, known: VerificationTicket, now: datetime) -> list[LogL
     progress = executor.follow(ticket)
     if isinstance(progress, Unknown) or progress.state is not TicketState.READY:
         return []
-    changes = record_result(parts.store, executor, known.run, ticket, now)
-    if isinstance(changes, Unknown) and changes.what != NO_RESULT:
+    count: int | Unknown
+    if known.is_comparison:
+        compared = record_comparison(parts.store, executor, known.run, ticket, now)
+        count, what = compared if isinstance(compared, Unknown) else len(compared), "compared {} copies of checkpoints"
+    else:
+        changes = record_result(parts.store, executor, known.run, ticket, now)
+        count, what = changes if isinstance(changes, Unknown) else len(changes.changed), "read {} checkpoints"
+    if isinstance(count, Unknown) and count.what != NO_RESULT:
         return []
     where = ascii(known.run.directory)
-    if isinstance(changes, Unknown):
-        line = warning(f"verification job {known.job_id} gave no result for {where}: {changes.reason!a}")
+    if isinstance(count, Unknown):
+        line = warning(f"verification job {known.job_id} gave no result for {where}: {count.reason!a}")
     else:
-        line = info(f"verification job {known.job_id} read {len(changes.changed)} checkpoints in {where}")
+        line = info(f"verification job {known.job_id} {what.format(count)} in {where}")
     trouble = executor.release(ticket)
     if trouble is not None:
         return [line, warning(f"its ticket stays: {trouble.reason!a}")]
