@@ -12,6 +12,7 @@ import pytest
 
 from demo.cluster import PrivateCluster
 from demo.patience import allow
+from support.flipped_byte import flip_a_byte
 from support.node_python import install_node_python
 
 DATA = Path(__file__).parents[1] / "data/formats/torch"
@@ -59,23 +60,34 @@ class Fleet:
         text = SETTINGS.format(homes=cluster.directory / "home", state=self.state, python=install_node_python())
         self.config.write_text(text)
         self.owner, self.other = (self._train(name) for name in ("owner", "other"))
+        self.copier = self._train("copier", comment="ckpt=ckpt:archive:project")
         cluster.command("sacctmgr", "--immediate", "add", "account", "storage")
-        cluster.command("sacctmgr", "--immediate", "add", "user", self.owner.name, "account=storage")
+        for user in (self.owner, self.copier):
+            cluster.command("sacctmgr", "--immediate", "add", "user", user.name, "account=storage")
         self.ckptd("once", status=1)  # that the files are in /tmp is a flag
 
-    def _train(self, name):
+    def _train(self, name, comment="ckpt=ckpt"):
         user = self.cluster.create_user(name)
         directory = user.home / "ckpt"
         directory.mkdir()
         for epoch in EPOCHS:
             shutil.copy(DATA / "run_epochs/epoch_010.pt", directory / epoch)
         shutil.copy(DATA / "epochs_damaged/flip_data/epoch_010.pt", directory / DAMAGED)
-        for path in (directory, *directory.iterdir()):
+        copies = [self._copy(directory, user.home / name) for name in comment.split(":")[1:]]
+        for path in (directory, *directory.iterdir(), *copies, *(each for place in copies for each in place.iterdir())):
             os.chown(path, user.uid, user.gid)
             os.utime(path, (1_700_000_000, 1_700_000_000))
-        job = self.cluster.submit(user, "#!/bin/sh\nexec sleep 1000\n", "--comment=ckpt=ckpt", work_dir=user.home)
+        job = self.cluster.submit(user, "#!/bin/sh\nexec sleep 1000\n", f"--comment={comment}", work_dir=user.home)
         self.cluster.wait_for("the job to run", lambda: self.cluster.read_job(job, "%T") == "RUNNING")
         return user
+
+    def _copy(self, directory, place):
+        """Copy the last epoch; in a project directory, another byte of it arrives."""
+        place.mkdir()
+        shutil.copy(directory / EPOCHS[-1], place / EPOCHS[-1])
+        if place.name == "project":
+            flip_a_byte(place / EPOCHS[-1])
+        return place
 
     def start(self, *words):
         argv = [sys.executable, "-m", "ckptd", "--config", str(self.config), *words]
@@ -144,3 +156,21 @@ def test_this_node_reads_with_its_own_option(fleet):
     found = fleet.verify(fleet.owner, "--here", "--again", status=1)
     assert [name for name, each in found.items() if each["result"] == "damaged"] == [DAMAGED]
     assert fleet.list_jobs() == before
+
+
+def test_jobs_of_the_owner_compare_copies_and_their_word_is_marked_as_such(fleet):
+    name, directory = EPOCHS[-1], str(fleet.copier.home / "ckpt")
+    document = json.loads(fleet.ckptd("verify", directory, "--copies", "--json", status=1))
+    assert [(each["path"], each["result"], each["differing_file"]) for each in document["copies"]] == [
+        (str(fleet.copier.home / "archive" / name), "same", None),
+        (str(fleet.copier.home / "project" / name), "differs", name),
+    ]
+    jobs = [each[2] for each in fleet.list_jobs() if each[1] == fleet.copier.name]
+    assert jobs == ["COMPLETED"] * 3, "one task for each file of this size"
+    assert list((fleet.copier.home / ".ckptd-verify").iterdir()) == []
+    [view] = json.loads(fleet.ckptd("show", directory, "--json"))["runs"]
+    found = {Path(each["path"]).name: each["compared"] for each in view["locations"][1:]}
+    assert {place: (each["is_same"], each["is_by_owner"]) for place, each in found.items()} == {
+        "archive": (True, True),
+        "project": (False, True),
+    }

@@ -137,6 +137,9 @@ def _print_locations(view: "ShownRunDocument") -> None:
     if len(view["locations"]) > 1:
         rows = [{**row, "location": row["path"]} for row in view["locations"]]
         _print_rows(("location", "role", "checkpoints", "newest_saved_at", "trouble"), rows, "")
+    for row in view["locations"]:
+        if row["compared"] is not None:
+            click.echo(safe(f"copy: {summaries.describe_comparison(row['compared'])}"))
     if view["newest_complete"] is not None:
         click.echo(safe(f"newest complete checkpoint: {summaries.describe_newest(view['newest_complete'])}"))
 

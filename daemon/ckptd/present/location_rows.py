@@ -1,15 +1,17 @@
 """Rows about the locations of a run: where its checkpoints are, and which of them is the newest complete one."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ckptd.core.model import Certainty, CheckpointState, CopyLocation, RunRecord, Scan, Unknown
+from ckptd.core.model import Certainty, CheckpointState, CopyLocation, RecordedCheckpoint, RunRecord, Scan, Unknown
 from ckptd.core.runs import copied_checkpoints
 from ckptd.core.runs import history as facts
+from ckptd.core.runs.compared_content import differs, find_comparison
 from ckptd.core.runs.earlier_directories import directory_of
 
 if TYPE_CHECKING:  # `ckptd show` starts without pydantic
-    from ckptd.present.responses.run_documents import LocationDocument, NewestCompleteDocument
+    from ckptd.present.responses.location_documents import ComparisonDocument, LocationDocument, NewestCompleteDocument
 
 
 def list_locations(history: RunRecord) -> "list[LocationDocument]":
@@ -30,6 +32,7 @@ def list_locations(history: RunRecord) -> "list[LocationDocument]":
                 "checkpoints": len(complete),
                 "newest_complete": str(own.checkpoint.path) if own else None,
                 "newest_saved_at": own.checkpoint.modified_at if own else None,
+                "compared": None,
             }
         )
     return rows + [_further_row(history, each) for each in (*history.earlier, *history.copies)]
@@ -37,15 +40,36 @@ def list_locations(history: RunRecord) -> "list[LocationDocument]":
 
 def _further_row(history: RunRecord, copy: CopyLocation) -> "LocationDocument":
     newest = copied_checkpoints.find_newest_copy(history, copy)
-    there = [each.checkpoint for each in copy.checkpoints if each.deleted_at is None]
+    there = [each for each in copy.checkpoints if each.deleted_at is None]
     return {
         "path": copy.directory,
         "role": "earlier" if copy.is_earlier else "copy",
         "trouble": "it does not exist" if copy.is_absent else _trouble(copy.scan),
         "scanned_at": copy.scan.scanned_at if isinstance(copy.scan, Scan) else None,
-        "checkpoints": sum(each.state is CheckpointState.COMPLETE for each in there),
+        "checkpoints": len([each for each in there if _is_complete(each) and not differs(history, each)]),
         "newest_complete": str(newest.record.checkpoint.path) if newest else None,
         "newest_saved_at": newest.saved_at if newest else None,
+        "compared": None if copy.is_earlier else _compared_row(history, there),
+    }
+
+
+def _is_complete(record: RecordedCheckpoint) -> bool:
+    return record.checkpoint.state is CheckpointState.COMPLETE
+
+
+def _compared_row(history: RunRecord, there: Iterable[RecordedCheckpoint]) -> "ComparisonDocument | None":
+    """Return the latest comparison of a copy that is there as it was read; one that differs before all others."""
+    found = [(each, known) for each in there if (known := find_comparison(history, each)) is not None]
+    if not found:
+        return None
+    copy, known = max(found, key=lambda pair: (pair[1].differing_file is not None, pair[1].compared_at))
+    return {
+        "path": str(copy.checkpoint.path),
+        "original": known.original,
+        "compared_at": known.compared_at,
+        "is_same": known.differing_file is None,
+        "differing_file": known.differing_file,
+        "is_by_owner": known.is_by_owner,
     }
 
 

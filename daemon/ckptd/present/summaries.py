@@ -106,6 +106,15 @@ def _duration(seconds: int) -> str:
     return format_duration(timedelta(seconds=seconds))
 
 
+def describe_comparison(compared: Mapping[str, Any]) -> str:
+    """Return whether a copy has the content of its original, as far as a comparison of both has shown."""
+    at, witness = format_instant(compared["compared_at"]), " by a job of the owner" if compared["is_by_owner"] else ""
+    if compared["is_same"]:
+        return f"{compared['path']} has the same content as {compared['original']} (compared {at}{witness})"
+    file = compared["differing_file"]
+    return f"{compared['path']} differs from {compared['original']} in {file} (compared {at}{witness})"
+
+
 def describe_newest(newest: Mapping[str, Any]) -> str:
     """Return where the newest complete checkpoint is, and that another may be newer if a location could not be read."""
     sure = "" if newest["certainty"] == Certainty.PROVEN else " (not all locations could be read)"

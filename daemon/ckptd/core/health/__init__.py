@@ -6,6 +6,7 @@ from ckptd.core.health.checkpoints_not_located import CheckpointsNotLocated
 from ckptd.core.health.concurrent_writers import ConcurrentWriters
 from ckptd.core.health.configured_margins import find_margins
 from ckptd.core.health.copy_behind import CopyBehind
+from ckptd.core.health.copy_differs import CopyDiffers
 from ckptd.core.health.damaged_checkpoint import DamagedCheckpoint
 from ckptd.core.health.evaluation import Evaluation, evaluate, evaluate_until
 from ckptd.core.health.foreign_owner import ForeignOwner
@@ -38,6 +39,7 @@ RULES: dict[str, type[Rule]] = {
     "damaged-checkpoint": DamagedCheckpoint,
     "reported-damage": ReportedDamage,
     "copy-behind": CopyBehind,
+    "copy-differs": CopyDiffers,
     "interrupted-save": InterruptedSave,
     "not-resuming": NotResuming,
     "restart-loop": RestartLoop,

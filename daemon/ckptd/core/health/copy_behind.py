@@ -20,6 +20,7 @@ from ckptd.core.model import (
 )
 from ckptd.core.runs import copied_checkpoints
 from ckptd.core.runs import history as facts
+from ckptd.core.runs.compared_content import differs
 from ckptd.core.runs.copied_checkpoints import OriginalDates
 from ckptd.core.runs.resumable import list_resumable
 from ckptd.core.runs.rotated_copies import leave_out_previous
@@ -84,7 +85,8 @@ class CopyBehind:
         if not there:
             return None
         dates = OriginalDates(history.checkpoints)
-        arrived = [each for each in list_resumable(copy.checkpoints) if _is_complete(each)]
+        right = (each for each in list_resumable(copy.checkpoints) if not differs(history, each))
+        arrived = [each for each in right if _is_complete(each)]
         present = leave_out_previous(each for each in arrived if each.deleted_at is None)
         newest = max(present, key=lambda each: copied_checkpoints.date_of(each, dates), default=None)
         copied_until = None if newest is None else copied_checkpoints.date_of(newest, dates)

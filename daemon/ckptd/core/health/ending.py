@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from ckptd.core.health.copy_behind import CopyBehind
+from ckptd.core.health.copy_differs import CopyDiffers
 from ckptd.core.health.damaged_checkpoint import DamagedCheckpoint
 from ckptd.core.health.foreign_owner import ForeignOwner
 from ckptd.core.health.interrupted_save import InterruptedSave
@@ -18,6 +19,7 @@ from ckptd.core.model import Flag, RunKey
 OF_THE_RUN = frozenset(
     {
         CopyBehind.name,
+        CopyDiffers.name,
         DamagedCheckpoint.name,
         ForeignOwner.name,
         InterruptedSave.name,

@@ -30,6 +30,7 @@ ABOUT_CHECKPOINTS = frozenset(
         "checkpoint-overdue",
         "at-risk",
         "copy-behind",
+        "copy-differs",
         "damaged-checkpoint",
         "interrupted-save",
         "not-resuming",

@@ -1,6 +1,7 @@
 """Recognises copies of a run's checkpoints in its further locations, and finds the newest complete one in any of them.
 
-A copy has the format, the progress, the names and the sizes of its original. Its state was saved when the original was,
+A copy has the format, the progress, the names and the sizes of its original, and is not known to differ from it in its
+content. Its state was saved when the original was,
 whatever date the copy has: `cp` gives it the time of copying.
 """
 
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from ckptd.core.model import Checkpoint, CheckpointState, CopyLocation, RecordedCheckpoint, RunRecord
 from ckptd.core.runs import history as facts
+from ckptd.core.runs.compared_content import differs
 from ckptd.core.runs.earlier_directories import directory_of
 from ckptd.core.runs.resumable import list_resumable
 from ckptd.core.runs.rotated_copies import is_previous
@@ -67,7 +69,7 @@ def list_copies(history: RunRecord, copy: CopyLocation) -> list[SavedCopy]:
     there = [
         each
         for each in list_resumable(copy.checkpoints)
-        if each.deleted_at is None and each.checkpoint.state is CheckpointState.COMPLETE
+        if each.deleted_at is None and each.checkpoint.state is CheckpointState.COMPLETE and not differs(history, each)
     ]
     found = [SavedCopy(date_of(each, dates), copy.directory, each) for each in there]
     return sorted(found, key=lambda each: each.saved_at)

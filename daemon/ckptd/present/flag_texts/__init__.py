@@ -31,6 +31,7 @@ TEXTS: dict[str, Callable[[EvidenceReader, FlagContext], FlagText]] = {
     "at-risk": time_limit_texts.at_risk,
     "damaged-checkpoint": storage_texts.damaged_checkpoint,
     "copy-behind": copy_texts.copy_behind,
+    "copy-differs": copy_texts.copy_differs,
     "interrupted-save": storage_texts.interrupted_save,
     "not-resuming": restart_texts.not_resuming,
     "restart-loop": restart_texts.restart_loop,

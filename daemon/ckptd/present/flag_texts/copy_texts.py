@@ -1,4 +1,4 @@
-"""Word the flag about copies of checkpoints that fall behind."""
+"""Word the flags about copies of checkpoints: those that fall behind, and those with another content."""
 
 from ckptd.present.flag_texts.evidence_reader import EvidenceReader
 from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
@@ -27,5 +27,25 @@ def copy_behind(evidence: EvidenceReader, context: FlagContext) -> FlagText:
         advice=(
             "Check that the command that copies the checkpoints still runs, and that the quota of this directory is "
             "not used up. If you no longer copy them there, remove the directory from the job's comment or .ckptd.toml."
+        ),
+    )
+
+
+def copy_differs(evidence: EvidenceReader, context: FlagContext) -> FlagText:
+    witness = "A verification job" if evidence.is_true("is_by_owner") else "ckptd"
+    more_count = evidence.count("copy_count") - 1
+    also = (
+        "" if not more_count else f" {more_count} more {'copy differs' if more_count == 1 else 'copies differ'}, too."
+    )
+    return FlagText(
+        title=context.title,
+        statement=(
+            f"{evidence.text('copy')} has the names and sizes of {evidence.text('original')}, but not its content. "
+            f"{witness} compared both on {evidence.instant('compared_at')}; the first file that differs is "
+            f"{evidence.text('differing_file')}.{also}"
+        ),
+        advice=(
+            "Do not rely on this copy: it was damaged, or is of another training. Copy the checkpoint again. Until "
+            "then, ckptd does not count it as a copy."
         ),
     )

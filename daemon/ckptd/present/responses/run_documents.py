@@ -17,7 +17,6 @@ from ckptd.present.responses.field_types import (
     Epoch,
     JobId,
     LocatedBy,
-    LocationRole,
     NewestCheckpointAt,
     NewestEpoch,
     NewestStep,
@@ -29,6 +28,7 @@ from ckptd.present.responses.field_types import (
     User,
 )
 from ckptd.present.responses.job_documents import FlagDocument, RunKeyFields
+from ckptd.present.responses.location_documents import LocationDocument, NewestCompleteDocument
 
 
 class EndedRunDocument(RunKeyFields):
@@ -245,37 +245,6 @@ class AdviceDocument(TypedDict):
     interruptions_counted: Annotated[Count, Field(description="Interruptions that the mean rests on.")]
     observed_seconds: Annotated[int, Field(description="Run time in which they were counted.")]
     node_count: Annotated[Count, Field(description="Number of nodes of such jobs.")]
-
-
-class LocationDocument(TypedDict):
-    """One directory where a run keeps checkpoints."""
-
-    path: Annotated[str, Field(description="The directory; as it was named if ckptd cannot use it.")]
-    role: Annotated[
-        LocationRole, Field(description="The primary location, one that earlier starts of the job saved to, or a copy.")
-    ]
-    trouble: Annotated[
-        str | None, Field(description="Why it is not known what is there, or not completely; null if it is.")
-    ]
-    scanned_at: Annotated[datetime | None, Field(description="Time of the last scan.")]
-    checkpoints: Annotated[Count, Field(description="Number of complete checkpoints there.")]
-    newest_complete: Annotated[str | None, Field(description="The newest complete checkpoint there.")]
-    newest_saved_at: Annotated[
-        datetime | None, Field(description="When its state was saved: of a copy, when its original was written.")
-    ]
-
-
-class NewestCompleteDocument(TypedDict):
-    """The newest complete checkpoint in any location of a run."""
-
-    path: Annotated[str, Field(description="The checkpoint.")]
-    location: Annotated[str, Field(description="The location that it is in.")]
-    saved_at: Annotated[datetime, Field(description="When its state was saved.")]
-    epoch: Epoch
-    step: Step
-    certainty: Annotated[
-        Certainty, Field(description="`proven` if every location was read completely, otherwise `inferred`.")
-    ]
 
 
 class SummedCheckpointsDocument(TypedDict):
