@@ -2,6 +2,7 @@ import os
 import shlex
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path, PurePosixPath
 
@@ -171,19 +172,41 @@ def test_that_there_is_no_room_is_told_once_for_each_directory(tmp_path, monkeyp
     switches = []
     switch = watcher_process.effective_owner
     monkeypatch.setattr(watcher_process, "effective_owner", lambda uid: switches.append(uid) or switch(uid))
-    watching._observer.start()
+    watching._inotify.start()
     try:
         for _ in range(3):
             watching._watch(places)
         assert [each["unwatched"][-1] for each in told] == ["c", "d"]
         watching._watch([*places, (f"{tmp_path}/more", OWNER)])
         assert told.pop()["unwatched"] == f"{tmp_path}/more"
-        assert switches == [OWNER]  # each one interrupts the threads of all watches
+        assert switches == [OWNER]
         watching._watch(places[1:])  # a place became free
         assert [each["unwatched"][-1] for each in told] == ["c", "d"]
         assert sorted(watching._watched) == [places[1][0], places[2][0]]
         watching._watch(places)
         assert [each["unwatched"][-1] for each in told] == ["c", "d", "a"]
     finally:
-        watching._observer.stop()
-        watching._observer.join()
+        watching._inotify.stop()
+        watching._inotify.join()
+
+
+def test_more_directories_need_no_more_threads(tmp_path, monkeypatch):
+    """A change of user interrupts every thread, so one for each directory cost owners times directories."""
+    watching, told, before = watcher_process.Watcher(None, RequestPolicy), [], threading.active_count()
+    monkeypatch.setattr(watching, "send", told.append)
+    places = [(str(tmp_path / str(number)), OWNER) for number in range(50)]
+    for place, _ in places:
+        Path(place).mkdir()
+        os.chown(place, OWNER, OWNER)
+    watching._inotify.start()
+    try:
+        watching._watch(places)
+        assert threading.active_count() == before + 1
+        (tmp_path / "49/file").touch()
+        wait_for(lambda: told)
+        assert {each["changed"] for each in told} == {places[49][0]}
+        watching._watch(places[:1])
+        assert list(watching._watched) == [places[0][0]]
+    finally:
+        watching._inotify.stop()
+        watching._inotify.join()

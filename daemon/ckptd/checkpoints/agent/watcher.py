@@ -21,19 +21,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import PurePosixPath
 
-from watchdog.events import (
-    DirCreatedEvent,
-    DirDeletedEvent,
-    DirMovedEvent,
-    FileClosedEvent,
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileMovedEvent,
-    FileSystemEvent,
-    FileSystemEventHandler,
-)
-from watchdog.observers import Observer
-from watchdog.observers.api import BaseObserver, ObservedWatch
+from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyEvent, InotifyFD, Mask, WatchDescriptor
 
 from ckptd.checkpoints.agent import requests
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
@@ -42,27 +30,33 @@ from ckptd.checkpoints.scanning.allowed_roots import OutsideRootsError, is_allow
 from ckptd.checkpoints.scanning.mounts import Mount, find_mount, read_mounts
 from ckptd.errors import CkptdError
 
-MAX_WATCHED = 1000  # watchdog keeps a thread for each
+MAX_WATCHED = 1000  # more report no sooner: the scans before their turn have a budget
 MAX_LINE_BYTES = 64 * 2**20
 RELOAD = b'{"reload": true}\n'
-TOLD = [
-    DirCreatedEvent,
-    DirDeletedEvent,
-    DirMovedEvent,
-    FileClosedEvent,
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileMovedEvent,
-]
+TOLD = Mask(
+    InotifyConstants.IN_CREATE
+    | InotifyConstants.IN_MOVE
+    | InotifyConstants.IN_DELETE
+    | InotifyConstants.IN_CLOSE_WRITE
+    | InotifyConstants.IN_DELETE_SELF
+)
 
 
-class _ChangeHandler(FileSystemEventHandler):
+class _ChangeHandler:
+    """Reports one directory. watchdog's reader of inotify calls it, which needs one thread for all directories."""
+
     def __init__(self, watcher: "Watcher", directory: str) -> None:
         self._watcher = watcher
         self._directory = directory
 
-    def on_any_event(self, event: FileSystemEvent) -> None:  # noqa: ARG002 - the scan finds out what it was
+    def on_event(self, event: InotifyEvent) -> None:  # noqa: ARG002 - the scan finds out what it was
         self._watcher.send({"changed": self._directory})
+
+    def on_watch_deleted(self, wd: WatchDescriptor) -> None:
+        """Do nothing: the event before has reported that the directory is deleted."""
+
+    def on_queue_overflow(self) -> None:
+        """Do nothing: the regular scans find what was lost."""
 
 
 class Watcher:
@@ -80,13 +74,13 @@ class Watcher:
         self._policy = read_policy()
         self._wanted: list[tuple[str, int]] = []
         self._lock = threading.Lock()
-        self._observer: BaseObserver = Observer()
-        self._watched: dict[str, ObservedWatch] = {}
+        self._inotify = InotifyFD()
+        self._watched: dict[str, tuple[WatchDescriptor, CallbackId]] = {}
         self._without_room: set[str] = set()  # directories for which the main process knows that there is no room
 
     def serve(self) -> None:
         """Work until the main process is gone."""
-        self._observer.start()
+        self._inotify.start()
         with self._connection.makefile("rb") as lines:
             for line in iter(partial(lines.readline, MAX_LINE_BYTES), b""):
                 self._accept(line)
@@ -130,11 +124,11 @@ class Watcher:
         self._wanted = wanted
         names = {directory for directory, _ in wanted}
         for directory in self._watched.keys() - names:
-            self._observer.unschedule(self._watched.pop(directory))
+            self._inotify.remove_callbacks([self._watched.pop(directory)])
         self._without_room &= names
         mounts = read_mounts()
         new = [each for each in wanted if each[0] not in self._watched]
-        if self._is_full():  # each change of user interrupts the threads of all watches
+        if self._is_full():
             new = [each for each in new if each[0] not in self._without_room]
         for uid, group in groupby(sorted(new, key=_owner), key=_owner):
             directories = [directory for directory, _ in group if directory not in self._watched]
@@ -165,11 +159,7 @@ class Watcher:
         try:
             with open_without_links(directory) as descriptor:
                 self._check_place(directory, descriptor)
-                name = self._name(descriptor)
-                os.close(os.open(name, os.O_RDONLY | os.O_DIRECTORY))  # watchdog ignores a missing permission
-                self._watched[directory] = self._observer.schedule(
-                    _ChangeHandler(self, directory), name, recursive=False, event_filter=TOLD
-                )
+                self._watched[directory] = self._begin(descriptor, directory)
         except OSError as error:
             self.send({"unwatched": directory, "reason": error.strerror or str(error)})
         except (OutsideRootsError, UnicodeEncodeError) as error:  # the latter: no file has such a name
@@ -186,17 +176,13 @@ class Watcher:
         if not is_allowed(os.readlink(f"/proc/self/fd/{descriptor}"), self._policy.allowed_roots):
             raise OutsideRootsError(f"{directory} is outside the site's allowed roots")
 
-    def _name(self, descriptor: int) -> str:
-        """Return a path of an open directory that no watch has: watchdog tells watches apart by their paths.
-
-        The descriptor is closed once the watch is there, since it would keep the file system from being unmounted; the
-        next directory may get its number.
-        """
-        used = {watch.path for watch in self._watched.values()}
-        name = f"/proc/self/fd/{descriptor}/."  # watchdog follows no link at a path's end
-        while name in used:
-            name += "/."
-        return name
+    def _begin(self, descriptor: int, directory: str) -> tuple[WatchDescriptor, CallbackId]:
+        """Watch an open directory; return what ends that watch."""
+        name = f"/proc/self/fd/{descriptor}"
+        os.close(os.open(name, os.O_RDONLY | os.O_DIRECTORY))  # watchdog ignores a missing permission
+        handler = _ChangeHandler(self, directory)
+        place = CallbackId(id(handler))
+        return self._inotify.add_callback(name.encode(), TOLD, handler, place), place
 
 
 def _owner(wanted: tuple[str, int]) -> int:
