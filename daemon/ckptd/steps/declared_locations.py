@@ -17,7 +17,7 @@ from ckptd.steps.parts import Parts
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.snapshots import ScanProgress
 from ckptd.steps.state import State
-from ckptd.steps.tracked_jobs import list_tracked
+from ckptd.steps.tracked_jobs import list_tracked, move_jobs
 from ckptd.steps.watchlist import Watchlist
 
 COPY_GAP = timedelta(minutes=5)  # between two searches for a further location that is not there yet
@@ -150,7 +150,7 @@ def publish_locations(
     if not found:
         return
     runs = {job: located.run for _, located in found for job in located.jobs}
-    state.change(PolledQueue, lambda queued: queued.with_runs(runs))
+    move_jobs(state, runs)
     state.change(MissedJobs, lambda missed: missed.with_runs(runs))
     for watched, located in found:
         if watched.key != located.run:
@@ -168,6 +168,8 @@ def publish_copies(state: State, records: Iterable[LocationRecord], now: datetim
 
 
 def _with_located(progress: ScanProgress, located_by: Mapping[RunKey, str], watchlist: Watchlist) -> ScanProgress:
-    """Record how runs were located; remove those that are no longer watched."""
-    known = {run: how for run, how in progress.located_by.items() if run in watchlist}
+    """Record how runs were located; remove those that are no longer watched once they are the most."""
+    known = progress.located_by
+    if len(known) > 2 * len(watchlist.all):
+        known = {run: how for run, how in known.items() if run in watchlist}
     return replace(progress, located_by={**known, **located_by})

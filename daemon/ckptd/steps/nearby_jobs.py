@@ -12,9 +12,9 @@ from ckptd.core.model import RunKey, Unknown
 from ckptd.core.queue import TrackedJob
 from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.parts import Parts
-from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.snapshots import RunHistories
 from ckptd.steps.state import State
+from ckptd.steps.tracked_jobs import list_owned
 
 
 def collect_nearby_jobs(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> NearbyJobs:
@@ -25,8 +25,7 @@ def collect_nearby_jobs(parts: Parts, state: State, due: Collection[WatchedRun],
     since = min((known.key.first_seen_at for known in past.values()), default=None)
     uid = next(iter(keys)).uid
     beside = () if since is None else parts.store.backfill.list_neighbours(parts.cluster, uid, since)
-    tracked = state.latest(PolledQueue).tracked.values()
-    neighbours = nearby_candidates.sort_neighbours(known for known in tracked if known.job.uid == uid)
+    neighbours = nearby_candidates.sort_neighbours(list_owned(state, uid))
     return NearbyJobs(neighbours, past, state.latest(RunHistories).by_run, now, beside)
 
 

@@ -36,9 +36,8 @@ class ScanProgress:
     """Progress of the scans. Owned by the step `scan`."""
 
     scanned_at: datetime | None = None  # the last scan of one owner's directories
-    located_by: Mapping[RunKey, str] = field(
-        default_factory=dict
-    )  # of the watched runs that were found since the start
+    # of the runs that were found since the start; some of them may no longer be watched
+    located_by: Mapping[RunKey, str] = field(default_factory=dict)
     # runs without a directory whose batch script names one; some of them may no longer be watched
     named_by_script: frozenset[RunKey] = frozenset()
 

@@ -56,11 +56,11 @@ class State:
 
     def own(self, kind: type[T], make: Callable[[], T]) -> T:
         """Return the private slice of a step; create it at the first call."""
-        with self.record_lock:
-            if kind not in self.slices:
-                self.slices[kind] = make()
-            found: T = self.slices[kind]
-            return found
+        if kind not in self.slices:  # else nobody waits for a transaction
+            with self.record_lock:
+                self.slices.setdefault(kind, make())
+        found: T = self.slices[kind]
+        return found
 
     def find(self, kind: type[T]) -> T | None:
         """Return a step's slice; None if the step has not run yet."""
