@@ -48,7 +48,8 @@ class DecisionSlice:
 
     def must_pause(self, now: datetime, *, is_filling: bool) -> bool:
         """Whether the last decision was a moment ago: each one looks at all runs, and many would keep a core busy."""
-        pause = PAUSE_PER_RUN * len(self.evaluated.by_run) * (SHORTER if is_filling else 1)
+        run_count = max(len(self.evaluated.by_run), len(self.decided_about.tracked))
+        pause = PAUSE_PER_RUN * run_count * (SHORTER if is_filling else 1)
         return not self.postponed and self.decided_at is not None and timedelta(0) <= now - self.decided_at < pause
 
     def follow_clock(self, parts: Parts, now: datetime) -> tuple[LogLine, ...]:
