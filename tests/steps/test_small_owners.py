@@ -161,6 +161,17 @@ def test_an_owner_that_hangs_delays_no_other_and_is_alone_from_then_on(daemon):
     assert [2005] in daemon.disks.asked
 
 
+def test_of_owners_whose_turn_is_not_over_nothing_is_asked_again(daemon, monkeypatch):
+    asked, is_small = [], small_owners.is_small
+    monkeypatch.setattr(
+        small_owners, "is_small", lambda state, due, now: asked.append(due[0].key.uid) or is_small(state, due, now)
+    )
+    for seconds in range(5):  # the task has not begun
+        scan.scan_due(daemon.parts, daemon.state, at(15 + seconds / 60))
+    assert sorted(asked) == list(OWNERS)
+    assert len(daemon.tasks) == 1
+
+
 def test_owners_due_a_little_later_are_scanned_with_the_others_from_then_on(daemon):
     early = [each for each in daemon.state.watchlist.all if each.key.uid in {2001, 2002}]
     daemon.state.watchlist.hasten([each.key for each in early], at(14.8))

@@ -89,8 +89,10 @@ def scan_due(parts: Parts, state: State, now: datetime) -> int:
     small: list[OwnerTurn] = []
     owners = early_scans.add_early(state, state.watchlist.due(now, MAX_DUE, must_wait), now, MAX_DUE, must_wait)
     for uid, due in owners.items():
-        chosen = small if small_owners.is_small(state, due, now) else alone
         lock = memory.owner_locks.setdefault(uid, threading.Lock())
+        if lock.locked():  # what is below would be asked each second of all owners whose turn is not over
+            continue
+        chosen = small if small_owners.is_small(state, due, now) else alone
         if lock.acquire(blocking=False):
             admitted = [each for each in due if not must_wait(each.key.directory)]  # others took places meanwhile
             taken = turns.begin(parts.budgets, [each.key.directory for each in admitted])
