@@ -262,3 +262,13 @@ def test_the_searches_of_one_request_list_and_read_a_directory_once(ask, tmp_pat
     assert ask(("discovery", "."), memory={})["directory"] is None
     with_roles = [ask(("discovery", "."), memory=each)["found"] for each in (memory, memory)]
     assert with_roles == [first["found"]] * 2
+
+
+def test_a_search_reads_no_more_names_than_it_returns_numbers_from(ask, tmp_path, monkeypatch):
+    for number in range(300):
+        make_checkpoint(tmp_path / f"epoch_{number}.safetensors", 1000 + number)
+    names, parse = [], locating.parse_name
+    monkeypatch.setattr(locating, "parse_name", lambda name: names.append(name) or parse(name))
+    saves = ask(("discovery", "."))["found"]["saves"]
+    assert [number for _, number, _ in saves] == list(range(299, 249, -1))
+    assert len(names) == len(saves)

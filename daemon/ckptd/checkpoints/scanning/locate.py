@@ -252,7 +252,9 @@ def _list_numbered(found: _Written) -> list[list[Any]]:
         number = facts.step if facts.step is not None else facts.epoch
         if claim.format == newest.format and number is not None and not facts.is_best:
             numbered.append([name, number, modified_ns])
-    return numbered[:MAX_NUMBERED]
+            if len(numbered) == MAX_NUMBERED:
+                break
+    return numbered
 
 
 def _search_below(
