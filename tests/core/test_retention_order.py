@@ -44,6 +44,14 @@ def test_after_a_rollback_the_last_are_those_of_the_new_lineage():
     assert "the furthest progress of its series (step_#.pt)" in reasons_of("step_500.pt", rolled_back())
 
 
+def test_after_a_rollback_of_a_training_that_started_over_its_own_furthest_stays_beside_that_of_the_earlier_one():
+    earlier = [saved(f"step_{n}.pt", 60 - n / 1000, step=n, by=(1, 0)) for n in (5100, 5200)]
+    again = [saved(f"step_{step}.pt", 40 - n, step=step, by=(2, 0)) for n, step in enumerate((100, 200, 300, 150, 160))]
+    run = run_of(*earlier, *again, attempts=(attempt(begun=70, ended=50), attempt(job=2, begun=45)))
+    assert kept(run) == {"step_160.pt", "step_300.pt", "step_5200.pt"}
+    assert "the furthest progress of the latest attempt in its series (step_#.pt)" in reasons_of("step_300.pt", run)
+
+
 def test_that_a_rollback_may_be_a_copy_shows_also_in_parameters_that_may_not_be_removed():
     scan = NOW - hours(50)  # the first one, which found all of them
     states = [saved(f"step_{n}.pt", 110 - n / 100, step=n, first_seen_at=scan) for n in (100, 200, 300, 400)]

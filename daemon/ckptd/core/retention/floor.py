@@ -78,9 +78,13 @@ def _list_kept_in_series(run: JudgedRun) -> Iterator[tuple[int, str]]:
         yield indexes[-1], f"the newest complete one of its series ({series})"
         if len(indexes) == 1:
             continue
-        furthest = max(indexes, key=lambda index: (sets[index].progress, index))
+        furthest = _find_furthest(sets, indexes)
         if furthest != indexes[-1] and sets[furthest].progress:
             yield furthest, f"the furthest progress of its series ({series})"
+        # an earlier training in the same names may have got further than the one that has started over since
+        of_latest = _find_furthest(sets, [index for index in indexes if sets[index].rank == sets[indexes[-1]].rank])
+        if of_latest not in {furthest, indexes[-1]}:
+            yield of_latest, f"the furthest progress of the latest attempt in its series ({series})"
         yield from _list_last_with_part(run, key, indexes)
     for index, each in enumerate(sets):
         if not each.record.checkpoint.grouping.progress:
@@ -91,6 +95,10 @@ def _list_kept_in_series(run: JudgedRun) -> Iterator[tuple[int, str]]:
                 yield index, "damaged, and no newer one of its series is complete"
             elif each.progress > max(sets[at].progress for at in complete):
                 yield index, "damaged, and no complete one of its series got as far"
+
+
+def _find_furthest(sets: Sequence[Ranked], indexes: Sequence[int]) -> int:
+    return max(indexes, key=lambda index: (sets[index].progress, index))
 
 
 def _list_last_with_part(run: JudgedRun, key: SeriesKey, complete: Sequence[int]) -> Iterator[tuple[int, str]]:
