@@ -250,6 +250,14 @@ def test_copies_that_were_made_on_different_occasions_stay():
     assert gone == {f"{DIRECTORY}/epoch_{n}.pt" for n in range(1, 6)}
 
 
+def test_copies_stay_beside_what_was_moved_to_the_same_place():
+    records = epochs(1, 8)
+    moved = renamed(records[4], "good/epoch_5.pt", 50, files=("epoch_5.pt",))
+    run = run_of(*records[:4], *moved, *records[5:], copied(2, 97.5), copied(3, 96.5))
+    gone = {decision.path for decision in retention.plan_run(run, policy_of(), NOW).remove}
+    assert gone == {f"{DIRECTORY}/epoch_{n}.pt" for n in (1, 2, 3, 4, 6, 7)}
+
+
 def test_copies_that_show_only_one_of_two_numbers_stay():
     def saved_within(path, age, *progress, epoch, **changes):
         files = (f"epoch_{epoch}/model_{100 * epoch}.pt",)

@@ -114,10 +114,22 @@ class _Copies:
                 continue
             if not 0 < progress - before <= widest:
                 return False
-            if not self._list_originals(each):
+            if not self._list_originals(each) and not self._is_moved(each):
                 return True
             before = progress
         return False
+
+    def _is_moved(self, record: RecordedCheckpoint) -> bool:
+        """Whether its files were complete at another path before: no job saved it where it is."""
+        found = record.checkpoint
+        alike = [was for key in _list_keys_of_originals(found) for was in self._alike.get(key, ())[:MAX_ALIKE]]
+        return any(
+            was.checkpoint.path != found.path
+            and was.completed_at is not None
+            and first_seen(was) < first_seen(record)
+            and not _list_inodes(was.checkpoint).isdisjoint(_list_inodes(found))
+            for was in alike
+        )
 
     def _is_repeated(self, record: RecordedCheckpoint, was: RecordedCheckpoint) -> bool:
         """Whether a job repeats the whole other series, from its start, after its end or at the same pace.
@@ -163,7 +175,11 @@ def _is_copy(record: RecordedCheckpoint, was: RecordedCheckpoint) -> bool:
         return False
     if _mask(find_series(found, str(found.path))) == _mask(find_series(known, str(known.path))):
         return False  # `fold_1/` and `fold_2/` are trainings of one program; a person gives a copy another name
-    return {each[:2] for each in found.identities}.isdisjoint(each[:2] for each in known.identities)
+    return _list_inodes(found).isdisjoint(_list_inodes(known))
+
+
+def _list_inodes(found: Checkpoint) -> set[tuple[int, int]]:
+    return {(each.device, each.inode) for each in found.identities}
 
 
 def _list_times(record: RecordedCheckpoint) -> list[int]:
