@@ -194,6 +194,9 @@ def run(cluster, load, rounds, dice):
     took = []
     cut_off = "SELECT target FROM audit WHERE action = 'resubmit-job' AND (outcome IS NULL OR outcome LIKE 'cut off%')"
     load.is_given_up = lambda number: (f"job {number}",) in cluster.ask(cut_off)
+    load.is_scanned = lambda directory: bool(
+        cluster.ask(f"SELECT 1 FROM runs WHERE directory = '{directory}' AND scanned_at IS NOT NULL")
+    )
     load.start()
     for number in range(rounds):
         kind = dice.choice(KINDS) if rounds >= len(KINDS) else KINDS[number]

@@ -72,6 +72,7 @@ class Load:
         self.looping = []
         self._made = 0
         self.is_given_up = lambda _number: False  # whether the resubmission of a job is recorded as cut off
+        self.is_scanned = lambda _directory: True  # whether a scan of a run's directory is on record
         self._is_over = threading.Event()
         self._trouble = None
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -118,7 +119,12 @@ class Load:
         number = self.slurm.submit(user, directory.parent)
         yield 1
         self.slurm.start(number)
-        for _ in range(EPOCHS):
+        yield 2
+        self._save(user, directory)
+        deadline = Deadline(PATIENCE_SECONDS)
+        while not self.is_scanned(directory) and not deadline.has_passed():
+            yield 1  # whatever the first scan finds has no proven writer, and is not pruned
+        for _ in range(EPOCHS - 1):
             yield 2
             self._save(user, directory)
         yield 2
@@ -313,4 +319,6 @@ class _Judgement:
                     self.wrong.append(
                         f"{path} is not there, and {moved[str(path)]} removals of it are on record: {found}"
                     )
+        if not removed:
+            self.wrong.append("nothing was pruned")
         return f"{removed} of {sum(map(len, self._load.saved.values()))} checkpoints pruned"
