@@ -227,6 +227,22 @@ def test_files_that_come_back_as_they_were_are_the_same_checkpoint_with_its_owne
     assert changes.appeared == ()
 
 
+def test_what_comes_back_while_others_were_there_was_moved_by_a_person():
+    taken, other = make_checkpoint("a", written=0), make_checkpoint("b", written=1)
+    there = record(taken, other)
+    (gone,) = merge(there, make_scan(3, other)).gone
+    known = [gone, *there[1:]]
+    (back,) = merge(known, make_scan(4, taken, other), looked=3).changed
+    assert (back.checkpoint.path.name, back.deleted_at, back.renamed_at) == ("a", None, at(4))
+
+
+def test_what_comes_back_with_all_others_was_moved_by_nobody():
+    both = make_checkpoint("a", written=0), make_checkpoint("b", written=1)
+    gone = merge(record(*both), make_scan(3)).gone
+    back = merge(gone, make_scan(4, *both), looked=3).changed
+    assert [(each.deleted_at, each.renamed_at) for each in back] == [(None, None)] * 2
+
+
 def test_a_pruned_checkpoint_does_not_come_back_as_itself():
     known = replace(record(make_checkpoint())[0], deleted_at=at(3), pruned_at=at(3))
     changes = merge([known], make_scan(4, make_checkpoint()))

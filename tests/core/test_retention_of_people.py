@@ -7,6 +7,7 @@ import pytest
 
 from ckptd.core import retention
 from ckptd.core.model import Grouping
+from ckptd.core.retention import user_kept
 from core.retention_facts import (
     DIRECTORY,
     NOW,
@@ -56,7 +57,7 @@ def test_a_directory_in_which_a_file_was_renamed_stays_whole():
     records = epochs(1, 6)
     run = run_of(*records[:2], replace(records[2], renamed_at=NOW - hours(50)), *records[3:])
     assert removed(run) == {f"epoch_{n}.pt" for n in (1, 2, 4, 5)}
-    assert reasons_of("epoch_3.pt", run) == ("a file in it was renamed after it was complete",)
+    assert reasons_of("epoch_3.pt", run) == (user_kept.MEMBER_RENAMED,)
 
 
 def test_what_was_moved_into_a_directory_stays():

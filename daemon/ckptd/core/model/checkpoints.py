@@ -190,7 +190,8 @@ class RecordedCheckpoint:
     deleted_at: datetime | None = None
     pruned_at: datetime | None = None
     is_pinned: bool = False
-    renamed_at: datetime | None = None  # when a file in it was first seen renamed; retention keeps it from then on
+    # when a file in it was first seen renamed, or it was first back from where a person had moved it: it is kept then
+    renamed_at: datetime | None = None
     verified_full_at: datetime | None = None  # when all its present bytes were last verified
     owner_verified_at: datetime | None = None  # the same by a job of its owner, which says what its owner likes
     owner_damage: str | None = None  # why such a job calls it damaged, until this node verifies it

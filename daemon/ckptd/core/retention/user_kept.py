@@ -24,7 +24,7 @@ from ckptd.core.runs import added_files
 
 PRUNED_BEFORE = "it appeared again after it was pruned"
 RENAMED = "it was renamed or moved after it was complete"
-MEMBER_RENAMED = "a file in it was renamed after it was complete"
+MEMBER_RENAMED = "it was moved away and back, or a file in it was renamed, after it was complete"
 BACKDATED = "it appeared later than others of its series that were written after it"
 
 _NUMBER = re.compile(r"[0-9]")

@@ -1,11 +1,11 @@
-"""Finds the files in a checkpoint's directory that a person put or renamed there: so it stays."""
+"""Finds the files in a checkpoint's directory that a person put, renamed or brought back there: so it stays."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from math import inf
 
-from ckptd.core.model import Checkpoint, FileIdentity
+from ckptd.core.model import Checkpoint, FileIdentity, RecordedCheckpoint
 
 # Text, which people write by hand, and which programs also put beside the bytes of a state.
 _TEXT = frozenset(
@@ -102,3 +102,15 @@ def _is_short(identities: Iterable[FileIdentity], margin: int) -> bool:
     columns = list(zip(*identities, strict=True))  # this is done for every file of every run
     modified, changed = (list(map(int, columns[at])) for at in (3, 4))
     return max(modified) - min(modified) <= margin and max(changed) - min(changed) <= margin
+
+
+def is_taken_away(returned: RecordedCheckpoint, there: Iterable[RecordedCheckpoint]) -> bool:
+    """Whether others beside it stayed while it was gone: then a person moved it, and its file system was mounted."""
+    assert returned.deleted_at is not None
+    inodes = {identity.inode for identity in returned.checkpoint.identities}
+    return any(
+        each.checkpoint.path.parent == returned.checkpoint.path.parent
+        and each.first_seen_at < returned.deleted_at
+        and inodes.isdisjoint(identity.inode for identity in each.checkpoint.identities)
+        for each in there
+    )

@@ -66,7 +66,9 @@ def merge_scan(
             gone.append(replace(known, deleted_at=now))
         returned = lost.get((_name(found), _content(found)))
         if returned is not None and returned.pruned_at is None:
-            changed.append(_update(replace(returned, deleted_at=None), found, writers, now))
+            moved_at = now if added_files.is_taken_away(returned, there) else None
+            back = replace(returned, deleted_at=None, renamed_at=returned.renamed_at or moved_at)
+            changed.append(_update(back, found, writers, now))
         elif returned is not None:  # someone brought it back from the trash: it is theirs now, not ckptd's to prune
             appeared.append(replace(_appear(found, writers, now), attempt=None))
         else:
