@@ -351,7 +351,8 @@ def _record_scans(
             continue
         writers = ownership.find_writers(key, known.get(key, ownership.PreviousScan()), watched.observed_at, now)
         scan = compared[key].scan
-        changes = progress.merge_scan(compared[key].recorded, scan, writers, _over_at(scan, now))
+        known_there = compared[key].known
+        changes = progress.merge_scan(compared[key].recorded, scan, writers, _over_at(scan, now), known_there)
         records.append(ScanRecord(run=key, scan=scan, changes=changes, free_space_samples=free_space.sample(key, scan)))
     written = _publish_records(parts, state, [watched for watched, _ in scanned], records, now)
     for record in records:

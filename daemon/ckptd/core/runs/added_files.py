@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from math import inf
 
 from ckptd.core.model import Checkpoint, FileIdentity, RecordedCheckpoint
@@ -104,13 +105,17 @@ def _is_short(identities: Iterable[FileIdentity], margin: int) -> bool:
     return max(modified) - min(modified) <= margin and max(changed) - min(changed) <= margin
 
 
-def is_taken_away(returned: RecordedCheckpoint, there: Iterable[RecordedCheckpoint]) -> bool:
-    """Whether others beside it stayed while it was gone: then a person moved it, and its file system was mounted."""
+def bring_back(returned: RecordedCheckpoint, there: Iterable[RecordedCheckpoint], now: datetime) -> RecordedCheckpoint:
+    """Return a deleted checkpoint whose files have reappeared; `there` are the others of its run.
+
+    If others beside it stayed while it was gone, its file system was mounted, and a person moved it.
+    """
     assert returned.deleted_at is not None
     inodes = {identity.inode for identity in returned.checkpoint.identities}
-    return any(
+    is_moved = any(
         each.checkpoint.path.parent == returned.checkpoint.path.parent
         and each.first_seen_at < returned.deleted_at
         and inodes.isdisjoint(identity.inode for identity in each.checkpoint.identities)
         for each in there
     )
+    return replace(returned, deleted_at=None, renamed_at=returned.renamed_at or (now if is_moved else None))

@@ -7,6 +7,7 @@ that read the whole directory.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -33,16 +34,17 @@ class CheckpointChanges:
 
 NO_CHANGES = CheckpointChanges()
 _Records = list[RecordedCheckpoint]
+_Others = Iterable[RecordedCheckpoint]
 
 
 def merge_scan(
-    recorded: Sequence[RecordedCheckpoint], scan: Scan, writers: Writers, now: datetime
+    recorded: Sequence[RecordedCheckpoint], scan: Scan, writers: Writers, now: datetime, others: _Others = ()
 ) -> CheckpointChanges:
     """Compare the recorded checkpoints of one run with a scan of its directory.
 
     `recorded` holds all checkpoints that are not deleted. It may hold deleted ones, which are restored when the same
-    files reappear (after a file system was not mounted). `now` is the end of the scan: a file with a later date was
-    written with a clock that is ahead, and counts as written at that end.
+    files reappear (after a file system was not mounted). `others` are there, too, and may be missing in both, because
+    they are unchanged. `now` is the end of the scan: what a clock that is ahead dated later counts as written then.
     """
     there = [known for known in recorded if known.deleted_at is None]
     present = {_name(each.checkpoint): each for each in there[::-1]}
@@ -66,9 +68,7 @@ def merge_scan(
             gone.append(replace(known, deleted_at=now))
         returned = lost.get((_name(found), _content(found)))
         if returned is not None and returned.pruned_at is None:
-            moved_at = now if added_files.is_taken_away(returned, there) else None
-            back = replace(returned, deleted_at=None, renamed_at=returned.renamed_at or moved_at)
-            changed.append(_update(back, found, writers, now))
+            changed.append(_update(added_files.bring_back(returned, chain(there, others), now), found, writers, now))
         elif returned is not None:  # someone brought it back from the trash: it is theirs now, not ckptd's to prune
             appeared.append(replace(_appear(found, writers, now), attempt=None))
         else:
