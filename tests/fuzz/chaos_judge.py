@@ -6,6 +6,7 @@ from collections import Counter
 import sqlalchemy as sa
 
 from ckptd.core.model import RunKey
+from ckptd.core.notices.delivery import LONGEST_WAIT_IF_UNCERTAIN
 from ckptd.store.tables import NoticeTable
 from fuzz import message_check
 from support.prune_facts import CLUSTER, MINUTE, UID
@@ -13,7 +14,22 @@ from support.prune_facts import CLUSTER, MINUTE, UID
 KEPT = 2  # complete checkpoints of a run that the policy keeps
 DONE = {"sent", "muted", "dropped"}
 TOLERANCE = 1  # minutes, of one attempt's lost work
+UNANSWERED = "no answer to the whole message"
 PATIENCE = 60 * MINUTE  # for a notice that is due, when nothing fails
+COLUMNS = (
+    NoticeTable.state,
+    NoticeTable.due_at,
+    NoticeTable.next_try_at,
+    NoticeTable.last_error,
+    NoticeTable.message_id,
+)
+
+
+def _is_put_off(row, now, arrived):
+    """Whether it has arrived, only without an answer, and is not due again: each try may be one more copy."""
+    if row.message_id not in arrived or not (row.last_error or "").startswith(UNANSWERED):
+        return False
+    return now < row.next_try_at <= now + LONGEST_WAIT_IF_UNCERTAIN
 
 
 class Judge:
@@ -93,15 +109,17 @@ class Judge:
 
     def check_mail(self, store, inbox, uncertain_count):
         """Every notice has reached an end, and no message came twice but for those that were interrupted."""
-        overdue_at = self._world.at(self._world.minute) - PATIENCE
+        now = self._world.at(self._world.minute)
+        overdue_at = now - PATIENCE
         with store.database.reading() as connection:
-            columns = NoticeTable.state, NoticeTable.due_at, NoticeTable.last_error, NoticeTable.message_id
-            rows = connection.execute(sa.select(*columns)).all()
+            rows = connection.execute(sa.select(*COLUMNS)).all()
         lost = [row for row in rows if row.state not in DONE and row.due_at is not None and row.due_at < overdue_at]
+        arrived = message_check.count_arrived(inbox.mails)
+        lost = [row for row in lost if not _is_put_off(row, now, arrived)]
         if lost:
             self.note(f"notices that were not delivered: {lost}")
         said = {row.message_id for row in rows if row.state == "sent" and row.message_id is not None}
-        if missing := said - message_check.count_arrived(inbox.mails).keys():
+        if missing := said - arrived.keys():
             self.note(f"{len(missing)} messages are recorded as sent and did not arrive")
         states = Counter(row.state for row in rows)
         doubled = sum(count - 1 for count in inbox.ids.values())
