@@ -159,6 +159,15 @@ def test_a_first_own_checkpoint_that_is_gone_still_bounds_it():
     assert kept(resumed(own, later)) == {"step_700.pt", "step_800.pt", "step_1000.pt"}
 
 
+def test_what_a_person_copied_there_meanwhile_is_not_its_only_first_own_checkpoint():
+    there = series(8, oldest=200)
+    pruned = [replace(one, pruned_at=NOW - hours(55), deleted_at=NOW - hours(55)) for one in there[:3]]
+    copied = saved("step_200.pt", 49, step=200, by=(1, 1), inode=999)
+    own = [saved(f"step_{step}.pt", 50 - step / 100, step=step, by=(1, 1)) for step in (900, 1000)]
+    run = resumed(copied, *own, there=[*pruned, *there[3:]])
+    assert kept(run) == {"step_200.pt", "step_700.pt", "step_800.pt", "step_1000.pt"}
+
+
 def test_where_none_is_near_the_furthest_below_it_may_be_the_one():
     there = series(3, oldest=200)
     assert kept(resumed(saved("step_900.pt", 40, step=900, by=(1, 1)), there=there)) == {"step_300.pt", "step_900.pt"}

@@ -1,7 +1,7 @@
 """The floor: what no policy can prune, each with its reason."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -43,6 +43,7 @@ class JudgedRun:
     order: CheckpointOrder
     ranks: Ranks
     references: Sequence[Reference] = ()
+    kept_by_people: Collection[str] = ()  # paths of checkpoints that are no candidates, because people put them there
 
     @property
     def sets(self) -> Sequence[Ranked]:
@@ -63,7 +64,7 @@ def list_floor(run: JudgedRun) -> Iterator[tuple[int, str]]:
             yield index, "newer than the newest complete one"
     yield from _list_special(run)
     yield from _list_best(run)
-    yield from resume_candidates.find_candidates(run.history.attempts, run.ranks, run.order)
+    yield from resume_candidates.find_candidates(run.history.attempts, run.ranks, run.order, run.kept_by_people)
     if run.references:
         yield from references.match(run.references, [_list_paths(each) for each in sets])
     yield from _list_linked(run)

@@ -99,7 +99,7 @@ def plan_run(
     if reason:
         left = [(path, record) for path, record in present if path in named]
         return _keep_all(history, policy, left, reason, outside)
-    judged = JudgedRun(history, policy, now, order, ranks, references)
+    judged = JudgedRun(history, policy, now, order, ranks, references, {*kept_by_people, *others})
     return _run_plan(history, policy, [*_judge(judged), *outside], None)
 
 

@@ -2,12 +2,13 @@
 
 Before the attempt has completed a checkpoint of its own, that is every complete one that was there when it started.
 Its first own checkpoint then bounds them by its progress: an attempt that saved step 600 first resumed from what is at
-most two save intervals before that.
+most two save intervals before that. What a person copied there meanwhile may look like its first one: then the first of
+the others bounds them as well.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 from statistics import median
@@ -25,19 +26,22 @@ NOT_STATED = "the running attempt may have resumed from it, and its first own ch
 Measure = Literal["step", "epoch"]
 
 
-def find_candidates(attempts: Iterable[Attempt], ranks: Ranks, order: CheckpointOrder) -> Iterator[tuple[int, str]]:
+def find_candidates(
+    attempts: Iterable[Attempt], ranks: Ranks, order: CheckpointOrder, kept_by_people: Collection[str] = ()
+) -> Iterator[tuple[int, str]]:
     """Yield the index, and the reason, of each checkpoint that a running attempt may have resumed from."""
     for attempt in attempts:
         if attempt.ended_at is None:
             rank = ranks[attempt.job, attempt.restart_count]
-            yield from _find_of(rank, attempt.started_at, order)
+            there = [index for index in order.complete if _was_there(order.sets[index], rank, attempt.started_at)]
+            first = _find_first(rank, order.recorded)
+            yield from _find_of(first, there, order)
+            if first is not None and first.path in kept_by_people:
+                yield from _find_of(_find_first(rank, order.recorded, kept_by_people), there, order)
 
 
-def _find_of(rank: int, started_at: datetime, order: CheckpointOrder) -> Iterator[tuple[int, str]]:
-    there = [index for index in order.complete if _was_there(order.sets[index], rank, started_at)]
-    if not there:
-        return
-    first = _find_first(rank, order.recorded)
+def _find_of(first: Ranked | None, there: Sequence[int], order: CheckpointOrder) -> Iterator[tuple[int, str]]:
+    """Yield those of the checkpoints that were there from which an attempt can have saved this one first."""
     if first is None:
         yield from ((index, NOTHING_SAVED) for index in there)
         return
@@ -57,10 +61,12 @@ def _was_there(each: Ranked, rank: int, started_at: datetime) -> bool:
     return each.rank != rank and not each.is_named and (each.rank < rank or each.at <= started_at)
 
 
-def _find_first(rank: int, recorded: Mapping[SeriesKey, Sequence[Ranked]]) -> Ranked | None:
+def _find_first(
+    rank: int, recorded: Mapping[SeriesKey, Sequence[Ranked]], left_out: Collection[str] = ()
+) -> Ranked | None:
     """Return the first state that an attempt completed, also where it has been overwritten or deleted since."""
     own = (each for members in recorded.values() for each in members if each.rank == rank and _is_complete_state(each))
-    return min(own, key=lambda each: (each.at, each.path), default=None)
+    return min((each for each in own if each.path not in left_out), key=lambda each: (each.at, each.path), default=None)
 
 
 def _is_complete_state(each: Ranked) -> bool:
