@@ -137,6 +137,16 @@ def test_everything_vanishing_at_once_is_doubted_until_looks_agree(fleet):
     assert fleet.running() == []
 
 
+def test_polls_right_after_one_another_do_not_confirm_that_everything_vanished(fleet):
+    fleet.run(1, *[fleet.job(number, name=f"n{number}") for number in range(1, 6)])
+    fleet.source.jobs = ()
+    for minutes in (2, 2.02, 2.04, 3, 3.02):  # as before and after a removal
+        fleet.run(minutes)
+    assert fleet.running() == [1, 2, 3, 4, 5]
+    fleet.run(4)
+    assert fleet.running() == []
+
+
 def test_accounting_that_knows_every_end_leaves_no_doubt(fleet):
     fleet.run(1, fleet.job())
     fleet.source.jobs = ()

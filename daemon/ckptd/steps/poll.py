@@ -55,7 +55,8 @@ class PollSlice:
     """State of this step alone."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)  # so that polls are recorded in their order
-    suspect_count: int = 0  # polls in a row that showed most running jobs vanished
+    suspect_count: int = 0  # polls in a row that showed most running jobs vanished, each some time after the other
+    suspected_at: datetime | None = None  # the last of them
     maintenance_asked_at: datetime | None = None
     took: timedelta = timedelta(0)  # until Slurm answered the last poll
     refusal_count: int = 0  # polls in a row that timed out or exceeded Slurm's rate limit
@@ -151,7 +152,7 @@ def poll_unrecorded(parts: Parts, state: State, now: datetime, uid: int | None =
         known = state.latest(PolledQueue)
         if isinstance(snapshot, Unknown):
             state.publish(replace(known, slurm_trouble=snapshot.reason))
-        elif _is_doubtful(state, snapshot, ended):
+        elif _is_doubtful(parts, state, snapshot, ended):
             state.publish(replace(known, slurm_trouble="most running jobs disappeared at once"))
         else:
             tracked = queue.apply(known.tracked, queue.compare(known.tracked, snapshot))
@@ -227,7 +228,7 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         if isinstance(snapshot, Unknown):
             _record_failure(parts, state, snapshot, now)
             return
-        if _is_doubtful(state, snapshot, ended):
+        if _is_doubtful(parts, state, snapshot, ended):
             reason = "most running jobs disappeared at once; waiting for the next poll to confirm it"
             _record_failure(parts, state, Unknown(what="queue", reason=reason), now)
             return
@@ -358,17 +359,22 @@ def _count_states(snapshot: QueueSnapshot) -> Mapping[str, int]:
     return counts
 
 
-def _is_doubtful(state: State, snapshot: QueueSnapshot, ended: Ended) -> bool:
-    """Whether the poll is implausible: many jobs are gone, and accounting does not show that they ended."""
+def _is_doubtful(parts: Parts, state: State, snapshot: QueueSnapshot, ended: Ended) -> bool:
+    """Whether the poll is implausible: many jobs are gone, and accounting does not show that they ended.
+
+    A poll right after another one, as before and after a removal, confirms nothing.
+    """
     memory, tracked = state.own(PollSlice, PollSlice), state.latest(PolledQueue).tracked
     if not queue.is_suspect(tracked, snapshot):
-        memory.suspect_count = 0
+        memory.suspect_count, memory.suspected_at = 0, None
         return False
     if not isinstance(ended, Unknown):
         shown = {job.job_id for job in snapshot.jobs} | {row.job_id for row in ended}
         if all(known.key.job_id in shown for known in tracked.values() if known.is_open):
             return False
-    memory.suspect_count += 1
+    last_at = memory.suspected_at
+    if last_at is None or abs(snapshot.polled_at - last_at) >= parts.poll_interval / 2:
+        memory.suspect_count, memory.suspected_at = memory.suspect_count + 1, snapshot.polled_at
     return memory.suspect_count < SUSPECT_POLLS
 
 
