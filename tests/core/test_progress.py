@@ -236,6 +236,16 @@ def test_what_comes_back_while_others_were_there_was_moved_by_a_person():
     assert (back.checkpoint.path.name, back.deleted_at, back.renamed_at) == ("a", None, at(4))
 
 
+def test_what_comes_back_beside_later_ones_was_moved_by_a_person():
+    (known,) = record(make_checkpoint("a", written=0))
+    later = record(make_checkpoint("b", written=4), seen=5)
+    gone = replace(known, deleted_at=at(3))
+    scan = make_scan(6, known.checkpoint, later[0].checkpoint)
+    assert [each.renamed_at for each in merge([gone, *later], scan).changed] == [at(6)]
+    unmounted = make_scan(6, known.checkpoint)  # then what was saved meanwhile is gone
+    assert [each.renamed_at for each in merge([gone, *later], unmounted).changed] == [None]
+
+
 def test_what_comes_back_with_all_others_was_moved_by_nobody():
     both = make_checkpoint("a", written=0), make_checkpoint("b", written=1)
     gone = merge(record(*both), make_scan(3)).gone

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
+from itertools import chain
 from math import inf
 
-from ckptd.core.model import Checkpoint, FileIdentity, RecordedCheckpoint
+from ckptd.core.model import Checkpoint, FileIdentity, RecordedCheckpoint, Scan
 
 # Text, which people write by hand, and which programs also put beside the bytes of a state.
 _TEXT = frozenset(
@@ -105,17 +106,28 @@ def _is_short(identities: Iterable[FileIdentity], margin: int) -> bool:
     return max(modified) - min(modified) <= margin and max(changed) - min(changed) <= margin
 
 
-def bring_back(returned: RecordedCheckpoint, there: Iterable[RecordedCheckpoint], now: datetime) -> RecordedCheckpoint:
-    """Return a deleted checkpoint whose files have reappeared; `there` are the others of its run.
+def bring_back(
+    returned: RecordedCheckpoint,
+    recorded: Iterable[RecordedCheckpoint],
+    unchanged: Iterable[RecordedCheckpoint],
+    scan: Scan,
+) -> RecordedCheckpoint:
+    """Return a deleted checkpoint whose files a scan has found again.
 
-    If others beside it stayed while it was gone, its file system was mounted, and a person moved it.
+    If another one beside it was there before the scan, and still is, the file system had been mounted, and a person
+    moved it. `recorded` were there and may be gone; those of `unchanged` that are not among them are still there.
     """
-    assert returned.deleted_at is not None
     inodes = {identity.inode for identity in returned.checkpoint.identities}
+    found = {each.path for each in scan.checkpoints}
+    known = {each.checkpoint.path: each for each in recorded}
+    stayed = chain(
+        (each for path, each in known.items() if path in found),
+        (each for each in unchanged if each.checkpoint.path not in known),
+    )
     is_moved = any(
         each.checkpoint.path.parent == returned.checkpoint.path.parent
-        and each.first_seen_at < returned.deleted_at
         and inodes.isdisjoint(identity.inode for identity in each.checkpoint.identities)
-        for each in there
+        for each in stayed
     )
-    return replace(returned, deleted_at=None, renamed_at=returned.renamed_at or (now if is_moved else None))
+    renamed_at = returned.renamed_at or (scan.scanned_at if is_moved else None)
+    return replace(returned, deleted_at=None, renamed_at=renamed_at)

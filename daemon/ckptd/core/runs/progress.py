@@ -7,7 +7,6 @@ that read the whole directory.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -68,7 +67,7 @@ def merge_scan(
             gone.append(replace(known, deleted_at=now))
         returned = lost.get((_name(found), _content(found)))
         if returned is not None and returned.pruned_at is None:
-            changed.append(_update(added_files.bring_back(returned, chain(there, others), now), found, writers, now))
+            changed.append(_update(added_files.bring_back(returned, there, others, scan), found, writers, now))
         elif returned is not None:  # someone brought it back from the trash: it is theirs now, not ckptd's to prune
             appeared.append(replace(_appear(found, writers, now), attempt=None))
         else:
