@@ -77,6 +77,7 @@ test-long: venv
 	$(BIN)/python tests/fuzz/failover.py --rounds 50 --pgbouncer
 	for seed in 1 2 3 4 5; do $(BIN)/python tests/fuzz/chaos.py --days 3 --seed $$seed || exit 1; done
 	$(BIN)/python tests/fuzz/chaos.py --days 3 --seed 6 --postgresql
+	$(BIN)/python tests/fuzz/users_play.py --days 1 --plays 10
 	$(MAKE) --no-print-directory $(KERNEL)/.ready
 	$(BIN)/python tests/fuzz/clock_jump.py --kernel $(KERNEL)
 

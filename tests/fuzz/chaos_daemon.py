@@ -42,9 +42,9 @@ class KilledError(BaseException):
 class ChaosDaemon:
     """The daemon, alive or not."""
 
-    def __init__(self, root, database, slurm, channel, seed: random.Random):
+    def __init__(self, root, database, slurm, channel, seed: random.Random, **scan):
         self.root, self.slurm, self._channel, self._seed = root, slurm, channel, seed
-        self._database = database
+        self._database, self._scan = database, {"write_grace": "60s", **scan}
         self.now = self.elapsed = None
         self.state = self.parts = self.store = None
         self.is_database_away = self.is_database_full = self.is_database_halted = False
@@ -67,7 +67,7 @@ class ChaosDaemon:
         """Begin a life; it ends at once if the database is away, or if it is killed."""
         self.now, self.elapsed = now, elapsed
         self.lives += 1
-        self._agent = get_agent(write_grace="60s")
+        self._agent = get_agent(**self._scan)
         try:
             self.store = open_record(self._database)
         except CkptdError:
