@@ -5,20 +5,8 @@ import pytest
 from ckptd.core.checkpoint_sets import grouping
 from ckptd.core.model import CheckpointState, FileIdentity, Level, Unknown
 from ckptd.core.runs import progress, recordable_numbers
-from support.queue_facts import at, follow, look, make_checkpoint, make_job, make_scan, merge
-
-
-def make_attempt(started=-1, ended=None):
-    _, tracked = follow(look(started + 1, make_job(1, started_at=at(started))))
-    return replace(tracked[1].attempt, ended_at=None if ended is None else at(ended))
-
-
-def credit_of(attempt):
-    return attempt.job, attempt.restart_count
-
-
-def record(*checkpoints, seen=1):
-    return merge((), make_scan(seen, *checkpoints)).appeared
+from core.scan_records import credit_of, make_attempt, record
+from support.queue_facts import at, make_checkpoint, make_scan, merge
 
 
 def other_content(checkpoint, written, inode=None):
@@ -214,43 +202,6 @@ def test_only_a_whole_look_says_that_a_checkpoint_is_gone():
     assert merge(known, partial).is_empty
     changes = merge(known, make_scan(5, make_checkpoint("a")))
     assert [(gone.checkpoint.path.name, gone.deleted_at) for gone in changes.gone] == [("b", at(5))]
-
-
-def test_files_that_come_back_as_they_were_are_the_same_checkpoint_with_its_owner():
-    attempt = make_attempt()
-    scan = make_scan(2, make_checkpoint(written=1))
-    (known,) = merge((), scan, [attempt], looked=0).appeared
-    (gone,) = merge([known], make_scan(3)).gone
-    changes = merge([gone], make_scan(4, *scan.checkpoints), [attempt], looked=3)
-    (back,) = changes.changed
-    assert (back.deleted_at, back.attempt, back.first_seen_at) == (None, credit_of(attempt), at(2))
-    assert changes.appeared == ()
-
-
-def test_what_comes_back_while_others_were_there_was_moved_by_a_person():
-    taken, other = make_checkpoint("a", written=0), make_checkpoint("b", written=1)
-    there = record(taken, other)
-    (gone,) = merge(there, make_scan(3, other)).gone
-    known = [gone, *there[1:]]
-    (back,) = merge(known, make_scan(4, taken, other), looked=3).changed
-    assert (back.checkpoint.path.name, back.deleted_at, back.renamed_at) == ("a", None, at(4))
-
-
-def test_what_comes_back_beside_later_ones_was_moved_by_a_person():
-    (known,) = record(make_checkpoint("a", written=0))
-    later = record(make_checkpoint("b", written=4), seen=5)
-    gone = replace(known, deleted_at=at(3))
-    scan = make_scan(6, known.checkpoint, later[0].checkpoint)
-    assert [each.renamed_at for each in merge([gone, *later], scan).changed] == [at(6)]
-    unmounted = make_scan(6, known.checkpoint)  # then what was saved meanwhile is gone
-    assert [each.renamed_at for each in merge([gone, *later], unmounted).changed] == [None]
-
-
-def test_what_comes_back_with_all_others_was_moved_by_nobody():
-    both = make_checkpoint("a", written=0), make_checkpoint("b", written=1)
-    gone = merge(record(*both), make_scan(3)).gone
-    back = merge(gone, make_scan(4, *both), looked=3).changed
-    assert [(each.deleted_at, each.renamed_at) for each in back] == [(None, None)] * 2
 
 
 def test_a_pruned_checkpoint_does_not_come_back_as_itself():

@@ -1,11 +1,13 @@
 """Finds the files in a checkpoint's directory that a person put, renamed or brought back there: so it stays."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from itertools import chain
+from functools import cached_property
 from math import inf
+from pathlib import PurePosixPath
 
 from ckptd.core.model import Checkpoint, FileIdentity, RecordedCheckpoint, Scan
 
@@ -22,6 +24,7 @@ _TEMPORARY = re.compile(
 FileKey = tuple[int, int, int]  # inode, size, modification time; the device number changes with a mount
 _NS = 1_000_000_000
 _SHOWN = 3
+MAX_LINKS = 100  # to the files of a checkpoint; where more are beside it, others are taken to be among them
 
 
 def carries_state(file: str, parts: Collection[str]) -> bool:
@@ -106,28 +109,37 @@ def _is_short(identities: Iterable[FileIdentity], margin: int) -> bool:
     return max(modified) - min(modified) <= margin and max(changed) - min(changed) <= margin
 
 
-def bring_back(
-    returned: RecordedCheckpoint,
-    recorded: Iterable[RecordedCheckpoint],
-    unchanged: Iterable[RecordedCheckpoint],
-    scan: Scan,
-) -> RecordedCheckpoint:
-    """Return a deleted checkpoint whose files a scan has found again.
+class StayedCheckpoints:
+    """The checkpoints that were there before a scan and still are; sorted by directory once they are asked about."""
 
-    If another one beside it was there before the scan, and still is, the file system had been mounted, and a person
-    moved it. `recorded` were there and may be gone; those of `unchanged` that are not among them are still there.
-    """
-    inodes = {identity.inode for identity in returned.checkpoint.identities}
-    found = {each.path for each in scan.checkpoints}
-    known = {each.checkpoint.path: each for each in recorded}
-    stayed = chain(
-        (each for path, each in known.items() if path in found),
-        (each for each in unchanged if each.checkpoint.path not in known),
-    )
-    is_moved = any(
-        each.checkpoint.path.parent == returned.checkpoint.path.parent
-        and inodes.isdisjoint(identity.inode for identity in each.checkpoint.identities)
-        for each in stayed
-    )
-    renamed_at = returned.renamed_at or (scan.scanned_at if is_moved else None)
-    return replace(returned, deleted_at=None, renamed_at=renamed_at)
+    def __init__(
+        self, recorded: Iterable[RecordedCheckpoint], unchanged: Iterable[RecordedCheckpoint], scan: Scan
+    ) -> None:
+        """`recorded` were there and may be gone; those of `unchanged` that are not among them are still there."""
+        self._recorded = recorded
+        self._unchanged = unchanged
+        self._scan = scan
+
+    def bring_back(self, returned: RecordedCheckpoint) -> RecordedCheckpoint:
+        """Return a deleted checkpoint whose files the scan has found again.
+
+        If another one beside it stayed, the file system had been mounted, and a person moved it.
+        """
+        beside = self._by_directory.get(returned.checkpoint.path.parent, ())
+        inodes = {identity.inode for identity in returned.checkpoint.identities}
+        is_moved = len(beside) > MAX_LINKS or any(
+            inodes.isdisjoint(identity.inode for identity in each.checkpoint.identities) for each in beside
+        )
+        renamed_at = returned.renamed_at or (self._scan.scanned_at if is_moved else None)
+        return replace(returned, deleted_at=None, renamed_at=renamed_at)
+
+    @cached_property
+    def _by_directory(self) -> Mapping[PurePosixPath, Sequence[RecordedCheckpoint]]:
+        found = {each.path for each in self._scan.checkpoints}
+        known = {each.checkpoint.path: each for each in self._recorded}
+        stayed = [each for path, each in known.items() if path in found]
+        stayed += [each for each in self._unchanged if each.checkpoint.path not in known]
+        by_directory: dict[PurePosixPath, list[RecordedCheckpoint]] = defaultdict(list)
+        for each in stayed:
+            by_directory[each.checkpoint.path.parent].append(each)
+        return by_directory

@@ -50,6 +50,7 @@ def merge_scan(
     twice = [each for each in there if present[_name(each.checkpoint)] is not each]  # by an earlier version
     began = _list_begun(there)
     lost = _list_lost(recorded, scan)
+    stayed = added_files.StayedCheckpoints(there, others, scan)
     appeared: list[RecordedCheckpoint] = []
     changed: list[RecordedCheckpoint] = []
     gone = [replace(known, deleted_at=now) for known in twice]
@@ -67,7 +68,7 @@ def merge_scan(
             gone.append(replace(known, deleted_at=now))
         returned = lost.get((_name(found), _content(found)))
         if returned is not None and returned.pruned_at is None:
-            changed.append(_update(added_files.bring_back(returned, there, others, scan), found, writers, now))
+            changed.append(_update(stayed.bring_back(returned), found, writers, now))
         elif returned is not None:  # someone brought it back from the trash: it is theirs now, not ckptd's to prune
             appeared.append(replace(_appear(found, writers, now), attempt=None))
         else:
