@@ -197,24 +197,6 @@ def test_show_of_what_is_not_on_record_is_a_sentence(state, name):
     assert f"no job or run {name!r} is on record" in result.stderr
 
 
-def test_a_state_directory_that_cannot_be_made_is_a_sentence(tmp_path):
-    (tmp_path / "file").touch()
-    config = tmp_path / "config.toml"
-    config.write_text(f'[service]\nstate_directory = "{tmp_path}/file/state"\n')
-    for command in (["run"], ["once"], ["db", "upgrade"]):
-        result = run(config, *command)
-        assert result.exit_code == 2
-        assert "cannot create the state directory" in result.stderr
-
-
-def test_a_password_file_that_cannot_be_read_is_a_sentence(tmp_path):
-    config = tmp_path / "config.toml"
-    config.write_text(f'[store]\nurl = "postgresql://ckptd@127.0.0.1:1/x"\npassword_file = "{tmp_path}/none"\n')
-    result = run(config, "jobs")
-    assert result.exit_code == 2
-    assert "store.password_file" in result.stderr
-
-
 @pytest.mark.parametrize("command", ["show", "advise", "plan"])
 @pytest.mark.parametrize("name", ["\u00b2", "\u0663", "9" * 30, "-0", "x\x1b[31m"])
 def test_a_name_that_is_no_job_and_no_run_is_a_sentence(state, command, name):
@@ -395,18 +377,6 @@ def test_status_counts_acts_on_jobs_and_says_which_have_to_wait(state):
     assert "2 in the last hour, limit reached: hold-job" in run(config, "status").stdout
     [cluster] = json.loads(run(config, "status", "--json").stdout)["clusters"]
     assert (cluster["actions_last_hour"], cluster["actions_at_limit"]) == (2, ["hold-job"])
-
-
-def test_without_a_database_a_sentence_says_what_to_do(tmp_path):
-    config = tmp_path / "config.toml"
-    config.write_text(f'[service]\nstate_directory = "{tmp_path}"\n')
-    result = run(config, "jobs")
-    assert result.exit_code == 2
-    assert f"there is no {tmp_path}/ckptd.sqlite3. If the daemon has run on this host, it uses another" in result.stderr
-    assert "ckptd db upgrade" in result.stderr
-    assert run(config, "db", "upgrade").exit_code == 0
-    assert run(config, "db", "check").exit_code == 0
-    assert run(config, "jobs").stdout == "The queue contains no started job.\n"
 
 
 def test_config_may_stand_after_the_command(state):

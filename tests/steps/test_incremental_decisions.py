@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ckptd.core.health.evaluation import ASKING_FOR_OWN_FLAG
 from ckptd.core.health.no_room import NoRoom
 from ckptd.core.model import CheckpointState, JobState, LimitSignal, Maintenance
-from ckptd.steps import awaited_scans, decide, decision_slice, publish, read_scripts
+from ckptd.steps import decide, decision_slice, publish, read_scripts
 from ckptd.steps.decision_slice import DecisionSlice
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.results import IDLE
@@ -289,26 +289,6 @@ def test_only_the_run_of_a_changed_job_is_evaluated(counted):
     assert {key.directory for key in rule.asked} == {"/scratch/4"}
 
 
-def test_after_a_start_runs_are_decided_about_in_portions_and_none_is_forgotten(tmp_path, monkeypatch):
-    monkeypatch.setattr(decide, "RUNS_AT_ONCE", 1)
-    monkeypatch.setattr(decide, "FIRST_AT_ONCE", 2)
-    rule = Counted()
-    twin = Deciding(tmp_path, forgets=False, rules=(rule,))
-    jobs = [make_job(job_id) for job_id in range(1, 6)]
-    twin.poll(0, jobs)
-    for job in jobs[:3]:  # the others have no run on record that a portion could wait for
-        twin.locate(1, job.job_id)
-    asked = []
-    twin.state.decision_due.set()
-    while twin.state.decision_due.is_set():
-        result = decide.run(twin.parts, twin.state, at(1))
-        assert result.is_unfinished == twin.state.decision_due.is_set()
-        asked.append(len(rule.asked))
-    assert asked == [2, 4, 5]
-    assert len(set(rule.asked)) == 5
-    twin.store.close()
-
-
 def test_a_decision_is_due_one_poll_interval_after_the_last_comparison(counted):
     twin, rule = counted
     twin.state.decision_due.clear()
@@ -343,20 +323,6 @@ def test_decisions_come_sooner_while_scans_fill_the_room_for_what_they_changed(c
         twin.state.decision_due.set()
         decide.run(twin.parts, twin.state, at(60) + timedelta(seconds=seconds))
         assert twin.state.decision_due.is_set() is not is_decided
-
-
-def test_runs_that_wait_for_their_first_scan_hold_back_decisions_as_well(tmp_path, monkeypatch):
-    monkeypatch.setattr(awaited_scans, "MANY", 1)
-    monkeypatch.setattr(decision_slice, "PAUSE_PER_RUN", timedelta(seconds=1))
-    twin = Deciding(tmp_path, forgets=False)
-    twin.poll(0, [make_job(job_id) for job_id in range(1, 11)])
-    twin.decide(0)
-    assert not twin.state.find(DecisionSlice).evaluated.by_run
-    for seconds, is_decided in ((1, True), (10, False), (11, True)):
-        twin.state.decision_due.set()
-        decide.run(twin.parts, twin.state, at(0) + timedelta(seconds=seconds))
-        assert twin.state.decision_due.is_set() is not is_decided
-    twin.store.close()
 
 
 def test_all_runs_are_summed_up_less_often_the_more_there_are(counted, monkeypatch):
