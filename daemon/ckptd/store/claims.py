@@ -14,7 +14,7 @@ from ckptd.core.notices import UNADDRESSED, Notice, digest_key
 from ckptd.core.notices.delivery import MailRestriction, MessageClaim, NoticeState, SendOutcome, SendResult, next_try_at
 from ckptd.store import outbox
 from ckptd.store.row_values import hash_path
-from ckptd.store.rows import RUN_KEY_COLUMNS, split
+from ckptd.store.rows import RUN_KEY_COLUMNS, split, without_index
 from ckptd.store.tables import NoticeTable, RunTable
 from ckptd.store.transactions import StorePart, writing
 
@@ -40,7 +40,7 @@ class ClaimStore(StorePart):
         One about a critical flag comes first, then one that was never tried, because each try may take minutes, then
         the one that has been due for longest.
         """
-        ours = [NoticeTable.cluster == cluster, NoticeTable.channel.in_(channels)]
+        ours = [outbox.is_of(cluster), NoticeTable.channel.in_(channels)]
         allowed = [] if restriction is None else [_allow(restriction)]
         is_cut_off = (NoticeTable.state == NoticeState.CLAIMED.value) & (NoticeTable.claimed_at <= now - lease)
         is_due = (NoticeTable.state == NoticeState.WAITING.value) & (NoticeTable.next_try_at <= now)
@@ -60,7 +60,7 @@ class ClaimStore(StorePart):
         if first is None:
             return None
         message_id, channel, recipient_hash = first
-        same = [*ours, NoticeTable.channel == channel, NoticeTable.recipient_hash == recipient_hash]
+        same = [*ours, NoticeTable.channel == channel, without_index(NoticeTable.recipient_hash) == recipient_hash]
         if message_id is None:
             same += [NoticeTable.state == NoticeState.WAITING.value, NoticeTable.message_id.is_(None)]
         else:
@@ -137,7 +137,7 @@ class ClaimStore(StorePart):
         done = connection.execute(
             sa.update(NoticeTable)
             .where(
-                NoticeTable.cluster == cluster,
+                outbox.is_of(cluster),
                 NoticeTable.state.in_([NoticeState.WAITING.value, NoticeState.CLAIMED.value]),
                 NoticeTable.next_try_at <= now,
                 NoticeTable.due_at < now - GIVE_UP_AFTER,

@@ -24,6 +24,7 @@ from ckptd.store.rows import (
     run_key,
     split,
     table_of,
+    without_index,
 )
 from ckptd.store.tables import AttemptTable, ClusterTable, JobTable, RunTable
 from ckptd.store.transactions import StorePart, reading, writing_if_any
@@ -87,7 +88,7 @@ class JobStore(StorePart, JobReader):
             sa.select(JobTable.cluster, JobTable.job_id, JobTable.first_seen_at, *ATTEMPT_COLUMNS)
             .join(JobTable, AttemptTable.job_row == JobTable.id)
             .where(
-                JobTable.cluster == cluster,
+                without_index(JobTable.cluster) == cluster,
                 AttemptTable.ended_at >= since,
                 AttemptTable.cause.in_(GUESSED_CAUSES) | AttemptTable.suspensions.is_not(None),
             )

@@ -12,11 +12,17 @@ from ckptd.core.notices import UNADDRESSED, DelayedNotices, Notice, NoticeKind, 
 from ckptd.core.notices.delivery import NoticeState, Outbox
 from ckptd.store import runs
 from ckptd.store.row_values import hash_path
-from ckptd.store.rows import RUN_KEY_COLUMNS, split
+from ckptd.store.rows import RUN_KEY_COLUMNS, split, without_index
 from ckptd.store.tables import NoticeTable, RunTable
 from ckptd.store.transactions import StorePart, reading, writing, writing_if_any
 
-_IS_WAITING = (NoticeTable.cluster == sa.bindparam("cluster")) & NoticeTable.state.in_(
+
+def is_of(cluster: str | sa.BindParameter[str]) -> sa.ColumnElement[bool]:
+    """Return the condition on notices of a cluster where few are wanted, those that wait, and not all past ones."""
+    return without_index(NoticeTable.cluster) == cluster
+
+
+_IS_WAITING = is_of(sa.bindparam("cluster")) & NoticeTable.state.in_(
     [NoticeState.WAITING.value, NoticeState.CLAIMED.value]
 )
 _WAITING_BY_CHANNEL = sa.select(NoticeTable.channel, sa.func.count()).where(_IS_WAITING).group_by(NoticeTable.channel)
@@ -57,7 +63,7 @@ class OutboxStore(StorePart):
             sa.select(NoticeTable, *RUN_KEY_COLUMNS)
             .outerjoin(RunTable, NoticeTable.run_id == RunTable.id)
             .where(
-                NoticeTable.cluster == cluster,
+                is_of(cluster),
                 NoticeTable.channel == UNADDRESSED,
                 NoticeTable.state == NoticeState.WAITING.value,
             )
@@ -112,7 +118,7 @@ class OutboxStore(StorePart):
         """Count the due mail to recipients other than administrators."""
         rows = connection.execute(
             sa.select(NoticeTable.recipient, NoticeTable.payload).where(
-                NoticeTable.cluster == cluster,
+                is_of(cluster),
                 NoticeTable.channel == "mail",
                 NoticeTable.state == NoticeState.WAITING.value,
                 NoticeTable.due_at <= now,

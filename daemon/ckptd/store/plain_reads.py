@@ -297,7 +297,7 @@ def read_leadership(select: Select, cluster: str, seen_since: datetime) -> Leade
 
 def read_mail_state(select: Select, cluster: str, now: datetime) -> MailState:
     """Return how many of a cluster's messages wait, and when the last one was sent through any channel."""
-    waits = "cluster = :cluster AND state IN ('waiting', 'claimed')"
+    waits = "cluster || '' = :cluster AND state IN ('waiting', 'claimed')"  # by the index of states: see without_index
     values = {"cluster": encode_text(cluster), "now": now}
     statement = f"SELECT count(*), min(CASE WHEN due_at <= :now THEN due_at END) FROM notices WHERE {waits}"  # noqa: S608
     ((waiting_count, oldest_due_at),) = select(statement, values)

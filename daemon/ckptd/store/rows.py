@@ -33,6 +33,7 @@ __all__ = [
     "run_key",
     "split",
     "table_of",
+    "without_index",
 ]
 
 # of a statement that is made once: to make one takes SQLAlchemy longer than SQLite takes to run it
@@ -44,6 +45,14 @@ def table_of(mapped: type[Base]) -> sa.Table:
     table = mapped.__table__
     assert isinstance(table, sa.Table)
     return table
+
+
+def without_index(column: sa.ColumnElement[Any] | sa.orm.InstrumentedAttribute[Any]) -> sa.ColumnElement[Any]:
+    """Return a text column as an expression with the same value, so that no index of this column is used.
+
+    Without statistics, SQLite takes the index with an equal cluster, although nearly all rows may be of one cluster.
+    """
+    return column.concat(sa.literal_column("''"))
 
 
 def list_columns(mapped: type[Base], names: Iterable[str]) -> list[sa.ColumnElement[Any]]:
