@@ -69,6 +69,16 @@ def test_a_refused_ping_at_the_end_of_the_configuration_is_no_failure(programs_i
     assert source.read_queue(NOW) == QueueSnapshot(cluster="lab", polled_at=NOW, jobs=())
 
 
+@pytest.mark.parametrize("returncode", [1, 2, 137])
+@pytest.mark.parametrize("rest", ["", "SlurmUser = slurm(64030)\n"])
+def test_a_configuration_without_its_end_is_not_used(programs_in, returncode, rest):
+    _, make = programs_in
+    answers = {"show config": f"Configuration data as of 1795242021\nClusterName = lab\n{rest}"}  # without PrivateData
+    source = make(cluster="lab", squeue={"jobs": []}, scontrol={"answers": answers, "rc": returncode})
+    assert f"exit status {returncode}" in reason_of(source.read_clock())
+    assert f"exit status {returncode}" in reason_of(source.read_queue(NOW))
+
+
 def test_the_separators_are_drawn_anew_for_each_call(programs_in):
     directory, make = programs_in
     source = make(cluster="lab", squeue={"jobs": []})

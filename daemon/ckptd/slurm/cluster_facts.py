@@ -5,8 +5,7 @@ import pwd
 from collections.abc import Container, Iterable
 
 from ckptd.core.model import Unknown
-from ckptd.slurm import failure_reasons
-from ckptd.slurm.controller_clock import CONFIGURATION
+from ckptd.slurm import controller_clock, failure_reasons
 from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.programs import Programs
 
@@ -167,7 +166,7 @@ class ClusterFacts:
         if isinstance(answer, Unknown):
             return answer
         text, finished = answer
-        if finished.returncode != 0 and not text.startswith(CONFIGURATION):
+        if not controller_clock.is_complete(text, finished.returncode):
             return failure_reasons.classify(what, finished.returncode, finished.stderr)
         pairs = (line.partition("=") for line in text.splitlines())
         return {key.strip(): value.strip() for key, sign, value in pairs if sign}

@@ -12,10 +12,17 @@ from ckptd.slurm import failure_reasons, times
 from ckptd.slurm.failure_reasons import FailureReason
 from ckptd.slurm.programs import Programs
 
-# The configuration has arrived if the output begins so, even with an exit status of 1: that comes from the ping at its
-# end, which slurmctld refuses above its rate limit.
-CONFIGURATION = "Configuration data as of "
-_HEAD = re.compile(rf"{CONFIGURATION}(\d{{1,12}})$")
+_BEGINNING = "Configuration data as of "
+_PING = "\nSlurmctld("  # the last lines: whether each slurmctld answered a ping
+_HEAD = re.compile(rf"{_BEGINNING}(\d{{1,12}})$")
+
+
+def is_complete(text: str, returncode: int) -> bool:
+    """Return whether scontrol or sacctmgr printed the whole configuration.
+
+    Above its rate limit, slurmctld refuses the ping at the end, and only that. scontrol then exits with 1.
+    """
+    return returncode == 0 or (returncode == 1 and text.startswith(_BEGINNING) and _PING in text)
 
 
 def read_clock(programs: Programs) -> datetime | Unknown:
@@ -24,7 +31,7 @@ def read_clock(programs: Programs) -> datetime | Unknown:
     if isinstance(answer, Unknown):
         return answer
     text, finished = answer
-    if finished.returncode != 0 and not text.startswith(CONFIGURATION):
+    if not is_complete(text, finished.returncode):
         return failure_reasons.classify("clock", finished.returncode, finished.stderr)
     found = _HEAD.match(text.partition("\n")[0])
     at = times.from_epoch(int(found[1])) if found else None
