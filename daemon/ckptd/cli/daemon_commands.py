@@ -1,5 +1,8 @@
 """`ckptd run` and `ckptd once`: the daemon's steps, continuously or once."""
 
+import signal
+import threading
+
 import click
 
 from ckptd.cli.command import friendly
@@ -21,9 +24,11 @@ def run(context: click.Context, log_format: str) -> None:
 
     SIGTERM stops it, SIGHUP reloads the configuration.
     """
+    reload_asked = threading.Event()
+    signal.signal(signal.SIGHUP, lambda _number, _frame: reload_asked.set())  # else it would end a start of seconds
     from ckptd.cli.daemon_runs import run_daemon  # noqa: PLC0415 - --help needs none of it
 
-    run_daemon(context, log_format)
+    run_daemon(context, log_format, reload_asked)
 
 
 @click.command()

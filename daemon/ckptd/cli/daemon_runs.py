@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -30,12 +31,12 @@ from ckptd.store.database_errors import SchemaError, StoreError, WrongDatabaseEr
 NOT_POLLED = "Slurm could not be polled, so no rule was evaluated"
 
 
-def run_daemon(context: click.Context, log_format: str) -> None:
-    """Run the daemon until it is stopped."""
+def run_daemon(context: click.Context, log_format: str, reload_asked: threading.Event) -> None:
+    """Run the daemon until it is stopped; it reloads its configuration whenever SIGHUP has set the event."""
     config = load_config(context)
     start_logging(config.service.log_level, log_format, os.environ)
     try:
-        status = Daemon(config, context.find_root().params["config"], os.environ).run()
+        status = Daemon(config, context.find_root().params["config"], os.environ, reload_asked).run()
     except (SchemaError, WrongDatabaseError, AgentRefusedError):
         raise  # only an administrator can put that right: the unit does not restart after status 2
     except (StoreError, AgentGoneError) as error:

@@ -61,7 +61,14 @@ log = logging.getLogger("ckptd")
 class Daemon:
     """Owns the running parts from `run` to its end."""
 
-    def __init__(self, config: Config, config_path: Path | None, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        config_path: Path | None,
+        environment: Mapping[str, str],
+        reload_asked: threading.Event | None = None,
+    ) -> None:
+        """Prepare the daemon; the caller's handler of SIGHUP sets `reload_asked`."""
         self._started_with = config  # settings that need a restart keep these values
         self._config = config
         self._is_acting = False
@@ -69,7 +76,7 @@ class Daemon:
         self._environment = environment
         self._systemd = Systemd(environment)
         self._stop = threading.Event()
-        self._reload = threading.Event()
+        self._reload = reload_asked or threading.Event()
         self._scan_pool = ScanPool(MAX_SCANNED_OWNERS, MAX_SCANNED_OWNERS + MAX_SLOW_OWNERS)
         self._scan_watch = scan_watch.ScanWatch()
         self._identity = DaemonIdentity(
@@ -292,12 +299,8 @@ class Daemon:
         def stop(_number: int, _frame: FrameType | None) -> None:
             self._stop.set()
 
-        def reload(_number: int, _frame: FrameType | None) -> None:
-            self._reload.set()
-
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
-        signal.signal(signal.SIGHUP, reload)
 
     def _poll_early(self, _parts: Parts, state: State) -> None:
         """Poll Slurm now instead of when it is due next."""
