@@ -44,12 +44,12 @@ CASES = {
         "copy-differs",
         DIFFERS,
         "/archive/alice/run/step-90.pt has the names and sizes of /scratch/alice/run/step-90.pt, but not its content. ckptd compared both on 2026-03-01 12:00 UTC; the first file that differs is step-90.pt.",
-        "Do not rely on this copy: it was damaged, or is of another training. Copy the checkpoint again. Until then, ckptd does not count it as a copy.",
+        "Do not rely on this copy: it was damaged, or is a copy of another checkpoint. Copy the checkpoint again. Until then, ckptd does not count it as a copy.",
     ),
     "several copies differ, as a job of the owner says": Case(
         "copy-differs",
         DIFFERS | {"is_by_owner": True, "copy_count": 3},
         "/archive/alice/run/step-90.pt has the names and sizes of /scratch/alice/run/step-90.pt, but not its content. A verification job compared both on 2026-03-01 12:00 UTC; the first file that differs is step-90.pt. 2 more copies differ, too.",
-        "Do not rely on this copy: it was damaged, or is of another training. Copy the checkpoint again. Until then, ckptd does not count it as a copy.",
+        "Do not rely on this copy: it was damaged, or is a copy of another checkpoint. Copy the checkpoint again. Until then, ckptd does not count it as a copy.",
     ),
 }

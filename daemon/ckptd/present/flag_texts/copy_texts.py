@@ -45,7 +45,7 @@ def copy_differs(evidence: EvidenceReader, context: FlagContext) -> FlagText:
             f"{evidence.text('differing_file')}.{also}"
         ),
         advice=(
-            "Do not rely on this copy: it was damaged, or is of another training. Copy the checkpoint again. Until "
-            "then, ckptd does not count it as a copy."
+            "Do not rely on this copy: it was damaged, or is a copy of another checkpoint. Copy the checkpoint again. "
+            "Until then, ckptd does not count it as a copy."
         ),
     )
