@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import groupby
@@ -32,6 +33,7 @@ from ckptd.errors import CkptdError
 
 MAX_WATCHED = 1000  # more report no sooner: the scans before their turn have a budget
 MAX_LINE_BYTES = 64 * 2**20
+REPORT_SECONDS = 0.2  # between two reports of one directory, in which a program may change thousands of files
 RELOAD = b'{"reload": true}\n'
 TOLD = Mask(
     InotifyConstants.IN_CREATE
@@ -50,7 +52,7 @@ class _ChangeHandler:
         self._directory = directory
 
     def on_event(self, event: InotifyEvent) -> None:  # noqa: ARG002 - the scan finds out what it was
-        self._watcher.send({"changed": self._directory})
+        self._watcher.note_changed(self._directory)
 
     def on_watch_deleted(self, wd: WatchDescriptor) -> None:
         """Do nothing: the event before has reported that the directory is deleted."""
@@ -74,13 +76,20 @@ class Watcher:
         self._policy = read_policy()
         self._wanted: list[tuple[str, int]] = []
         self._lock = threading.Lock()
+        self._changed: dict[str, None] = {}  # directories to report, in the order of their first changes
+        self._has_changed = threading.Event()
         self._inotify = InotifyFD()
         self._watched: dict[str, tuple[WatchDescriptor, CallbackId]] = {}
         self._without_room: set[str] = set()  # directories for which the main process knows that there is no room
 
+    def start(self) -> None:
+        """Start to report changes."""
+        self._inotify.start()
+        threading.Thread(target=self._report, name="watcher-report", daemon=True).start()
+
     def serve(self) -> None:
         """Work until the main process is gone."""
-        self._inotify.start()
+        self.start()
         with self._connection.makefile("rb") as lines:
             for line in iter(partial(lines.readline, MAX_LINE_BYTES), b""):
                 self._accept(line)
@@ -111,6 +120,19 @@ class Watcher:
             wanted = self._wanted
             self._watch([])
             self._watch(wanted)
+
+    def note_changed(self, directory: str) -> None:
+        """Report a change soon, and only once for many changes."""
+        self._changed[directory] = None
+        self._has_changed.set()
+
+    def _report(self) -> None:
+        while self._has_changed.wait():
+            self._has_changed.clear()
+            for directory in list(self._changed):
+                del self._changed[directory]  # before it is sent: a later change is reported again
+                self.send({"changed": directory})
+            time.sleep(REPORT_SECONDS)
 
     def send(self, message: dict[str, str]) -> None:
         """Send one message; ignore a closed connection, because this process then ends soon."""
