@@ -366,6 +366,21 @@ def test_a_history_holds_what_flags_are_about_as_long_as_it_is_there(store, monk
 
 
 @pytest.mark.filled_by(record=begin_run)
+def test_any_number_of_comparisons_hides_none_of_the_checkpoints_that_flags_are_about(store, monkeypatch):
+    monkeypatch.setattr(history_rows, "CHECKPOINT_LIMIT", 3)
+    unsafe = make_checkpoint("unsafe.pt", 1, unsafe=("os.system",))
+    compared = [make_checkpoint(f"step-{number}.pt", number) for number in range(2, 6)]
+    scan(store, 1, unsafe)
+    scan(store, 6, unsafe, *compared)
+    for each in store.checkpoints.read(RUN)[1:]:
+        store.comparisons.add(RUN, each, COMPARISON)
+    for now in (7, 8, 9, 10):  # read from the database, and followed from the record before
+        assert "unsafe.pt" in {each.checkpoint.path.name for each in history_of(store).checkpoints}
+        later = [make_checkpoint(f"step-{number}.pt", number) for number in range(7, now + 1)]
+        scan(store, now, unsafe, *compared, *later)
+
+
+@pytest.mark.filled_by(record=begin_run)
 def test_a_history_tells_how_far_each_attempt_got_by_all_of_its_saves(store, monkeypatch):
     monkeypatch.setattr(history_rows, "CHECKPOINT_LIMIT", 2)
     scan(store, 6, *(make_checkpoint(f"c{number}.pt", number, step=number) for number in range(1, 6)))

@@ -140,8 +140,10 @@ def _makes_room(
     first = {identify(each) for each in (*_latest_modified(usable), *_furthest(usable))}
     if any(identify(was) in first and not _is_usable(now) for was, now in pairs):
         return True
-    has_more_odd = sum(_is_odd(each, uid) for each in kept) >= limit
-    return has_more_odd and any(_is_odd(was, uid) for was, _ in pairs)
+    return any(
+        sum(is_one(each, uid) for each in kept) >= limit and any(is_one(was, uid) for was, _ in pairs)
+        for is_one in (_is_odd, _is_compared)
+    )
 
 
 def add_reaches(known: RunRecord, added: Iterable[AttemptProgress]) -> tuple[AttemptProgress, ...]:
@@ -184,6 +186,7 @@ def _list_selected(recorded: Sequence[RecordedCheckpoint], uid: int, limit: int)
     states = [each for each in complete if each.checkpoint.role is Role.STATE]
     usable = [each for each in recorded if _is_usable(each)]
     odd = [each for each in recorded if _is_odd(each, uid)]
+    compared = [each for each in recorded if _is_compared(each, uid)]
     found = [
         *_latest(recorded, lambda each: (each.first_seen_at, each.checkpoint.modified_at), limit),
         *_latest(complete, lambda each: each.completed_at, limit),
@@ -193,6 +196,7 @@ def _list_selected(recorded: Sequence[RecordedCheckpoint], uid: int, limit: int)
         *_latest_modified(usable),
         *_furthest(usable),
         *_latest(odd, lambda each: each.first_seen_at, limit),
+        *_latest(compared, lambda each: each.first_seen_at, limit),
     ]
     return list({id(each): each for each in found}.values())
 
@@ -223,12 +227,16 @@ def _is_usable(recorded: RecordedCheckpoint) -> bool:
 
 
 def _is_odd(recorded: RecordedCheckpoint, uid: int) -> bool:
-    """Whether it can open a flag at any age: unsafe, of another owner, unfinished, or compared with an original."""
+    """Whether it can open a flag at any age: unsafe, of another owner, or unfinished."""
     checkpoint = recorded.checkpoint
     is_foreign = bool(checkpoint.owner_uids) and checkpoint.owner_uids != {uid}
-    is_unfinished = checkpoint.state is CheckpointState.WRITING
-    is_odd = bool(checkpoint.unsafe) or is_foreign or is_unfinished or bool(recorded.comparisons)
+    is_odd = bool(checkpoint.unsafe) or is_foreign or checkpoint.state is CheckpointState.WRITING
     return is_odd and recorded.deleted_at is None
+
+
+def _is_compared(recorded: RecordedCheckpoint, uid: int) -> bool:
+    """Whether it was compared with an original, and nothing else is odd about it."""
+    return bool(recorded.comparisons) and recorded.deleted_at is None and not _is_odd(recorded, uid)
 
 
 def _size_of(recorded: RecordedCheckpoint) -> SavedSize:

@@ -180,15 +180,17 @@ WHERE place <= :count
     OR was_state = 1 AND (states <= :count OR state_reach = 1)
     OR is_usable = 1 AND (usable = 1 OR usable_reach = 1)
 """  # noqa: S608 - the conditions are this module's own
-# present checkpoints that can open a flag at any age: unsafe, of another owner, unfinished, or compared with an
-# original. The limit per run is that of its newest checkpoints; if there are more, those selected suffice for the flag
+_IS_ODD = f"(c.unsafe IS NOT NULL OR c.owner_uids <> '[]' OR c.state = {WRITING})"
+# present checkpoints that can open a flag at any age: unsafe, of another owner, or unfinished; and those compared with
+# an original, which must not hide them. The limit of each kind is that of the newest checkpoints; if there are more,
+# those selected suffice for the flag
 _ODD = f"""
 SELECT id FROM (
-    SELECT c.id AS id, row_number() OVER (PARTITION BY c.run_id ORDER BY c.first_seen_at DESC, c.id) AS place
+    SELECT c.id AS id, row_number() OVER (
+        PARTITION BY c.run_id, CASE WHEN {_IS_ODD} THEN 1 ELSE 0 END ORDER BY c.first_seen_at DESC, c.id
+    ) AS place
     FROM checkpoints c
-    WHERE c.run_id IN ({{runs}}) AND c.deleted_at IS NULL AND (
-        c.unsafe IS NOT NULL OR c.owner_uids <> '[]' OR c.state = {WRITING} OR c.comparisons IS NOT NULL
-    )
+    WHERE c.run_id IN ({{runs}}) AND c.deleted_at IS NULL AND ({_IS_ODD} OR c.comparisons IS NOT NULL)
 ) odd WHERE place <= :odd_count
 """  # noqa: S608 - the codes are this package's own
 
