@@ -14,4 +14,6 @@ def encode_comparisons(comparisons: Iterable[ContentComparison]) -> list[list[An
 
 def decode_comparisons(data: list[list[Any]] | None) -> tuple[ContentComparison, ...]:
     """Return the comparisons of these JSON types."""
-    return tuple([ContentComparison(datetime.fromisoformat(each[0]), *each[1:]) for each in data or ()])
+    if not data:  # of nearly all rows
+        return ()
+    return tuple([ContentComparison(datetime.fromisoformat(each[0]), *each[1:]) for each in data])
