@@ -219,3 +219,23 @@ def test_a_result_of_a_verification_is_none_of_a_comparison(site):
     executor.follow(ticket)
     (answer,) = executor.collect_digests(ticket).values()
     assert isinstance(answer, Unknown)
+
+
+FORGED_TEXTS = {
+    "nested deeper than an answer of the agent may be": '{"version": ' + "[" * 50 + "]" * 50 + "}",
+    "nested very deep": "[" * 900 + "]" * 900,
+    "a number of very many digits": "9" * 4000,
+    "a reason that is too long": '{"version": 1, "task": 0, "checkpoints": [{"refused": "' + "x" * 501 + '"}]}',
+}
+
+
+@pytest.mark.parametrize("text", FORGED_TEXTS.values(), ids=FORGED_TEXTS.keys())
+def test_whatever_a_result_file_contains_its_ticket_can_be_closed(site, text):
+    """Without an answer about each checkpoint, a command would wait for it for ever."""
+    executor = site.make_jobs()
+    ticket = executor.submit(make_request(site, site.scan()[NAMES[0]]))
+    site.slurm.run_tasks(1)
+    (site.find_ticket_directory(ticket) / "result-0.json").write_text(text)
+    assert executor.follow(ticket).state is TicketState.READY
+    (answer,) = executor.collect_digests(ticket).values()
+    assert "differs from its schema" in answer.reason

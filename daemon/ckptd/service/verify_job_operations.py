@@ -9,7 +9,7 @@ from typing import Any
 from ckptd.checkpoints.agent.job_commands import run_command
 from ckptd.checkpoints.scanning.allowed_roots import OutsideRootsError, open_allowed
 from ckptd.checkpoints.verify_jobs import ticket_files
-from ckptd.core.verification import task_results
+from ckptd.core.verification import file_digests, task_results
 from ckptd.core.verification.job_policy import VerifyJobPolicy
 from ckptd.core.verification.skip_reasons import SkipReason
 from ckptd.core.verification.task_results import ResultError
@@ -71,8 +71,8 @@ def collect(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def collect_digests(item: dict[str, Any]) -> dict[str, Any]:
-    """Read the result of one task of a comparison; the caller, who knows what was asked, checks it."""
-    return _collect(item, task_results.parse_document)
+    """Read the result of one task of a comparison; the caller, who knows what was asked, checks the files in it."""
+    return _collect(item, lambda data: file_digests.parse_result(data, item["task"]))
 
 
 def _collect(item: dict[str, Any], check: Callable[[bytes], Any]) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from typing import Any, BinaryIO
 from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild, RunningChild
 from ckptd.checkpoints.scanning.allowed_roots import open_allowed
 from ckptd.checkpoints.scanning.reader import NotRegularError, Reader
-from ckptd.core.verification.file_digests import DIGEST, MAX_REASON
+from ckptd.core.verification.file_digests import DIGEST
+from ckptd.core.verification.task_results import MAX_REASON
 from ckptd.errors import CkptdError
 
 CHUNK_BYTES = 1 << 20

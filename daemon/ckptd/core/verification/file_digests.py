@@ -9,11 +9,18 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ckptd.core.model import Checkpoint, Unknown
-from ckptd.core.verification.task_results import is_identity, is_text, is_whole, require
+from ckptd.core.verification.task_results import (
+    MAX_PIECES,
+    MAX_REASON,
+    is_identity,
+    is_text,
+    is_whole,
+    parse_document,
+    require,
+)
 
 DIGEST = "sha256"  # processors and libraries compute it fast, and users can check it with `sha256sum`
 VERSION = 1
-MAX_REASON = 500
 CHANGED = "its files have changed since the last scan"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -58,14 +65,11 @@ def decode_digests(data: Any, found: Checkpoint) -> Digests | Unknown:
         ResultError: it differs from the schema.
 
     """
-    require(isinstance(data, dict) and data.keys() in ({"files"}, {"refused"}), "the fields of a checkpoint")
+    _check_digests(data)
     if "refused" in data:
-        require(is_text(data["refused"], MAX_REASON), "the reason of a checkpoint")
         return Unknown(what=str(found.path), reason=data["refused"])
-    files = data["files"]
-    require(isinstance(files, list) and len(files) == len(found.files), "the number of files of a checkpoint")
-    require(all(map(_is_digested, files)), "the files of a checkpoint")
-    digests = tuple(DigestedFile(*each) for each in files)
+    require(len(data["files"]) == len(found.files), "the number of files of a checkpoint")
+    digests = tuple(DigestedFile(*each) for each in data["files"])
     return digests if are_of(digests, found) else Unknown(what=str(found.path), reason=CHANGED)
 
 
@@ -75,6 +79,18 @@ def are_of(digests: Digests, found: Checkpoint) -> bool:
     return [each[:4] for each in digests] == expected
 
 
+def parse_result(data: bytes, task: int) -> dict[str, Any]:
+    """Return the content of the result file of this task, which may take much memory if it is not checked first.
+
+    Raises:
+        ResultError: it differs from the schema.
+
+    """
+    document: dict[str, Any] = parse_document(data)
+    _check_result(document, task)
+    return document
+
+
 def decode_result(document: Any, task: int, pieces: Sequence[Checkpoint]) -> tuple[Digests | Unknown, ...]:
     """Check the parsed result of a task, and return what it says of each of these checkpoints.
 
@@ -82,11 +98,9 @@ def decode_result(document: Any, task: int, pieces: Sequence[Checkpoint]) -> tup
         ResultError: it differs from the schema.
 
     """
-    require(isinstance(document, dict) and document.keys() == {"version", "task", "checkpoints"}, "its fields")
-    require(is_whole(document["version"]) and document["version"] == VERSION, "its version")
-    require(is_whole(document["task"]) and document["task"] == task, "the number of its task")
+    _check_result(document, task)
     found = document["checkpoints"]
-    require(isinstance(found, list) and len(found) == len(pieces), "the number of its checkpoints")
+    require(len(found) == len(pieces), "the number of its checkpoints")
     return tuple(decode_digests(each, piece) for each, piece in zip(found, pieces, strict=True))
 
 
@@ -97,6 +111,24 @@ def find_difference(original: Checkpoint, digests: Digests, copy: Checkpoint, co
         if file not in theirs or theirs[file].digest != read.digest:
             return file
     return next((file for file in copy.files if file not in set(original.files)), None)
+
+
+def _check_result(document: Any, task: int) -> None:
+    require(isinstance(document, dict) and document.keys() == {"version", "task", "checkpoints"}, "its fields")
+    require(is_whole(document["version"]) and document["version"] == VERSION, "its version")
+    require(is_whole(document["task"]) and document["task"] == task, "the number of its task")
+    found = document["checkpoints"]
+    require(isinstance(found, list) and len(found) <= MAX_PIECES, "the number of its checkpoints")
+    for each in found:
+        _check_digests(each)
+
+
+def _check_digests(data: Any) -> None:
+    require(isinstance(data, dict) and data.keys() in ({"files"}, {"refused"}), "the fields of a checkpoint")
+    if "refused" in data:
+        require(is_text(data["refused"], MAX_REASON), "the reason of a checkpoint")
+    else:
+        require(isinstance(data["files"], list) and all(map(_is_digested, data["files"])), "the files of a checkpoint")
 
 
 def _is_digested(value: Any) -> bool:
