@@ -121,11 +121,24 @@ def test_what_was_compared_is_read_again_only_on_request_and_after_a_change(site
     site.run("once")
     assert len(compare(site)) == 2
     assert compare(site) == {}
-    assert site.run("verify", "--all", "--copies").splitlines()[0] == COUNTS.format(0, 0, 0)
+    assert site.run("verify", "--all", "--copies").splitlines() == [
+        COUNTS.format(0, 0, 0),
+        "2 had the same content before; to read them again, use --again",
+    ]
     assert len(compare(site, "--again")) == 2
     copy(site, path, "project")
     site.run("once")
     assert compare(site) == {"project/epoch_1.npz": ("same", None)}
+
+
+def test_a_copy_that_differs_stays_a_problem_however_often_it_is_compared(site):
+    """The exit status of a timer must not become 0 as long as nobody copied again."""
+    path = site.save(1)
+    copy(site, path)
+    flip_a_byte(copy(site, path, "project"))
+    site.run("once")
+    assert len(compare(site)) == 2
+    assert compare(site) == {"project/epoch_1.npz": ("differs", "epoch_1.npz")}
 
 
 def test_a_copy_that_changed_since_the_last_scan_stays_unknown_and_nothing_is_recorded(site):
@@ -172,3 +185,4 @@ def test_a_run_without_copies_is_nothing_to_compare(site):
     site.save(1)
     site.run("once")
     assert compare(site) == {}
+    assert site.run("verify", str(JOB_ID), "--copies") == "No copy of a complete checkpoint is on record.\n"

@@ -81,7 +81,7 @@ def compare_copies(
     interruption = Interruption()
     with reading_command.open_place(context, names, is_here=is_here) as place:
         known = list(record_comparison.list_wanted(place.store, place.cluster, place.runs))
-        left = [each.leave_out_compared(is_owner_believed=place.by_jobs is not None) for each in known]
+        left = [each.leave_out_same(is_owner_believed=place.by_jobs is not None) for each in known]
         wanted = known if is_again else [each for each in left if each.copied.copies]
         total = sum(each.size_bytes for one in wanted for each in one.checkpoints)
         with show_progress(HEADINGS, total, is_quiet=is_json) as show, interruption.listen_to_signals():
@@ -137,10 +137,13 @@ def _judge(
 def _print_end(outcomes: Sequence[CopyOutcome], before_count: int, left_count: int, *, is_stopped: bool) -> None:
     if is_terminal() and outcomes:
         print_table(HEADINGS, [each.cells for each in outcomes], "")
+    if not (outcomes or before_count or left_count):
+        click.echo("No copy of a complete checkpoint is on record.")
+        return
     counts = Counter(each.result for each in outcomes)
     click.echo(f"{counts['same']} with the same content, {counts['differs']} differ, {counts['unknown']} unknown")
     if before_count:
-        click.echo(f"{before_count} compared before; to read them again, use --again")
+        click.echo(f"{before_count} had the same content before; to read them again, use --again")
     if is_stopped:
         click.echo(f"Stopped by a signal: {left_count} not compared. The same command continues with them.")
 

@@ -9,7 +9,7 @@ from ckptd.cli.command import friendly
 @click.argument("names", nargs=-1, metavar="[JOB|PATH]...")
 @click.option("--all", "is_all", is_flag=True, help="Verify every run; ordinary users can verify only their own.")
 @click.option("--copies", "is_about_copies", is_flag=True, help="Compare the content of copies instead.")
-@click.option("--again", "is_again", is_flag=True, help="Also read what was verified or compared before.")
+@click.option("--again", "is_again", is_flag=True, help="Also read what was verified, or had the same content, before.")
 @click.option("--here", "is_here", is_flag=True, help="Read on this node, also where the site lets jobs do it.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON document at the end.")
 @click.pass_context

@@ -33,8 +33,8 @@ class WantedComparison(NamedTuple):
     def checkpoints(self) -> tuple[Checkpoint, ...]:
         return (self.copied.original.checkpoint, *(each.record.checkpoint for each in self.copied.copies))
 
-    def leave_out_compared(self, *, is_owner_believed: bool) -> "WantedComparison":
-        return self._replace(copied=self.copied.leave_out_compared(is_owner_believed=is_owner_believed))
+    def leave_out_same(self, *, is_owner_believed: bool) -> "WantedComparison":
+        return self._replace(copied=self.copied.leave_out_same(is_owner_believed=is_owner_believed))
 
 
 class ComparedCopy(NamedTuple):

@@ -126,9 +126,7 @@ def run_command(shop, wanted):
 
 
 def list_wanted(shop, **options):
-    found = (
-        each.leave_out_compared(**options) for each in record_comparison.list_wanted(shop.store, CLUSTER, [shop.run])
-    )
+    found = (each.leave_out_same(**options) for each in record_comparison.list_wanted(shop.store, CLUSTER, [shop.run]))
     return [each for each in found if each.copied.copies]
 
 

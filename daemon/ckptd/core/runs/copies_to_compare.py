@@ -23,19 +23,24 @@ class CopiedCheckpoint(NamedTuple):
     original: RecordedCheckpoint
     copies: tuple[PlacedCopy, ...]
 
-    def leave_out_compared(self, *, is_owner_believed: bool) -> "CopiedCheckpoint":
-        """Return it without the copies whose comparison with just these files is on record.
+    def leave_out_same(self, *, is_owner_believed: bool) -> "CopiedCheckpoint":
+        """Return it without the copies of which a comparison of just these files is on record, without a difference.
 
-        Unless the owner is believed, only those count that this node has read.
+        One that differs stays: it is a problem until somebody copies again. Unless the owner is believed, only
+        comparisons count that this node made.
         """
-        left = (each for each in self.copies if not self._is_compared(each.record, is_owner_believed=is_owner_believed))
+        left = (
+            each for each in self.copies if not self._is_known_same(each.record, is_owner_believed=is_owner_believed)
+        )
         return self._replace(copies=tuple(left))
 
-    def _is_compared(self, copy: RecordedCheckpoint, *, is_owner_believed: bool) -> bool:
+    def _is_known_same(self, copy: RecordedCheckpoint, *, is_owner_believed: bool) -> bool:
         original = self.original.checkpoint
-        read = str(original.path), identify_files(original), identify_files(copy.checkpoint)
+        read = str(original.path), identify_files(original), identify_files(copy.checkpoint), None
         believed = (each for each in copy.comparisons if is_owner_believed or not each.is_by_owner)
-        return any((each.original, each.original_files, each.copy_files) == read for each in believed)
+        return any(
+            (each.original, each.original_files, each.copy_files, each.differing_file) == read for each in believed
+        )
 
 
 def find_copied(history: RunRecord) -> CopiedCheckpoint | None:

@@ -44,7 +44,10 @@ class VerifyDocument(TypedDict):
     checkpoints: Annotated[list[VerifiedCheckpointDocument], Field(description="The checkpoints, in the order read.")]
     copies: Annotated[list[ComparedCopyDocument], Field(description="With --copies: the copies, in the order read.")]
     verified_before: Annotated[
-        Count, Field(description="Checkpoints that were verified before, or copies compared, and not read again.")
+        Count,
+        Field(
+            description="Checkpoints that were verified, or copies that had the same content, before: not read again."
+        ),
     ]
     not_reached: Annotated[
         Count, Field(description="Checkpoints or copies that were not read because the command was stopped.")
