@@ -28,6 +28,16 @@ def test_a_copy_with_other_content_differs():
     assert not differs(RECORD, saved(10))
 
 
+def test_a_copy_of_one_checkpoint_of_a_run_may_differ_from_another():
+    copy = compare(saved(10))
+    (same,) = copy.comparisons
+    other = same._replace(original=f"{RUN.directory}/below/a.pt", differing_file="a.pt")
+    for known in ((same, other), (other, same)):
+        assert find_comparison(RECORD, replace(copy, comparisons=known)) == same
+    last = other._replace(original=f"{RUN.directory}/b.pt")
+    assert find_comparison(RECORD, replace(copy, comparisons=(other, last))) == last
+
+
 @pytest.mark.parametrize("values", [{"inode": 7}, {"size_bytes": 1}, {"modified_ns": 5}, {"changed_ns": 6}])
 def test_a_copy_that_was_written_again_is_not_known_to_differ(values):
     known = compare(saved(10), "step-10.pt")

@@ -29,19 +29,20 @@ def add_comparison(known: Sequence[ContentComparison], found: ContentComparison)
 
 
 def find_comparison(history: RunRecord, copy: RecordedCheckpoint) -> ContentComparison | None:
-    """Return the last comparison of a copy with a checkpoint of a run, if its files are still those that were read."""
+    """Return the last comparison of a copy with a checkpoint of a run, if its files are still those that were read.
+
+    One without a difference comes first: what is the same as one checkpoint of the run may differ from another.
+    """
     if not copy.comparisons:
         return None
     files = identify_files(copy.checkpoint)
     places = [f"{each.rstrip('/')}/" for each in (history.key.directory, *(one.directory for one in history.earlier))]
-    return next(
-        (
-            each
-            for each in reversed(copy.comparisons)
-            if each.copy_files == files and any(f"{each.original}/".startswith(place) for place in places)
-        ),
-        None,
-    )
+    known = [
+        each
+        for each in copy.comparisons
+        if each.copy_files == files and any(f"{each.original}/".startswith(place) for place in places)
+    ]
+    return max(reversed(known), key=lambda each: each.differing_file is None, default=None)
 
 
 def differs(history: RunRecord, copy: RecordedCheckpoint) -> bool:
