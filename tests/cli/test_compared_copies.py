@@ -170,6 +170,42 @@ def test_a_later_save_over_the_original_is_no_reason_to_call_its_copy_wrong(site
     assert compare(site) == {}, made
 
 
+@pytest.mark.parametrize("seconds", [0, 1, 60])
+@pytest.mark.parametrize("by", [shutil.copy, shutil.copy2])
+def test_checkpoints_of_equal_names_and_sizes_are_compared_with_their_own_copies(site, by, seconds):
+    """Each fold of a cross-validation saves its own `epoch_1.npz`; `cp` gives both copies a new date."""
+    for number, name in enumerate(("fold_1", "fold_2")):
+        for place in ("ckpts", "archive"):
+            site.make_directory(f"home/{place}/{name}")
+        path = site.save(1).rename(site.checkpoints / name / "epoch_1.npz")
+        if number:
+            flip_a_byte(path)
+        os.utime(path, (site.began + number * seconds,) * 2)
+        made = by(path, site.home / "archive" / name)
+        os.chown(made, UID, -1)
+    site.run("once")
+    newest = {0: {"fold_1"}, 1: {"fold_2"}, 60: {"fold_2"}}[seconds]
+    assert compare(site) == {f"{name}/epoch_1.npz": ("same", None) for name in newest}
+
+
+def test_a_copy_that_may_be_of_several_checkpoints_is_not_compared(site):
+    for number, name in enumerate(("fold_1", "fold_2")):
+        site.make_directory(f"home/ckpts/{name}")
+        path = site.save(1).rename(site.checkpoints / name / "epoch_1.npz")
+        os.utime(path, (site.began + number,) * 2)
+    flip_a_byte(copy(site, path))
+    site.run("once")
+    assert compare(site) == {}
+
+
+def test_a_copy_below_a_further_directory_is_compared(site):
+    path = site.save(1)
+    site.make_directory("home/archive/run_1")
+    copy(site, path, "archive/run_1")
+    site.run("once")
+    assert compare(site) == {"run_1/epoch_1.npz": ("same", None)}
+
+
 def test_lines_for_a_pipe_and_the_sums(site):
     path = site.save(1)
     copy(site, path)

@@ -1,12 +1,16 @@
 """Chooses whose content is compared: the newest complete checkpoint of a run that has copies, and these copies."""
 
+from collections import defaultdict
 from collections.abc import Iterator
+from datetime import datetime
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from ckptd.core.model import CheckpointState, RecordedCheckpoint, RunRecord
+from ckptd.core.model import Checkpoint, CheckpointState, RecordedCheckpoint, RunRecord
 from ckptd.core.runs import copied_checkpoints
 from ckptd.core.runs.compared_content import identify_files
-from ckptd.core.runs.copied_checkpoints import OriginalDates
+from ckptd.core.runs.copied_checkpoints import CopyIdentity, OriginalDates
+from ckptd.core.runs.earlier_directories import directory_of
 from ckptd.core.runs.resumable import list_resumable
 
 
@@ -54,20 +58,61 @@ def list_copied(history: RunRecord) -> Iterator[CopiedCheckpoint]:
     A copy is one of the save that it can be of: where a program overwrites one file, an earlier copy of the same size
     is none of the present save.
     """
-    dates = OriginalDates(history.checkpoints)
+    known = _Originals(history)
+    copied: dict[_Save | None, list[PlacedCopy]] = defaultdict(list)
+    for location in history.copies:
+        for each in filter(_is_there, location.checkpoints):
+            copied[known.find(each.checkpoint, location.directory)].append(PlacedCopy(location.directory, each))
     originals = [each for each in list_resumable(history.checkpoints) if _is_there(each)]
     for original in sorted(originals, key=lambda each: each.checkpoint.modified_at, reverse=True):
-        name, modified_at = copied_checkpoints.identify(original.checkpoint), original.checkpoint.modified_at
-        copies = tuple(
-            PlacedCopy(location.directory, each)
-            for location in history.copies
-            for each in location.checkpoints
-            if _is_there(each)
-            and copied_checkpoints.identify(each.checkpoint) == name
-            and dates.find(each.checkpoint) == modified_at
-        )
+        found = original.checkpoint
+        copies = copied.get(_Save(found.path, found.format, found.modified_at))
         if copies:
-            yield CopiedCheckpoint(original, copies)
+            yield CopiedCheckpoint(original, tuple(copies))
+
+
+class _Save(NamedTuple):
+    path: PurePosixPath
+    format: str
+    saved_at: datetime
+
+
+class _Originals:
+    """Which save of a run a copy is of, as far as names, sizes and dates tell.
+
+    Checkpoints in several directories below one location, such as `fold_1` and `fold_2`, may have the same names and
+    sizes. A copy is then that of the one which lies as it does, with more directories above or fewer.
+    """
+
+    def __init__(self, history: RunRecord) -> None:
+        saves: dict[PurePosixPath, list[RecordedCheckpoint]] = defaultdict(list)
+        self._places: dict[CopyIdentity, dict[PurePosixPath, tuple[str, ...]]] = defaultdict(dict)
+        for each in history.checkpoints:
+            if each.checkpoint.state is CheckpointState.COMPLETE:
+                path = each.checkpoint.path
+                saves[path].append(each)
+                parts = _split(path, directory_of(history, each))
+                self._places[copied_checkpoints.identify(each.checkpoint)][path] = parts
+        self._dates = {path: OriginalDates(found) for path, found in saves.items()}
+
+    def find(self, copy: Checkpoint, directory: str) -> _Save | None:
+        """Return the save that a copy in a location is of; None: it is of none, or may be of several."""
+        parts = _split(copy.path, directory)
+        alike: dict[PurePosixPath, tuple[bool, int]] = {}
+        for path, known in self._places.get(copied_checkpoints.identify(copy), {}).items():
+            length = min(len(parts), len(known))
+            if parts[len(parts) - length :] == known[len(known) - length :]:
+                alike[path] = (parts == known, length)
+        best = max(alike.values(), default=None)
+        found = [path for path, likeness in alike.items() if likeness == best]
+        if len(found) != 1:
+            return None
+        saved_at = self._dates[found[0]].find(copy)
+        return None if saved_at is None else _Save(found[0], copy.format, saved_at)
+
+
+def _split(path: PurePosixPath, directory: str) -> tuple[str, ...]:
+    return path.relative_to(directory).parts if path.is_relative_to(directory) else path.parts
 
 
 def _is_there(record: RecordedCheckpoint) -> bool:
