@@ -221,4 +221,7 @@ def test_a_run_without_copies_is_nothing_to_compare(site):
     site.save(1)
     site.run("once")
     assert compare(site) == {}
-    assert site.run("verify", str(JOB_ID), "--copies") == "No copy of a complete checkpoint is on record.\n"
+    assert (
+        site.run("verify", str(JOB_ID), "--copies")
+        == "No copy of a complete checkpoint is on record that can be compared.\n"
+    )

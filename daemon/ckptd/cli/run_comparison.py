@@ -50,8 +50,7 @@ class ComparisonWork(NamedTuple):
     is_comparison: bool = True
 
     def make_request(self, run: RunKey, wanted: Sequence[WantedComparison], now: datetime) -> VerificationRequest:
-        checkpoints = tuple(found for each in wanted for found in each.checkpoints)
-        return VerificationRequest(run, checkpoints, now, is_comparison=True)
+        return record_comparison.make_request(run, wanted, now)
 
     def list_paths(self, wanted: WantedComparison) -> set[PurePosixPath]:
         return {each.path for each in wanted.checkpoints}
@@ -138,7 +137,7 @@ def _print_end(outcomes: Sequence[CopyOutcome], before_count: int, left_count: i
     if is_terminal() and outcomes:
         print_table(HEADINGS, [each.cells for each in outcomes], "")
     if not (outcomes or before_count or left_count):
-        click.echo("No copy of a complete checkpoint is on record.")
+        click.echo("No copy of a complete checkpoint is on record that can be compared.")
         return
     counts = Counter(each.result for each in outcomes)
     click.echo(f"{counts['same']} with the same content, {counts['differs']} differ, {counts['unknown']} unknown")

@@ -48,20 +48,21 @@ def list_wanted(store: Store, cluster: str, runs: Sequence[RunKey]) -> Iterator[
     """Yield the newest complete checkpoint that has copies on record, of each of these runs that has one."""
     for start in range(0, len(runs), RUN_COUNT):
         for history in store.histories.read(cluster, runs[start : start + RUN_COUNT]):
-            copied = copies_to_compare.find_copied(history)
+            copied = next(copies_to_compare.list_copied(history), None)
             if copied is not None:
                 yield WantedComparison(history.key, copied)
 
 
-def make_request(wanted: WantedComparison, now: datetime) -> VerificationRequest:
-    return VerificationRequest(wanted.run, wanted.checkpoints, now, is_comparison=True)
+def make_request(run: RunKey, wanted: Sequence[WantedComparison], now: datetime) -> VerificationRequest:
+    checkpoints = tuple(found for each in wanted for found in each.checkpoints)
+    return VerificationRequest(run, checkpoints, now, is_comparison=True)
 
 
 def compare_now(
     store: Store, executor: Executor, wanted: WantedComparison, now: datetime
 ) -> list[ComparedCopy] | Unknown:
     """Have every byte of a checkpoint and its copies read, wait for the result, and record it."""
-    ticket = executor.submit(make_request(wanted, now))
+    ticket = executor.submit(make_request(wanted.run, [wanted], now))
     if isinstance(ticket, Unknown):
         return ticket
     if isinstance(ticket, SkippedRequest):

@@ -64,7 +64,7 @@ def copy(shop, name):
 def submit(shop):
     """Submit a comparison as a command does that is killed then."""
     [wanted] = record_comparison.list_wanted(shop.store, CLUSTER, [shop.run])
-    ticket = shop.parts.job_executor.submit(record_comparison.make_request(wanted, shop.now))
+    ticket = shop.parts.job_executor.submit(record_comparison.make_request(shop.run, [wanted], shop.now))
     assert isinstance(ticket, str)
 
 

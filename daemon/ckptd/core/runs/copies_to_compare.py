@@ -47,11 +47,6 @@ class CopiedCheckpoint(NamedTuple):
         )
 
 
-def find_copied(history: RunRecord) -> CopiedCheckpoint | None:
-    """Return the newest complete checkpoint of a run that has a copy; None: no copy is on record."""
-    return next(iter(list_copied(history)), None)
-
-
 def list_copied(history: RunRecord) -> Iterator[CopiedCheckpoint]:
     """Yield the complete checkpoints of a run that have copies, the newest first.
 
