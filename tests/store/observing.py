@@ -5,7 +5,7 @@ from dataclasses import replace
 from ckptd.core import queue
 from ckptd.core.model import Finding, Flag, Severity
 from support import recorded
-from support.queue_facts import CLUSTER, RUN, at, make_job
+from support.queue_facts import CLUSTER, RUN, at, make_checkpoint, make_job
 from support.recorded import locate
 
 HOSTILE = "a\x00b\\u0000|\n'\";--\udcff\ud800é\U0001f600\\"
@@ -55,3 +55,8 @@ def make_flag(run=RUN, severity=Severity.WARNING, job_id=1, **evidence):
         audience=("user", "admin"),
     )
     return Flag(finding=finding, opened_at=at(1))
+
+
+def begin_saved(store):
+    begin_run(store)
+    scan(store, 1, make_checkpoint())

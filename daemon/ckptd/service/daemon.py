@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType
 
 from ckptd.config import Config, find_file, read_config
 from ckptd.core.fleet.snapshot import Report
@@ -296,11 +295,8 @@ class Daemon:
         return None
 
     def _listen_to_signals(self) -> None:
-        def stop(_number: int, _frame: FrameType | None) -> None:
-            self._stop.set()
-
-        signal.signal(signal.SIGTERM, stop)
-        signal.signal(signal.SIGINT, stop)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: self._stop.set())
 
     def _poll_early(self, _parts: Parts, state: State) -> None:
         """Poll Slurm now instead of when it is due next."""
