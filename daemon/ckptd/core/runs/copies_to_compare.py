@@ -54,19 +54,19 @@ def list_copied(history: RunRecord) -> Iterator[CopiedCheckpoint]:
     is none of the present save.
     """
     known = _Originals(history)
-    copied: dict[_Save | None, list[PlacedCopy]] = defaultdict(list)
+    copied: dict[_CopiedSave | None, list[PlacedCopy]] = defaultdict(list)
     for location in history.copies:
         for each in filter(_is_there, location.checkpoints):
             copied[known.find(each.checkpoint, location.directory)].append(PlacedCopy(location.directory, each))
     originals = [each for each in list_resumable(history.checkpoints) if _is_there(each)]
     for original in sorted(originals, key=lambda each: each.checkpoint.modified_at, reverse=True):
         found = original.checkpoint
-        copies = copied.get(_Save(found.path, found.format, found.modified_at))
+        copies = copied.get(_CopiedSave(found.path, found.format, found.modified_at))
         if copies:
             yield CopiedCheckpoint(original, tuple(copies))
 
 
-class _Save(NamedTuple):
+class _CopiedSave(NamedTuple):
     path: PurePosixPath
     format: str
     saved_at: datetime
@@ -90,7 +90,7 @@ class _Originals:
                 self._places[copied_checkpoints.identify(each.checkpoint)][path] = parts
         self._dates = {path: OriginalDates(found) for path, found in saves.items()}
 
-    def find(self, copy: Checkpoint, directory: str) -> _Save | None:
+    def find(self, copy: Checkpoint, directory: str) -> _CopiedSave | None:
         """Return the save that a copy in a location is of; None: it is of none, or may be of several."""
         parts = _split(copy.path, directory)
         alike: dict[PurePosixPath, tuple[bool, int]] = {}
@@ -103,7 +103,7 @@ class _Originals:
         if len(found) != 1:
             return None
         saved_at = self._dates[found[0]].find(copy)
-        return None if saved_at is None else _Save(found[0], copy.format, saved_at)
+        return None if saved_at is None else _CopiedSave(found[0], copy.format, saved_at)
 
 
 def _split(path: PurePosixPath, directory: str) -> tuple[str, ...]:
