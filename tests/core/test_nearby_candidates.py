@@ -75,7 +75,8 @@ def test_two_of_one_script_that_run_at_once_share_a_directory_once_each_had_time
     histories, minute, is_shared
 ):
     found = plan(tracked(1, start=50), tracked(2, directory=str(FOUND)), histories=histories, now=minute)
-    assert (found.excluded, found.shared) == (((), (str(FOUND),)) if is_shared else ((str(FOUND),), ()))
+    assert (found.excluded, found.shared, {*found.holders}) == ((), (str(FOUND),), {str(FOUND)})
+    assert found.undecided == (set() if is_shared else {str(FOUND)})
 
 
 def test_the_directory_of_the_same_script_that_waits_again_is_looked_at():

@@ -8,7 +8,7 @@ from ckptd.checkpoints.agent.scan_client import CheckpointLocation
 from ckptd.core.discovery import nearby_candidates
 from ckptd.core.discovery.past_candidates import NearbyJobs
 from ckptd.core.discovery.scan_schedule import WatchedRun
-from ckptd.core.model import RunKey, Unknown
+from ckptd.core.model import Job, RunKey, Unknown
 from ckptd.core.queue import TrackedJob
 from ckptd.steps.missed_jobs import MissedJobs
 from ckptd.steps.parts import Parts
@@ -32,13 +32,20 @@ def collect_nearby_jobs(parts: Parts, state: State, due: Collection[WatchedRun],
 def without_rival(
     location: CheckpointLocation | Unknown, key: RunKey, sought: nearby_candidates.DirectorySearch, around: NearbyJobs
 ) -> CheckpointLocation | Unknown:
-    """Drop search results that another job wrote; mark those as unknown that another job may have written."""
+    """Drop search results that another job wrote; mark those as unknown that another job may have written.
+
+    A directory that the job may come to share is a problem of a search that succeeded, so that the next one is soon.
+    """
     if isinstance(location, Unknown) or location.found is None:
         return location
-    if around.is_anothers(key, sought, location.found):
-        return replace(location, directory=None, located_by=None)
+    nothing = replace(location, directory=None, located_by=None)
+    if around.is_anothers(key, sought, location.found) or nearby_candidates.is_one_of_several(sought, location.found):
+        return nothing
+    if holder := nearby_candidates.find_holder(sought, location.found):
+        return replace(nothing, problems=(*location.problems, _name_writer(holder, location)))
     rival = around.find_rival(key, sought, location.found)
-    if rival is None:
-        return location
-    reason = f"job {rival.slurm_name} could have written {location.directory}, too: name it by --comment=ckpt=PATH"
-    return Unknown(what="search", reason=reason)
+    return location if rival is None else Unknown(what="search", reason=_name_writer(rival, location))
+
+
+def _name_writer(rival: Job, location: CheckpointLocation) -> str:
+    return f"job {rival.slurm_name} could have written {location.directory}, too: name it by --comment=ckpt=PATH"

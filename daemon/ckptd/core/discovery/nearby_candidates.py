@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import PurePosixPath
@@ -30,6 +30,8 @@ class DirectorySearch:
     began_at: datetime  # its own first start
     excluded: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()  # of the same work: they count where nothing else was written
+    holders: Mapping[str, Job] = field(default_factory=dict)  # of the shared ones: who saves there
+    undecided: frozenset[str] = frozenset()  # of the shared ones: where this job may save, but also elsewhere later
     until: datetime | None = None  # nor are newer ones, of a run that is over
     script_paths: tuple[str, ...] = ()  # what the job's batch script names, where it may be read
     script_gaps: tuple[str, ...] = ()  # what it names, and variables that nobody knows keep from being resolved
@@ -142,26 +144,44 @@ def plan_search(
         return None
     began_at = min(starts)
     earlier = [known.attempt.started_at for known in _list_links(mine[0], neighbours, began_at) if known.attempt]
-    excluded, shared = _sort_directories(job, neighbours.located[job.uid], histories, began_at, now)
-    return DirectorySearch(
-        job=job, since=min([began_at, *earlier]), began_at=began_at, excluded=excluded, shared=shared
-    )
+    sought = DirectorySearch(job=job, since=min([began_at, *earlier]), began_at=began_at)
+    return _sort_directories(sought, neighbours.located[job.uid], histories, now)
 
 
 def _sort_directories(
-    job: Job, located: LocatedJobs, histories: Mapping[RunKey, RunRecord], began_at: datetime, now: datetime
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the directories of a user's other jobs that a search excludes, and those that it may share."""
+    sought: DirectorySearch, located: LocatedJobs, histories: Mapping[RunKey, RunRecord], now: datetime
+) -> DirectorySearch:
+    """Add the directories of a user's other jobs that a search excludes, and those that it may share."""
     free: set[str] = set()
-    shared: set[str] = set()
-    for known, run in located.list_possible_same_work(job):
-        if not _ran_at_once(known, began_at):
+    holders: dict[str, Job] = {}
+    decided: set[str] = set()
+    for known, run in located.list_possible_same_work(sought.job):
+        if not _ran_at_once(known, sought.began_at):
             free.add(run.directory)
-        elif _shares_by_now(histories.get(run), began_at, now):
-            shared.add(run.directory)
-    left = shared | free
-    excluded = tuple(each for each in located.directories if each not in left) if left else tuple(located.directories)
-    return excluded, tuple(sorted(shared - free))
+            continue
+        if run.directory not in holders and _shares_by_now(histories.get(run), sought.began_at, now):
+            decided.add(run.directory)
+        holders.setdefault(run.directory, known.job)
+    shared = holders.keys() - free
+    left = holders.keys() | free
+    return replace(
+        sought,
+        excluded=tuple(each for each in located.directories if each not in left),
+        shared=tuple(sorted(shared)),
+        holders={each: holders[each] for each in shared},
+        undecided=frozenset(shared - decided),
+    )
+
+
+def find_holder(sought: DirectorySearch, found: FoundDirectory) -> Job | None:
+    """Return the job of the same work that saves in a found directory, if the searched one may yet save elsewhere."""
+    directory = str(found.directory)
+    return sought.holders[directory] if directory in sought.undecided else None
+
+
+def is_one_of_several(sought: DirectorySearch, found: FoundDirectory) -> bool:
+    """Whether other jobs of the same work save in directories of their own: this job then has none of these."""
+    return str(found.directory) in sought.holders and not found.is_only
 
 
 def find_rival(
