@@ -10,7 +10,7 @@ from ckptd.core.model.records import ScanRecord
 from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.service.scan_watch import ScanWatch
 from ckptd.service.step_table import make_runner
-from ckptd.steps import record_scans, scan
+from ckptd.steps import record_scans, scan, scan_groups
 from ckptd.steps.scan_groups import MAX_DIRECTORIES
 from ckptd.store.checkpoints import RecordedScan
 from ckptd.store.recorded_rows import NO_ROWS
@@ -58,6 +58,24 @@ def test_a_group_is_scanned_while_the_one_before_it_is_recorded(tmp_path, work_d
         found = connection.exec_driver_sql("SELECT count(DISTINCT run_id) FROM checkpoints").scalar_one()
     assert found == count
     fleet.parts.store.close()
+
+
+def test_large_directories_of_one_request_are_recorded_one_by_one(fleet, monkeypatch):
+    monkeypatch.setattr(scan_groups, "MAX_ENTRIES", 3)
+    monkeypatch.setattr(scan_groups, "EXPECTED_ENTRIES", 1)
+    for number in (1, 2, 3):
+        for epoch in (1, 2, 3):
+            fleet.save(f"ck{number}/epoch_{epoch}.pt", 10 + epoch, torch_state(epoch))
+    store = type(fleet.parts.store.checkpoints)
+    record, sizes = store.record_scans, []
+
+    def note(self, records):
+        sizes.append([len(each.changes.appeared) for each in records])
+        return record(self, records)
+
+    monkeypatch.setattr(store, "record_scans", note)
+    fleet.run(20, *(fleet.job(number, comment=f"ckpt=ck{number}") for number in (1, 2, 3)))
+    assert sizes == [[3], [3], [3]]
 
 
 class WaitingAgent:

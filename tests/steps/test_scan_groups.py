@@ -7,8 +7,8 @@ import pytest
 
 from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import Unknown
-from ckptd.steps.scan_groups import EXPECTED_ENTRIES, MAX_DIRECTORIES, MAX_ENTRIES, ScanGroups
-from support.queue_facts import NOON, RUN, make_scan
+from ckptd.steps.scan_groups import EXPECTED_ENTRIES, MAX_DIRECTORIES, MAX_ENTRIES, ScanGroups, split_by_size
+from support.queue_facts import NOON, RUN, make_checkpoint, make_scan
 
 
 def make_watched(number, entry_count=None):
@@ -58,3 +58,26 @@ def test_each_directory_is_in_one_group_and_the_order_stays():
     while not groups.is_empty:
         taken += groups.take()
     assert taken == due
+
+
+@pytest.mark.parametrize(
+    ("checkpoint_counts", "sizes"),
+    [
+        ([], []),
+        ([1] * 16, [16]),
+        ([4000, 1, 3999, 1], [1, 2, 1]),
+        ([9000, 9000], [1, 1]),
+        ([None, 9000, None], [1, 1, 1]),
+    ],
+)
+def test_what_is_recorded_at_once_has_a_bounded_number_of_checkpoints(checkpoint_counts, sizes):
+    one = make_checkpoint()
+    scanned = [
+        (make_watched(number), Unknown(what="directory", reason="denied"))
+        if count is None
+        else (make_watched(number), replace(make_scan(0), checkpoints=(one,) * count))
+        for number, count in enumerate(checkpoint_counts)
+    ]
+    parts = [*split_by_size(scanned)]
+    assert [len(part) for part in parts] == sizes
+    assert [each for part in parts for each in part] == scanned

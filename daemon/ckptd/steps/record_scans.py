@@ -20,7 +20,7 @@ from ckptd.steps.file_system_turns import charge_scans
 from ckptd.steps.known_checkpoints import KnownCheckpoints
 from ckptd.steps.parts import Parts
 from ckptd.steps.run_facts import FreeSpaceSamples
-from ckptd.steps.scan_groups import ScanGroups
+from ckptd.steps.scan_groups import ScanGroups, split_by_size
 from ckptd.steps.state import State
 from ckptd.store.checkpoints import RecordedScan
 from ckptd.store.fresh_checkpoints import ScanUpdate
@@ -204,9 +204,21 @@ def _record(
     found: Sequence[Scan | Unknown],
     now: datetime,
 ) -> None:
+    """Record what scans of one request found; much of it in several transactions, between which others record."""
     charge_scans(parts, state, zip((each.key for each in due), found, strict=True))
+    for some in split_by_size([pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED]):
+        _record_some(parts, state, some, before, now)
+    parts.runner.note_scanned()
+
+
+def _record_some(
+    parts: Parts,
+    state: State,
+    answered: Collection[tuple[WatchedRun, Scan | Unknown]],
+    before: _OnRecord,
+    now: datetime,
+) -> None:
     with state.recording():
-        answered = [pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED]
         compared = _compare_scans(parts, answered, before.known)
         records, written = _record_scans(parts, state, answered, compared, now)
         updates = _list_updates(records, compared, before.revisions, written)
@@ -217,7 +229,6 @@ def _record(
         alone = {run: each for run, each in updates.items() if before.revisions.get(run) == written[run].before}
         settled = _list_settled(records, before.revisions) | _settle_updates(records, compared, alone, now)
         parts.store.settled_scans.record(settled)
-    parts.runner.note_scanned()
 
 
 class _Compared(NamedTuple):

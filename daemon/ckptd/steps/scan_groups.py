@@ -2,11 +2,11 @@
 
 A request contains the known checkpoints of its directories and its answer those that were found, so the size of a
 group depends on how many entries the last scans counted. In a directory that was never scanned, as many are expected
-as in the owner's others.
+as in the owner's others. What is recorded at once depends on how many checkpoints were found.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import Scan, Unknown
@@ -46,3 +46,19 @@ class ScanGroups:
         if isinstance(watched.last, Scan):
             return watched.last.entry_count
         return sum(self._counts) // len(self._counts) if self._counts else EXPECTED_ENTRIES
+
+
+def split_by_size(
+    scanned: Iterable[tuple[WatchedRun, Scan | Unknown]],
+) -> Iterator[list[tuple[WatchedRun, Scan | Unknown]]]:
+    """Yield the results of some scans in parts that have a bounded number of checkpoints, or one directory each."""
+    part: list[tuple[WatchedRun, Scan | Unknown]] = []
+    count = 0
+    for watched, found in scanned:
+        count += len(found.checkpoints) if isinstance(found, Scan) else 0
+        if part and count > MAX_ENTRIES:
+            yield part
+            part, count = [], len(found.checkpoints) if isinstance(found, Scan) else 0
+        part.append((watched, found))
+    if part:
+        yield part
