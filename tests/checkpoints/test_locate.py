@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ckptd.checkpoints.scanning import locate as locating
-from ckptd.checkpoints.scanning import user_file
+from ckptd.checkpoints.scanning import searched_tree, user_file
 from ckptd.checkpoints.scanning.locate import LocationCandidate, SiteRule, expand_template, locate, plan_candidates
 from core.histories import job
 
@@ -272,3 +272,20 @@ def test_a_search_reads_no_more_names_than_it_returns_numbers_from(ask, tmp_path
     saves = ask(("discovery", "."))["found"]["saves"]
     assert [number for _, number, _ in saves] == list(range(299, 249, -1))
     assert len(names) == len(saves)
+
+
+def test_the_name_of_each_directory_is_judged_once_for_all_jobs_that_are_searched_for(ask, tmp_path, monkeypatch):
+    judged = []
+
+    def judge(directory):
+        judged.append(str(directory))
+        return str(directory) == "pretrained"
+
+    monkeypatch.setattr(searched_tree, "is_named_for_inputs", judge)
+    for name in ("task1", "task2", "pretrained"):
+        (tmp_path / name).mkdir()
+        np.savez(tmp_path / name / "epoch_1.npz", w=np.zeros(2))
+    memory = {}
+    for _ in range(3):
+        assert ask(("discovery", "."), memory=memory)["directory"] is not None
+    assert sorted(judged) == ["pretrained", "task1", "task2"]

@@ -23,7 +23,6 @@ from ckptd.checkpoints.scanning.user_file import USER_FILE, read_user_file
 from ckptd.checkpoints.scanning.user_paths import expand_home, explain_absence, find_directory, may_write
 from ckptd.core.discovery import batch_script
 from ckptd.core.discovery.declared import is_declared_without, list_directories, split_locations, stated_path
-from ckptd.core.discovery.input_names import is_named_for_inputs
 from ckptd.core.model import EVERY_RULE, Job, NamedLocation, Role
 from ckptd.core.node_scans.node_directories import find_on_nodes
 from ckptd.core.text.job_patterns import JobPatterns
@@ -277,7 +276,7 @@ def _search_below(
         if modified_ns >= item["since_ns"] and not is_later:
             written[home].times_ns.append(modified_ns)
             written[home].claims.append((modified_ns, claim))
-    inputs = {each for each in written if is_named_for_inputs(PurePosixPath(os.path.relpath(each, root)))}
+    inputs = {each for each in written if tree.is_for_inputs(each)}
     if len(written) > 1 or is_role_asked or inputs:
         _judge_roles(list(written.values())[:MAX_JUDGED], tree)
     downloaded = {each for each in inputs if written[each].role is not Role.STATE and not _list_numbered(written[each])}

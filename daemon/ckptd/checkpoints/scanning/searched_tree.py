@@ -20,6 +20,7 @@ from ckptd.checkpoints.scanning.examination import examine_in_child
 from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.shared_parser import SharedParser
 from ckptd.checkpoints.scanning.tree import list_places
+from ckptd.core.discovery.input_names import is_named_for_inputs
 from ckptd.core.model import Level, Role
 from ckptd.core.runs.resumable import is_named_as_checkpoint
 
@@ -51,6 +52,7 @@ class SearchedTree:
         self.root = root
         self._allowed_roots: Sequence[str] = item["allowed_roots"]
         self._roles: dict[tuple[str, str], Role] = {}
+        self._named_for_inputs: dict[str, bool] = {}
         with open_allowed(root, self._allowed_roots) as descriptor, Reader(descriptor) as reader:
             tree = list_places(descriptor, max_depth=item["discovery_depth"], max_entries=item["discovery_entries"])
             self.unread_count = tree.count_entries()
@@ -83,6 +85,14 @@ class SearchedTree:
         """Return how many directory entries were read since the last call."""
         count, self.unread_count = self.unread_count, 0
         return count
+
+    def is_for_inputs(self, directory: str) -> bool:
+        """Whether the name of a directory here suggests downloads; each is asked about once for all searches."""
+        known = self._named_for_inputs.get(directory)
+        if known is None:
+            known = is_named_for_inputs(PurePosixPath(os.path.relpath(directory, self.root)))
+            self._named_for_inputs[directory] = known
+        return known
 
     def read_roles(self, claims: Iterable[Claim]) -> list[Role]:
         """Return the roles of these claims; the files of each are read once.
