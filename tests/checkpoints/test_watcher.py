@@ -1,3 +1,4 @@
+import errno
 import os
 import shlex
 import sys
@@ -11,6 +12,7 @@ import pytest
 from ckptd.checkpoints.agent import watcher as watcher_process
 from ckptd.checkpoints.agent import watcher_client
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
+from ckptd.errors import CkptdError
 from ckptd.service.agent_options import DEFAULTS
 from ckptd.service.watcher_start import start_watcher
 from demo.patience import Deadline
@@ -198,10 +200,10 @@ def test_more_directories_need_no_more_threads(tmp_path, monkeypatch):
     for place, _ in places:
         Path(place).mkdir()
         os.chown(place, OWNER, OWNER)
-    watching.start()
+    watching._inotify.start()
     try:
         watching._watch(places)
-        assert threading.active_count() == before + 2  # one reads, one reports
+        assert threading.active_count() == before + 1
         (tmp_path / "49/file").touch()
         wait_for(lambda: told)
         assert {each["changed"] for each in told} == {places[49][0]}
@@ -212,18 +214,66 @@ def test_more_directories_need_no_more_threads(tmp_path, monkeypatch):
         watching._inotify.join()
 
 
-def test_many_changes_of_a_directory_are_one_report(monkeypatch):
-    """A program that creates and deletes files in a loop took the main process 7 s of CPU a minute."""
+def test_a_directory_that_is_deleted_is_told_and_watched_again_once_it_is_back(watcher, tmp_path):
+    directory = tmp_path / "again"
+    directory.mkdir()
+    watch(watcher, directory)
+    changes_after(watcher, directory, lambda path: path.mkdir())
+    for name in os.listdir(directory):
+        (directory / name).rmdir()
+    directory.rmdir()
+    assert wait_for(lambda: watcher.unwatched) == {str(directory): "deleted or unmounted"}
+    watcher.take_changed()
+    directory.mkdir()
+    watch(watcher, directory, tmp_path)
+    changes_after(watcher, directory, lambda path: path.mkdir())
+    assert watcher.unwatched == {}
+
+
+def test_a_thread_that_fails_ends_the_watcher(monkeypatch, capsys):
+    """Else the process would live on, and nobody would know that it reports nothing any more."""
+    watching, ends = watcher_process.Watcher(None, RequestPolicy), []
+    monkeypatch.setattr(watcher_process.os, "_exit", ends.append)
+    monkeypatch.setattr(watching._inotify, "read_events", lambda: 1 / 0)
+    watching._inotify.start()
+    watching._inotify.join()
+    assert ends == [1]
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    watching._inotify.stop()
+
+
+def test_a_user_who_floods_the_queue_of_the_kernel_is_left_to_the_scans(tmp_path, monkeypatch, capsys):
+    """Each lost the changes of all others, and cost the main process and the log a line for many of them."""
     watching, told = watcher_process.Watcher(None, RequestPolicy), []
-    monkeypatch.setattr(watching, "send", lambda message: told.append(message["changed"]))
-    for _ in range(1000):
-        watching.note_changed("/a")
-        watching.note_changed("/b")
-    watching.start()
+    monkeypatch.setattr(watching, "send", told.append)
+    flooded, other = tmp_path / "flooded", tmp_path / "other"
+    for directory in (flooded, other):
+        directory.mkdir()
+        os.chown(directory, OWNER, OWNER)
+    watching._watch([(str(flooded), OWNER), (str(other), OWNER)])
+    (other / "before").touch()
+    for _ in range(int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())):
+        (flooded / "file").mkdir()
+        (flooded / "file").rmdir()
+    watching._inotify.start()
     try:
-        wait_for(lambda: told == ["/a", "/b"])
-        watching.note_changed("/a")
-        wait_for(lambda: told == ["/a", "/b", "/a"])
+        wait_for(lambda: any("unwatched" in each for each in told))
+        assert told[-1] == {"unwatched": str(flooded), "reason": "too many changes"}
+        assert told.count({"changed": str(other)}) == 1
+        assert len(told) < 20
+        (flooded / "more").mkdir()
+        (other / "after").touch()
+        wait_for(lambda: told[-1] == {"changed": str(other)})
+        assert capsys.readouterr().err == ""
     finally:
         watching._inotify.stop()
         watching._inotify.join()
+
+
+def test_why_there_is_no_inotify_is_told(monkeypatch):
+    def refuse(_kind):
+        raise OSError(errno.EMFILE, "inotify instance limit reached")
+
+    monkeypatch.setattr(watcher_process.InotifyFD, "_create_inotify_fd", classmethod(refuse))
+    with pytest.raises(CkptdError, match=r"instance limit reached; see fs\.inotify\.max_user_instances"):
+        watcher_process.Watcher(None, RequestPolicy)

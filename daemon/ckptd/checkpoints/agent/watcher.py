@@ -17,6 +17,8 @@ import socket
 import sys
 import threading
 import time
+import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import groupby
@@ -33,8 +35,8 @@ from ckptd.errors import CkptdError
 
 MAX_WATCHED = 1000  # more report no sooner: the scans before their turn have a budget
 MAX_LINE_BYTES = 64 * 2**20
-REPORT_SECONDS = 0.2  # between two reports of one directory, in which a program may change thousands of files
 RELOAD = b'{"reload": true}\n'
+PAUSE = 0.05  # seconds between two reads of the kernel's queue: of many changes meanwhile, one is reported
 TOLD = Mask(
     InotifyConstants.IN_CREATE
     | InotifyConstants.IN_MOVE
@@ -52,13 +54,38 @@ class _ChangeHandler:
         self._directory = directory
 
     def on_event(self, event: InotifyEvent) -> None:  # noqa: ARG002 - the scan finds out what it was
-        self._watcher.note_changed(self._directory)
+        self._watcher.changes[self._directory] += 1
 
     def on_watch_deleted(self, wd: WatchDescriptor) -> None:
-        """Do nothing: the event before has reported that the directory is deleted."""
+        self._watcher.forget(self._directory, wd)
 
     def on_queue_overflow(self) -> None:
-        """Do nothing: the regular scans find what was lost."""
+        """Do nothing: the reader itself drops the directory that changes most."""
+
+
+class _Reader(InotifyFD):
+    """The thread that reads the changes of all directories; without it, this process would only seem to watch."""
+
+    def __init__(self, watcher: "Watcher") -> None:
+        super().__init__()
+        self._watcher = watcher
+
+    def run(self) -> None:
+        try:
+            while self.should_keep_running():
+                for event in self.read_events():
+                    self.handle_event(event)
+                self._watcher.report()
+                time.sleep(PAUSE)
+        except BaseException:  # noqa: BLE001 - the main process logs that the watcher has ended
+            traceback.print_exc()
+            os._exit(1)
+
+    def handle_event(self, event: InotifyEvent) -> None:
+        if event.is_queue_overflow:
+            self._watcher.drop_busiest()
+        else:
+            super().handle_event(event)
 
 
 class Watcher:
@@ -68,7 +95,7 @@ class Watcher:
         """Read the policy for the first time.
 
         Raises:
-            CkptdError: it cannot be read, or must not be trusted.
+            CkptdError: it cannot be read, or must not be trusted; or the kernel refuses inotify.
 
         """
         self._connection = connection
@@ -76,20 +103,18 @@ class Watcher:
         self._policy = read_policy()
         self._wanted: list[tuple[str, int]] = []
         self._lock = threading.Lock()
-        self._changed: dict[str, None] = {}  # directories to report, in the order of their first changes
-        self._has_changed = threading.Event()
-        self._inotify = InotifyFD()
+        self.changes: Counter[str] = Counter()  # how many of each directory were read at once; of the reader alone
+        try:
+            self._inotify = _Reader(self)
+        except OSError as error:
+            message = f"cannot use inotify: {error.strerror}; see fs.inotify.max_user_instances"
+            raise CkptdError(message) from error
         self._watched: dict[str, tuple[WatchDescriptor, CallbackId]] = {}
         self._without_room: set[str] = set()  # directories for which the main process knows that there is no room
 
-    def start(self) -> None:
-        """Start to report changes."""
-        self._inotify.start()
-        threading.Thread(target=self._report, name="watcher-report", daemon=True).start()
-
     def serve(self) -> None:
         """Work until the main process is gone."""
-        self.start()
+        self._inotify.start()
         with self._connection.makefile("rb") as lines:
             for line in iter(partial(lines.readline, MAX_LINE_BYTES), b""):
                 self._accept(line)
@@ -121,19 +146,6 @@ class Watcher:
             self._watch([])
             self._watch(wanted)
 
-    def note_changed(self, directory: str) -> None:
-        """Report a change soon, and only once for many changes."""
-        self._changed[directory] = None
-        self._has_changed.set()
-
-    def _report(self) -> None:
-        while self._has_changed.wait():
-            self._has_changed.clear()
-            for directory in list(self._changed):
-                del self._changed[directory]  # before it is sent: a later change is reported again
-                self.send({"changed": directory})
-            time.sleep(REPORT_SECONDS)
-
     def send(self, message: dict[str, str]) -> None:
         """Send one message; ignore a closed connection, because this process then ends soon."""
         with self._lock:
@@ -142,11 +154,36 @@ class Watcher:
             except OSError:
                 os._exit(0)
 
+    def report(self) -> None:
+        """Report the directories whose changes were just read."""
+        for directory in self.changes:
+            self.send({"changed": directory})
+        self.changes.clear()
+
+    def forget(self, directory: str, wd: WatchDescriptor) -> None:
+        """Note that the kernel has ended a watch; the next request begins it again if the directory is back."""
+        if self._watched.get(directory, (None,))[0] == wd:
+            del self._watched[directory]
+            self.report()
+            self.send({"unwatched": directory, "reason": "deleted or unmounted"})
+
+    def drop_busiest(self) -> None:
+        """Watch the directory that changed most no longer: the changes of all others wait in the same queue.
+
+        The regular scans find what the kernel dropped. The next request begins the watch again.
+        """
+        for directory, _ in self.changes.most_common(1):
+            if (place := self._watched.pop(directory, None)) is not None:
+                self._inotify.remove_callbacks([place])
+                self.report()
+                self.send({"unwatched": directory, "reason": "too many changes"})
+
     def _watch(self, wanted: list[tuple[str, int]]) -> None:
         self._wanted = wanted
         names = {directory for directory, _ in wanted}
         for directory in self._watched.keys() - names:
-            self._inotify.remove_callbacks([self._watched.pop(directory)])
+            if (place := self._watched.pop(directory, None)) is not None:  # else the reader was faster
+                self._inotify.remove_callbacks([place])
         self._without_room &= names
         mounts = read_mounts()
         new = [each for each in wanted if each[0] not in self._watched]

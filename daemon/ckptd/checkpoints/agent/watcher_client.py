@@ -88,6 +88,7 @@ class WatcherClient:
                 with self._lock:
                     if "changed" in message:
                         self._changed.add(str(message["changed"]))
+                        self._unwatched.pop(str(message["changed"]), None)
                     else:
                         self._unwatched[str(message["unwatched"])] = str(message["reason"])
         if not self._is_closing:
