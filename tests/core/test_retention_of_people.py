@@ -1,13 +1,14 @@
 """What a person renamed, moved or brought back stays; what a job saves again under old names does not for ever."""
 
 import re
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from ckptd.core import retention
 from ckptd.core.model import Grouping
-from ckptd.core.retention import user_kept
+from ckptd.core.retention import copies, user_kept
 from core.retention_facts import (
     DIRECTORY,
     NOW,
@@ -257,6 +258,25 @@ def test_copies_stay_beside_what_was_moved_to_the_same_place():
     run = run_of(*records[:4], *moved, *records[5:], copied(2, 97.5), copied(3, 96.5))
     gone = {decision.path for decision in retention.plan_run(run, policy_of(), NOW).remove}
     assert gone == {f"{DIRECTORY}/epoch_{n}.pt" for n in (1, 2, 3, 4, 6, 7)}
+
+
+@pytest.mark.parametrize("are_moved", [False, True])
+def test_what_finding_copies_takes_grows_with_their_number_alone(are_moved, monkeypatch):
+    counts, called = {}, Counter()
+    for name in ("_written", "_list_inodes", "read_progress"):
+        original = getattr(copies, name)
+        monkeypatch.setattr(copies, name, lambda one, original=original: (called.update("x"), original(one))[1])
+    for count in (50, 100):
+        records = epochs(1, count, oldest=1000)
+        there = [copied(n, 999.5 - n) for n in range(1, count // 2)]
+        for n in range(count // 2, count if are_moved else 0):
+            there += renamed(records[n], f"good/epoch_{n + 1}.pt", 50, files=(f"epoch_{n + 1}.pt",))
+        called.clear()
+        recorded = [*records, *there]
+        found = dict(copies.find_copies([(str(each.checkpoint.path), each) for each in recorded], recorded))
+        assert len(found) == count // 2 - 1
+        counts[count] = called.total()
+    assert counts[100] < 2.5 * counts[50]
 
 
 def test_copies_that_show_only_one_of_two_numbers_stay():

@@ -6,10 +6,12 @@ step with it.
 """
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
+from typing import NamedTuple
 
 from ckptd.core.model import Checkpoint, RecordedCheckpoint
 from ckptd.core.retention.checkpoint_order import find_series
@@ -72,6 +74,16 @@ def _states_progress(found: Checkpoint) -> bool:
     return (found.content_epoch, found.content_step) != (None, None)
 
 
+class _Course(NamedTuple):
+    """The complete checkpoints of a series that have a number, in the order of their times of writing."""
+
+    members: Sequence[RecordedCheckpoint]
+    written: Sequence[float]
+    progress: Sequence[float]
+    widest: float  # step from one to the next
+    goes_beyond: Sequence[bool]  # whether those after each one continue up to one unlike all others
+
+
 class _Copies:
     """Distinguishes a person's copies from similar checkpoints of a job, such as another fold of the same training."""
 
@@ -79,6 +91,8 @@ class _Copies:
         self._alike = alike
         self._recorded = recorded
         self._series: dict[SeriesKey, list[RecordedCheckpoint]] | None = None
+        self._courses: dict[SeriesKey, _Course] = {}
+        self._repeated: dict[tuple[SeriesKey, SeriesKey], bool] = {}
         for found in alike.values():
             found.sort(key=first_seen)
 
@@ -87,7 +101,13 @@ class _Copies:
         originals = self._list_originals(record)
         if not originals or self._goes_beyond(record):
             return None
-        return next((was for was in originals if not self._is_repeated(record, was)), None)
+        for was in originals:
+            pair = _series_of(record), _series_of(was)
+            if pair not in self._repeated:
+                self._repeated[pair] = self._is_repeated(record, was)
+            if not self._repeated[pair]:
+                return was
+        return None
 
     def _list_originals(self, record: RecordedCheckpoint) -> list[RecordedCheckpoint]:
         found = record.checkpoint
@@ -105,19 +125,28 @@ class _Copies:
 
     def _goes_beyond(self, record: RecordedCheckpoint) -> bool:
         """Whether its series continues without a gap up to a checkpoint unlike all others: a job saves there."""
-        members = self._list_series(record)
-        widest = _find_widest(members)
-        before = read_progress(record.checkpoint)
-        for each in members:
-            progress = read_progress(each.checkpoint)
-            if _written(each) <= _written(record) or before is None or progress is None:
-                continue
-            if not 0 < progress - before <= widest:
-                return False
-            if not self._list_originals(each) and not self._is_moved(each):
-                return True
-            before = progress
-        return False
+        series, before = _series_of(record), read_progress(record.checkpoint)
+        if series not in self._courses:
+            self._courses[series] = self._follow(record)
+        course = self._courses[series]
+        at = bisect_right(course.written, _written(record))
+        if before is None or at == len(course.members) or not 0 < course.progress[at] - before <= course.widest:
+            return False
+        return course.goes_beyond[at] or self._is_unlike_others(course.members[at])
+
+    def _follow(self, record: RecordedCheckpoint) -> _Course:
+        """Find out once for a series from which of its checkpoints on it goes beyond the copies."""
+        numbered = [(each, read_progress(each.checkpoint)) for each in self._list_series(record)]
+        members = [each for each, progress in numbered if progress is not None]
+        progress = [value for _, value in numbered if value is not None]
+        widest, goes_beyond = _find_widest(members), [False] * len(members)
+        for at in range(len(members) - 2, -1, -1):
+            if 0 < progress[at + 1] - progress[at] <= widest:
+                goes_beyond[at] = goes_beyond[at + 1] or self._is_unlike_others(members[at + 1])
+        return _Course(members, list(map(_written, members)), progress, widest, goes_beyond)
+
+    def _is_unlike_others(self, record: RecordedCheckpoint) -> bool:
+        return not self._list_originals(record) and not self._is_moved(record)
 
     def _is_moved(self, record: RecordedCheckpoint) -> bool:
         """Whether its files were complete at another path before: no job saved it where it is."""
@@ -132,7 +161,7 @@ class _Copies:
         )
 
     def _is_repeated(self, record: RecordedCheckpoint, was: RecordedCheckpoint) -> bool:
-        """Whether a job repeats the whole other series, from its start, after its end or at the same pace.
+        """Whether a job repeats the whole series of another one, from its start, after its end or at the same pace.
 
         At the same pace: each one follows its original after the same time, up to the newest.
         """
@@ -156,13 +185,13 @@ class _Copies:
         """Return all complete ones of a checkpoint's series, in the order of their times of writing."""
         if self._series is None:
             self._series = self._sort_series()
-        return self._series.get(find_series(record.checkpoint, str(record.checkpoint.path)), [])
+        return self._series.get(_series_of(record), [])
 
     def _sort_series(self) -> dict[SeriesKey, list[RecordedCheckpoint]]:
         series: dict[SeriesKey, list[RecordedCheckpoint]] = defaultdict(list)
         for record in self._recorded:
             if record.completed_at is not None:
-                series[find_series(record.checkpoint, str(record.checkpoint.path))].append(record)
+                series[_series_of(record)].append(record)
         for members in series.values():
             members.sort(key=_written)
         return series
@@ -176,6 +205,10 @@ def _is_copy(record: RecordedCheckpoint, was: RecordedCheckpoint) -> bool:
     if _mask(find_series(found, str(found.path))) == _mask(find_series(known, str(known.path))):
         return False  # `fold_1/` and `fold_2/` are trainings of one program; a person gives a copy another name
     return _list_inodes(found).isdisjoint(_list_inodes(known))
+
+
+def _series_of(record: RecordedCheckpoint) -> SeriesKey:
+    return find_series(record.checkpoint, str(record.checkpoint.path))
 
 
 def _list_inodes(found: Checkpoint) -> set[tuple[int, int]]:
