@@ -260,6 +260,25 @@ def test_copies_stay_beside_what_was_moved_to_the_same_place():
     assert gone == {f"{DIRECTORY}/epoch_{n}.pt" for n in (1, 2, 3, 4, 6, 7)}
 
 
+@pytest.mark.parametrize("is_directory", [False, True])
+def test_what_finding_pruned_ones_again_takes_grows_with_their_number_alone(is_directory, monkeypatch):
+    counts, called = {}, Counter()
+    read = copies.read_progress
+    monkeypatch.setattr(copies, "read_progress", lambda one: (called.update("x"), read(one))[1])
+    for count in (50, 100):
+        names_of = {"files": ("state.pt",)} if is_directory else {}
+        pruned = [
+            replace(one, deleted_at=NOW - hours(500), pruned_at=NOW - hours(500))
+            for one in epochs(1, count, oldest=2000, **names_of)
+        ]
+        there = epochs(count + 1, 2 * count, oldest=450, **names_of)
+        called.clear()
+        present = [(str(each.checkpoint.path), each) for each in there]
+        assert user_kept.find_kept(present, [*pruned, *there], {}, hours(0)) == {}
+        counts[count] = called.total()
+    assert counts[100] < 2.5 * counts[50]
+
+
 @pytest.mark.parametrize("are_moved", [False, True])
 def test_what_finding_copies_takes_grows_with_their_number_alone(are_moved, monkeypatch):
     counts, called = {}, Counter()

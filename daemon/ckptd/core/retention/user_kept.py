@@ -188,6 +188,8 @@ class _Pruned:
         for record in earlier:
             if record.pruned_at is not None:
                 self._known[self._size(record)].append(record)
+        # when the first of each series and progress was pruned, of the sizes that were asked about
+        self._alike: dict[Contents, dict[SeriesKey, dict[float | None, datetime]]] = {}
 
     @staticmethod
     def _size(record: RecordedCheckpoint) -> tuple[int, int]:
@@ -197,25 +199,28 @@ class _Pruned:
         """Whether it appeared after one with the same names and sizes was pruned, and is no other one of its series.
 
         All checkpoints of DeepSpeed or Megatron have the same files; only the numbers of their directories differ.
+        Under a name of another kind, a person chose the number.
         """
-        alike = self._known.get(self._size(record))
-        if not alike:
+        found = record.checkpoint
+        self._index(self._known.pop(self._size(record), ()))
+        if not self._alike:
             return False
-        contents = _list_contents(record.checkpoint)
-        return any(
-            each.pruned_at is not None
-            and record.first_seen_at >= each.pruned_at
-            and not _is_another_save(record.checkpoint, each.checkpoint)
-            and _list_contents(each.checkpoint) == contents
-            for each in alike
-        )
+        own, progress = find_series(found, str(found.path)), copies.read_progress(found)
+        for series, pruned in self._alike.get(_list_contents(found), {}).items():
+            is_chosen = series != own or progress is None
+            times = pruned.values() if is_chosen else (pruned[each] for each in (progress, None) if each in pruned)
+            if any(record.first_seen_at >= pruned_at for pruned_at in times):
+                return True
+        return False
 
-
-def _is_another_save(found: Checkpoint, other: Checkpoint) -> bool:
-    """Whether two of one series have other progress; under a name of another kind, a person chose the number."""
-    values = {copies.read_progress(found), copies.read_progress(other)}
-    is_of_series = find_series(found, str(found.path)) == find_series(other, str(other.path))
-    return is_of_series and None not in values and len(values) > 1
+    def _index(self, records: Iterable[RecordedCheckpoint]) -> None:
+        for record in records:
+            assert record.pruned_at is not None
+            found = record.checkpoint
+            by_series = self._alike.setdefault(_list_contents(found), {})
+            pruned = by_series.setdefault(find_series(found, str(found.path)), {})
+            progress = copies.read_progress(found)
+            pruned[progress] = min(record.pruned_at, pruned.get(progress, record.pruned_at))
 
 
 def _list_contents(found: Checkpoint) -> Contents:
