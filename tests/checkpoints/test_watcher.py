@@ -1,6 +1,7 @@
 import errno
 import os
 import shlex
+import signal
 import sys
 import tempfile
 import threading
@@ -15,7 +16,7 @@ from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.errors import CkptdError
 from ckptd.service.agent_options import DEFAULTS
 from ckptd.service.watcher_start import start_watcher
-from demo.patience import Deadline
+from demo.patience import Deadline, allow
 from support.unit_capabilities import limit_to_unit
 
 
@@ -130,6 +131,22 @@ def test_a_watcher_that_ends_is_in_the_log_and_one_that_is_closed_is_not(watcher
     other.close()
     other._receiver.join(timeout=10)
     assert len(caplog.messages) == 1
+
+
+def test_nobody_waits_for_a_watcher_that_waits_for_a_file_system(watcher, tmp_path):
+    places = [f"{tmp_path}/{'x' * 200}/{number}" for number in range(3000)]  # more than the buffers of sockets take
+    os.kill(watcher._process.pid, signal.SIGSTOP)
+    try:
+        for count in (2999, 3000):
+            asking = threading.Thread(target=watch, args=(watcher, *places[:count]), daemon=True)
+            asking.start()
+            asking.join(allow(5))
+            assert not asking.is_alive()
+        watcher.reload()
+        watch(watcher, tmp_path)
+    finally:
+        os.kill(watcher._process.pid, signal.SIGCONT)
+    assert changes_after(watcher, tmp_path, lambda path: path.write_bytes(b"x")) == {str(tmp_path)}
 
 
 def test_many_directories_are_told_apart(watcher, tmp_path):

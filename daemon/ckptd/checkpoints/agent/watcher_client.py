@@ -34,6 +34,8 @@ class WatcherClient:
         self._wanted: frozenset[tuple[str, int]] = frozenset()
         self._changed: set[str] = set()
         self._unwatched: dict[str, str] = {}
+        self._requests: dict[str, bytes] = {}  # that are not sent yet
+        self._is_due = threading.Event()
         self._process = subprocess.Popen(  # noqa: S603 - this very program
             [sys.executable, "-P", "-m", module, str(theirs.fileno()), *arguments],
             pass_fds=[theirs.fileno()],
@@ -42,6 +44,7 @@ class WatcherClient:
         self._is_closing = False
         self._receiver = threading.Thread(target=self._receive, name="watcher-client", daemon=True)
         self._receiver.start()
+        threading.Thread(target=self._send, name="watcher-sender", daemon=True).start()
 
     def watch(self, directories: Iterable[tuple[str, int]]) -> None:
         """Watch exactly these directories from now on, each with the rights of the user whose run is in it.
@@ -56,13 +59,11 @@ class WatcherClient:
         paths = {path for path, _ in wanted}
         with self._lock:
             self._unwatched = {path: reason for path, reason in self._unwatched.items() if path in paths}
-        with contextlib.suppress(OSError):  # a watcher that has ended leaves the scans, which need none
-            self._connection.sendall(encode_wanted(wanted))
+        self._request("watch", encode_wanted(wanted))
 
     def reload(self) -> None:
         """Let the watcher read its policy again; it logs why it does not."""
-        with contextlib.suppress(OSError):
-            self._connection.sendall(RELOAD)
+        self._request("reload", RELOAD)
 
     def take_changed(self) -> frozenset[str]:
         """Return the directories that changed since the last call."""
@@ -79,7 +80,23 @@ class WatcherClient:
     def close(self) -> None:
         """End the watcher."""
         self._is_closing = True
+        self._is_due.set()
         helper_process.end(self._process, self._connection)
+
+    def _request(self, kind: str, line: bytes) -> None:
+        """Let a thread send it: nobody must wait for a watcher that waits for a file system."""
+        with self._lock:
+            self._requests[kind] = line  # in place of one that is not sent yet
+            self._is_due.set()
+
+    def _send(self) -> None:
+        with contextlib.suppress(OSError):  # a watcher that has ended leaves the scans, which need none
+            while not self._is_closing:
+                self._is_due.wait()
+                with self._lock:
+                    requests, self._requests = self._requests, {}
+                    self._is_due.clear()
+                self._connection.sendall(b"".join(requests.values()))
 
     def _receive(self) -> None:
         with contextlib.suppress(OSError, ValueError), self._connection.makefile("rb") as lines:
