@@ -260,6 +260,16 @@ def test_copies_stay_beside_what_was_moved_to_the_same_place():
     assert gone == {f"{DIRECTORY}/epoch_{n}.pt" for n in (1, 2, 3, 4, 6, 7)}
 
 
+@pytest.mark.parametrize("numbers", [(2, 45), (1, 4, 45)])
+def test_copies_stay_beside_one_whose_original_has_changed_since(numbers):
+    """A note makes the original another size, so that the last copy is like no other; but no job saves 4, then 45."""
+    records = epochs(1, 60)
+    there = [copied(n, 99.5 - n) for n in numbers[:-1]]
+    last = copied(numbers[-1], 99.5 - numbers[-1], size=77)
+    gone = {decision.path for decision in retention.plan_run(run_of(*records, *there, last), policy_of(), NOW).remove}
+    assert gone == {f"{DIRECTORY}/epoch_{n}.pt" for n in range(1, 60)}
+
+
 @pytest.mark.parametrize("is_directory", [False, True])
 def test_what_finding_pruned_ones_again_takes_grows_with_their_number_alone(is_directory, monkeypatch):
     counts, called = {}, Counter()

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from statistics import median
+from statistics import median_low
 from typing import NamedTuple
 
 from ckptd.core.model import Checkpoint, RecordedCheckpoint
@@ -20,6 +20,7 @@ from ckptd.core.retention.rules import Placed, SeriesKey
 COPIED = "it has the size and the progress of"
 COPY_PACE = 5  # times faster than the program that wrote the originals
 INTERVALS = 2  # between two checkpoints of a job in a row: one may have been missed
+STEPS = 2  # up, from one checkpoint to the next, that show a job's interval: one is never wider than itself
 IN_STEP = 10  # how many times longer than the difference in its delays a job's interval is
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 MAX_ALIKE = 100  # of those that are alike, the ones that were seen first
@@ -140,6 +141,8 @@ class _Copies:
         members = [each for each, progress in numbered if progress is not None]
         progress = [value for _, value in numbered if value is not None]
         widest, goes_beyond = _find_widest(members), [False] * len(members)
+        if sum(later > before for before, later in pairwise(progress)) < STEPS:
+            widest = 0.0
         for at in range(len(members) - 2, -1, -1):
             if 0 < progress[at + 1] - progress[at] <= widest:
                 goes_beyond[at] = goes_beyond[at + 1] or self._is_unlike_others(members[at + 1])
@@ -241,7 +244,7 @@ def _find_widest(members: Sequence[RecordedCheckpoint]) -> float:
     """Return the widest step from one checkpoint of a job to the next that leaves out no more than one."""
     values = [value for each in members if (value := read_progress(each.checkpoint)) is not None]
     rising = [later - before for before, later in pairwise(values) if later > before]
-    return INTERVALS * median(rising) if rising else 0
+    return INTERVALS * median_low(rising) if rising else 0  # of two steps, the mean would hide any gap
 
 
 def _written(record: RecordedCheckpoint) -> float:
