@@ -270,6 +270,19 @@ def test_copies_stay_beside_one_whose_original_has_changed_since(numbers):
     assert gone == {f"{DIRECTORY}/epoch_{n}.pt" for n in range(1, 60)}
 
 
+def test_copies_stay_beside_what_was_moved_to_the_same_place_and_has_a_file_more():
+    records = epochs(1, 8)
+    found = records[4].checkpoint
+    note, weights, state = (found.identities[0]._replace(inode=number) for number in (1, 2, 3))
+    kept = replace(found, files=("state", "weights"), identities=(state, weights), size_bytes=200)
+    gone, there = renamed(replace(records[4], checkpoint=kept), "good/epoch_5.pt", 50)
+    more = {"files": ("note", "state", "weights"), "identities": (note, state, weights), "size_bytes": 300}
+    moved = [gone, replace(there, checkpoint=replace(there.checkpoint, **more))]
+    run = run_of(*records[:4], *moved, *records[5:], *(copied(n, 99.5 - n) for n in (1, 2, 3, 4)))
+    went = {decision.path for decision in retention.plan_run(run, policy_of(), NOW).remove}
+    assert went == {f"{DIRECTORY}/epoch_{n}.pt" for n in (1, 2, 3, 4, 6, 7)}
+
+
 @pytest.mark.parametrize("is_directory", [False, True])
 def test_what_finding_pruned_ones_again_takes_grows_with_their_number_alone(is_directory, monkeypatch):
     counts, called = {}, Counter()

@@ -9,6 +9,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from statistics import median_low
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from ckptd.core.model import Checkpoint, RecordedCheckpoint
 from ckptd.core.retention.checkpoint_order import find_series
 from ckptd.core.retention.rules import Placed, SeriesKey
+from ckptd.core.runs import added_files
 
 COPIED = "it has the size and the progress of"
 COPY_PACE = 5  # times faster than the program that wrote the originals
@@ -152,16 +154,27 @@ class _Copies:
         return not self._list_originals(record) and not self._is_moved(record)
 
     def _is_moved(self, record: RecordedCheckpoint) -> bool:
-        """Whether its files were complete at another path before: no job saved it where it is."""
-        found = record.checkpoint
-        alike = [was for key in _list_keys_of_originals(found) for was in self._alike.get(key, ())[:MAX_ALIKE]]
-        return any(
-            was.checkpoint.path != found.path
-            and was.completed_at is not None
-            and first_seen(was) < first_seen(record)
-            and not _list_inodes(was.checkpoint).isdisjoint(_list_inodes(found))
-            for was in alike
-        )
+        """Whether most of its files were complete at another path before: no job saved it where it is."""
+        files = added_files.list_files(record.checkpoint)
+        moved = [
+            file
+            for file, key in files
+            if any(
+                was.checkpoint.path != record.checkpoint.path and first_seen(was) < first_seen(record)
+                for was in self._by_file.get(key, ())[:MAX_ALIKE]
+            )
+        ]
+        return 2 * len(moved) > len(files)
+
+    @cached_property
+    def _by_file(self) -> Mapping[added_files.FileKey, Sequence[RecordedCheckpoint]]:
+        """The complete checkpoints with each file: one that is moved may have more or fewer files there."""
+        by_file: dict[added_files.FileKey, list[RecordedCheckpoint]] = defaultdict(list)
+        for record in self._recorded:
+            if record.completed_at is not None:
+                for _, key in added_files.list_files(record.checkpoint):
+                    by_file[key].append(record)
+        return by_file
 
     def _is_repeated(self, record: RecordedCheckpoint, was: RecordedCheckpoint) -> bool:
         """Whether a job repeats the whole series of another one, from its start, after its end or at the same pace.
