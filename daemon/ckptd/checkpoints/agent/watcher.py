@@ -63,7 +63,7 @@ class _ChangeHandler:
         """Do nothing: the reader itself drops the directory that changes most."""
 
 
-class _Reader(InotifyFD):
+class _ChangeReader(InotifyFD):
     """The thread that reads the changes of all directories; without it, this process would only seem to watch."""
 
     def __init__(self, watcher: "Watcher") -> None:
@@ -105,7 +105,7 @@ class Watcher:
         self._lock = threading.Lock()
         self.changes: Counter[str] = Counter()  # how many of each directory were read at once; of the reader alone
         try:
-            self._inotify = _Reader(self)
+            self._inotify = _ChangeReader(self)
         except OSError as error:
             message = f"cannot use inotify: {error.strerror}; see fs.inotify.max_user_instances"
             raise CkptdError(message) from error
