@@ -67,7 +67,7 @@ class Daemon:
         environment: Mapping[str, str],
         reload_asked: threading.Event | None = None,
     ) -> None:
-        """Prepare the daemon; the caller's handler of SIGHUP sets `reload_asked`."""
+        """Prepare the daemon; until it runs, the caller's handler of SIGHUP sets `reload_asked`."""
         self._started_with = config  # settings that need a restart keep these values
         self._config = config
         self._is_acting = False
@@ -297,6 +297,7 @@ class Daemon:
     def _listen_to_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: self._stop.set())
+        signal.signal(signal.SIGHUP, lambda _number, _frame: self._reload.set())
 
     def _poll_early(self, _parts: Parts, state: State) -> None:
         """Poll Slurm now instead of when it is due next."""
