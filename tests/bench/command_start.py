@@ -184,7 +184,7 @@ def main():
         environment = os.environ | {"PYTHONPYCACHEPREFIX": f"{folder}/compiled"}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         (folder / "slurm.conf").write_text(
-            "ClusterName=bench\nSlurmctldHost=localhost\n"
+            f"ClusterName={CLUSTER}\nSlurmctldHost=localhost\n"
         )  # squeue starts with none else
         environment["SLURM_CONF"] = f"{folder}/slurm.conf"
         python = measure([sys.executable, "-c", "pass"], environment, options.times)
