@@ -37,7 +37,7 @@ MAX_WATCHED = 1000  # more report no sooner: the scans before their turn have a 
 MAX_LINE_BYTES = 64 * 2**20
 RELOAD = b'{"reload": true}\n'
 PAUSE = 0.05  # seconds between two reads of the kernel's queue: of many changes meanwhile, one is reported
-TOLD = Mask(
+REPORTED = Mask(
     InotifyConstants.IN_CREATE
     | InotifyConstants.IN_MOVE
     | InotifyConstants.IN_DELETE
@@ -241,7 +241,7 @@ class Watcher:
         os.close(os.open(name, os.O_RDONLY | os.O_DIRECTORY))  # watchdog ignores a missing permission
         handler = _ChangeHandler(self, directory)
         place = CallbackId(id(handler))
-        return self._inotify.add_callback(name.encode(), TOLD, handler, place), place
+        return self._inotify.add_callback(name.encode(), REPORTED, handler, place), place
 
 
 def _owner(wanted: tuple[str, int]) -> int:

@@ -17,7 +17,7 @@ PATIENCE = timedelta(minutes=10)  # for a first save that comes later than that 
 MAX_REASONS = 3  # reported reasons of one search; users' files and names may cause any number
 MAX_REASON = 1_000  # characters of each
 NO_WORK_DIR = Unknown(what="job", reason="no working directory")
-# a waiting job of which Slurm counts restarts: files of a start that ckptd did not see cannot be told from others
+# a waiting job of which Slurm counts restarts: ckptd cannot distinguish the files of a start that it did not see
 NOT_STARTED = Unknown(what="search", reason="the job has not started since ckptd first saw it")
 
 
