@@ -158,7 +158,7 @@ class PrivateCluster:
         for node in self.node_names:
             self.start_node(node)
         self.start_controller()
-        self.wait_for("every node to be idle", lambda: self._list_node_states() == {"idle"})
+        self.wait_for("every node to be idle", self._are_nodes_idle)
 
     def _start_munged(self) -> None:
         if self._beside is not None:
@@ -207,7 +207,7 @@ class PrivateCluster:
         drop = ["setpriv", f"--reuid={account.uid}", f"--regid={account.gid}", "--clear-groups"]
         argv = [*drop, "slurmrestd", "-a", "rest_auth/jwt", f"127.0.0.1:{port}"]
         self.daemons.start("slurmrestd-tcp", argv, {**self.environment, **REST_SECURITY, "SLURM_JWT": "daemon"})
-        self.daemons.wait_ready("slurmrestd-tcp", lambda: not ports.is_free(port))
+        self.daemons.wait_ready("slurmrestd-tcp", lambda: ports.is_served(port))
         return f"http://127.0.0.1:{port}"
 
     def start_node(self, node: str) -> None:
@@ -303,8 +303,11 @@ class PrivateCluster:
             check=False,
         )
 
-    def _list_node_states(self) -> set[str]:
-        return set(self._run(["sinfo", "--noheader", "--Node", "--format=%T"], None, None, {}).stdout.split())
+    def _are_nodes_idle(self) -> bool:
+        for node in self.node_names:
+            self.daemons.check_running(f"slurmd-{node}")
+        states = self._run(["sinfo", "--noheader", "--Node", "--format=%T"], None, None, {}).stdout.split()
+        return set(states) == {"idle"}
 
     def wait_for(
         self, what: str, holds: Callable[[], bool], *, seconds: float = 60, pause_seconds: float = 0.1

@@ -115,4 +115,4 @@ class Watcher:
 
 
 def _choose_port() -> int:
-    return USUAL_PORT if ports.is_free(USUAL_PORT) else ports.find_free_ports(1)[0]
+    return USUAL_PORT if ports.hold(USUAL_PORT) else ports.find_free_ports(1)[0]
