@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from ckptd import config
+from ckptd.core.health import RULES
 from ckptd.core.model import FileClock, PurgeRule
 from ckptd.service.build import build_purge_rules
 
@@ -234,6 +235,15 @@ def test_the_shipped_example_is_what_the_program_prints_and_is_accepted(tmp_path
     shipped = (ROOT / "deploy/config.toml").read_text()
     assert shipped == config.format_example()
     assert read(tmp_path, shipped) == config.Config()
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_example_explains_every_threshold_of_a_rule(name):
+    heading = f"# [health.rules.{name}]"
+    (block,) = [each for each in config.format_example().split("\n\n") if heading in each.splitlines()]
+    comment, _, settings = block.partition(heading)
+    thresholds = [line.removeprefix("# ").split(" = ")[0] for line in settings.strip().splitlines()]
+    assert [threshold for threshold in thresholds if f"`{threshold}`" not in comment] == []
 
 
 def test_every_example_setting_is_accepted_when_it_is_switched_on(tmp_path):

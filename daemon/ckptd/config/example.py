@@ -17,7 +17,7 @@ from ckptd.core.text.quantities import DURATION_UNITS
 
 def format_example() -> str:
     """Return a configuration file with the description and the default of every setting."""
-    blocks = ["# Configuration of ckptd. All settings are optional; commented-out values are the defaults.\n"]
+    blocks = [_INTRODUCTION]
     for name, field in Config.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, Section):
@@ -25,8 +25,7 @@ def format_example() -> str:
     blocks.append(f"# {WatchRule.__doc__}\n# [[watch]]\n" + "".join(_example_lines(WatchRule)))
     tables: dict[str, type[Section]] = {"file_system": FileSystemRule, "purge": SitePurgeRule, "shared": SharedRule}
     for name, table in tables.items():
-        doc = "".join(f"# {line}\n" for line in inspect.cleandoc(table.__doc__ or "").splitlines() if line)
-        blocks.append(f"{doc}# [[{name}]]\n" + "".join(_example_lines(table)))
+        blocks.append(f"{_comment(table)}# [[{name}]]\n" + "".join(_example_lines(table)))
     blocks.append(
         f"# {HealthOverride.__doc__}\n# [[health.override]]\n"
         + "".join(_example_lines(HealthOverride))
@@ -34,14 +33,17 @@ def format_example() -> str:
     )
     for key, table in RETENTION_TABLES.items():
         heading = f"[[retention.{key}]]" if key == "policy" else f"[retention.{key}]"
-        comment = "".join(f"# {line}\n" for line in inspect.cleandoc(table.__doc__ or "").splitlines() if line)
-        blocks.append(f"{comment}# {heading}\n" + "".join(_example_lines(table)))
+        blocks.append(f"{_comment(table)}# {heading}\n" + "".join(_example_lines(table)))
     for name, rule in RULES.items():
         lines = [f"# {key} = {_toml(default)}\n" for key, default in list_thresholds(rule).items()]
-        blocks.append(f"# {(rule.__doc__ or '').splitlines()[0]}\n# [health.rules.{name}]\n" + "".join(lines))
+        blocks.append(f"{_comment(rule)}# [health.rules.{name}]\n" + "".join(lines))
     return "\n".join(blocks)
 
 
+_INTRODUCTION = """\
+# Configuration of ckptd. All settings are optional. Commented-out values are the defaults; in [[tables]], a value
+# without a default is an example.
+"""
 _OVERRIDE_RULES = """\
 # Thresholds of this override, one table per rule as in [health.rules.NAME]; the others keep the site's values.
 # [health.override.rules.at-risk]
@@ -58,6 +60,12 @@ _SHOWN = {
     "clusters": '["a", "b"]',
     "directories": '["/project"]',
 }  # for no default
+
+
+def _comment(kind: type) -> str:
+    """Return the docstring of a section or a rule as comments, without empty lines and bold type."""
+    text = inspect.cleandoc(kind.__doc__ or "").replace("**", "")
+    return "".join(f"# {line}\n" for line in text.splitlines() if line)
 
 
 def _example_lines(kind: type[Section]) -> list[str]:

@@ -19,11 +19,12 @@ from ckptd.core.runs.cadence import measure_rhythm
 class AtRisk:
     """Flag work lost at the time limit when at most `notice_saves` more checkpoints are expected before it.
 
-    The flag opens while the user can still act, at least one interval ahead, and only if the loss is at least
-    `min_loss` and `min_loss_share` of the limit. An open flag stays open down to half of these, and while an expected
-    save is late. Its severity is info until the probability of the loss reaches `min_chance`, because many jobs end
-    before their limit. It is critical once the loss is certain: less time is left than saving takes, and no save is
-    being written. A maintenance reservation of the job's nodes counts as a limit, but the loss is then never certain.
+    A checkpoint must be complete `margin` before the limit to count. The flag opens while the user can still act, at
+    least one interval ahead, and only if the loss is at least `min_loss` and `min_loss_share` of the limit. An open
+    flag stays open down to half of these, and while an expected save is late. Its severity is info until the
+    probability of the loss reaches `min_chance`, because many jobs end before their limit. It is critical once the loss
+    is certain: less time is left than saving takes, and no save is being written. A maintenance reservation of the
+    job's nodes counts as a limit, but the loss is then never certain.
     """
 
     name: ClassVar[str] = "at-risk"

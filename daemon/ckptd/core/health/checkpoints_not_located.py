@@ -15,11 +15,10 @@ from ckptd.core.runs.earlier_attempts import EarlierAttempts
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsNotLocated:
-    """Flag a restart whose checkpoint directory ckptd cannot resolve or read; it makes no claim about lost work.
+    """Flag a restart whose checkpoint directory ckptd cannot resolve or read. The flag claims no lost work.
 
-    So it is where the directory has no complete checkpoint, and one of its further locations cannot be read.
-
-    A run that had run for less than `min_loss` before is skipped, as in `restarted-without-checkpoint`.
+    The same applies if the directory has no complete checkpoint and a further location of the run cannot be read. The
+    rule skips a run whose earlier attempts ran for less than `min_loss`, as `restarted-without-checkpoint` does.
     """
 
     name: ClassVar[str] = "checkpoints-not-located"

@@ -17,8 +17,8 @@ MAX_TOLD = 20  # other jobs in one finding: with thousands in one directory each
 class ConcurrentWriters:
     """Flag the jobs of a run while another job runs in the same checkpoint directory: one task of each array.
 
-    It is critical once what they save shows that one overwrites another's, and a warning until then. Where each saves
-    under names of its own, and that shows, there is no flag.
+    The flag is critical once the saves show that one job overwrites the checkpoints of another, and a warning until
+    then. No flag opens if the saves show that each job uses names of its own.
     """
 
     name: ClassVar[str] = "concurrent-writers"

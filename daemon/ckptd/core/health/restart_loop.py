@@ -22,7 +22,7 @@ _OWN_CAUSES = frozenset({EndCause.REQUEUE, EndCause.FAILURE, EndCause.TIME_LIMIT
 
 @dataclass(frozen=True, slots=True)
 class RestartLoop:
-    """Flag `attempts` in a row, or `storm_attempts` within `storm_window`, that saved no further progress.
+    """Flag a run if `attempts` attempts in a row, or `storm_attempts` within `storm_window`, saved no further progress.
 
     Example: epoch 7 is saved, and three attempts fail before they save epoch 8. The flag is critical.
 

@@ -16,8 +16,8 @@ from ckptd.core.runs import history as facts
 class WillNotFinish:
     """Flag a job whose goal is expected after its time limit, by more than `tolerance` of the time to the goal.
 
-    The rule needs a checkpoint of the attempt. An open flag resolves once the goal is expected that much before the
-    limit.
+    The checkpoint of the goal must be complete `margin` before the limit. The rule needs a checkpoint of the attempt.
+    An open flag resolves once the goal is expected that much before the limit.
     """
 
     name: ClassVar[str] = "will-not-finish"
