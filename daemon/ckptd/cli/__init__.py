@@ -20,34 +20,37 @@ class ListedCommand(NamedTuple):
     help: str
 
 
-COMMANDS = {
-    "advise": ListedCommand("show", "Recommend a checkpoint interval for a run, by Daly's formula."),
-    "config": ListedCommand("config", "Check the configuration, show it, or print an example."),
-    "db": ListedCommand("db", "Upgrade, check, back up, restore or copy the database."),
-    "doctor": ListedCommand(
-        "doctor", "Check what ckptd depends on: configuration, accounts, Slurm, database, mail, files and mounts."
-    ),
-    "flags": ListedCommand("listing_commands", "List open flags, the problems that ckptd found."),
-    "inspect": ListedCommand("inspect", "Recognise and check checkpoints."),
-    "jobs": ListedCommand("listing_commands", "List the started jobs, their time left and newest checkpoint."),
-    "mail": ListedCommand("mail", "Test the delivery of mail."),
-    "manual": ListedCommand("manual", "Print the man page."),
-    "newest": ListedCommand("newest", "Print the path of the newest complete checkpoint below DIR."),
-    "once": ListedCommand("daemon_commands", "Poll, scan, evaluate the rules and send due mail once."),
-    "pin": ListedCommand("retention_commands", "Keep the checkpoint at PATH, whatever the policies say."),
-    "plan": ListedCommand("retention_commands", "Show what pruning would keep and remove, and why."),
-    "prune": ListedCommand("prune", "Move the checkpoints that a plan removes to the trash."),
-    "report": ListedCommand(
-        "report", "Add up the lost work of ended jobs by user, account, partition, cause, rule or cluster."
-    ),
-    "resumed": ListedCommand("resumed", "Record in a job that it resumes from the checkpoint at PATH."),
-    "run": ListedCommand("daemon_commands", "Run the daemon in the foreground."),
-    "show": ListedCommand("show", "Show all that ckptd knows about one job or run."),
-    "status": ListedCommand("status", "Show whether the daemon is running and up to date."),
-    "trash": ListedCommand("trash", "List, restore or delete checkpoints in the trash."),
-    "unpin": ListedCommand("retention_commands", "Undo `ckptd pin` for the checkpoint at PATH."),
-    "verify": ListedCommand("verify", "Read every byte of recorded checkpoints, and record which are complete."),
+GROUPS = {
+    "Jobs and checkpoints": {
+        "advise": ListedCommand("show", "Recommend a checkpoint interval for a run, by Daly's formula."),
+        "flags": ListedCommand("listing_commands", "List open flags, the problems that ckptd found."),
+        "inspect": ListedCommand("inspect", "Recognise and check checkpoints."),
+        "jobs": ListedCommand("listing_commands", "List the started jobs, their time left and newest checkpoint."),
+        "newest": ListedCommand("newest", "Print the path of the newest complete checkpoint below DIR."),
+        "report": ListedCommand("report", "Add up the lost work of ended jobs."),
+        "resumed": ListedCommand("resumed", "Record in a job that it resumes from the checkpoint at PATH."),
+        "show": ListedCommand("show", "Show all that ckptd knows about one job or run."),
+        "verify": ListedCommand("verify", "Read every byte of checkpoints, and record which are complete."),
+    },
+    "Retention": {
+        "pin": ListedCommand("retention_commands", "Keep the checkpoint at PATH, whatever the policies say."),
+        "plan": ListedCommand("retention_commands", "Show what pruning would keep and remove, and why."),
+        "prune": ListedCommand("prune", "Move the checkpoints that a plan removes to the trash."),
+        "trash": ListedCommand("trash", "List, restore or delete checkpoints in the trash."),
+        "unpin": ListedCommand("retention_commands", "Undo `ckptd pin` for the checkpoint at PATH."),
+    },
+    "The daemon": {
+        "config": ListedCommand("config", "Check the configuration, show it, or print an example."),
+        "db": ListedCommand("db", "Upgrade, check, back up, restore or copy the database."),
+        "doctor": ListedCommand("doctor", "Check the configuration, accounts, Slurm, database, mail and files."),
+        "mail": ListedCommand("mail", "Test the delivery of mail."),
+        "manual": ListedCommand("manual", "Print the man page."),
+        "once": ListedCommand("daemon_commands", "Poll, scan, evaluate the rules and send due mail once."),
+        "run": ListedCommand("daemon_commands", "Run the daemon in the foreground."),
+        "status": ListedCommand("status", "Show whether the daemon is running and up to date."),
+    },
 }
+COMMANDS = {name: each for group in GROUPS.values() for name, each in group.items()}
 
 
 class Commands(click.Group):
@@ -66,21 +69,21 @@ class Commands(click.Group):
         found: click.Command = getattr(importlib.import_module(f"ckptd.cli.{COMMANDS[cmd_name].module}"), cmd_name)
         return found
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands as click does, by their help lines alone."""
-        _LISTED.format_commands(ctx, formatter)
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands of each group by their help lines alone, which no terminal of 80 columns cuts."""
+        width = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), each.help) for name, each in group.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete commands and options as click does, by the commands' help lines alone."""
         found = [
-            CompletionItem(name, help=command.get_short_help_str())
-            for name, command in _LISTED.commands.items()
+            CompletionItem(name, help=each.help)
+            for name, each in sorted(COMMANDS.items())
             if name.startswith(incomplete)
         ]
         return found + click.Command.shell_complete(self, ctx, incomplete)
-
-
-_LISTED = click.Group(commands=[click.Command(name, help=each.help) for name, each in sorted(COMMANDS.items())])
 
 
 @click.group(cls=Commands, context_settings=CONTEXT)

@@ -26,10 +26,10 @@ def config() -> None:
 @click.pass_context
 @friendly
 def check(context: click.Context, is_live: bool) -> None:
-    """Check the configuration and the files that it names, and print all errors.
+    """Check the configuration and the files that it names.
 
-    If root runs it, it also checks whether the agent (the privileged process) can trust the file, and reads the other
-    files as the service's account.
+    The command prints all errors. If root runs it, it also checks whether the agent (the privileged process) can trust
+    the file, and reads the other files as the service's account.
     """
     if is_live:
         from ckptd.cli.doctor_report import print_report  # noqa: PLC0415 - --help needs none of it
@@ -106,7 +106,7 @@ def show(context: click.Context) -> None:
 
 @config.command()
 def example() -> None:
-    """Print an example configuration with every setting, its description and its default."""
+    """Print an example configuration that explains every setting."""
     from ckptd.config import format_example  # noqa: PLC0415 - --help needs none of it
 
     click.echo(format_example(), nl=False)

@@ -56,7 +56,7 @@ def backup(context: click.Context, path: Path) -> None:
 @click.pass_context
 @friendly
 def restore(context: click.Context, path: Path) -> None:
-    """Fill the configured database, which must be empty, from a backup.
+    """Fill the configured database, which is empty, from a backup.
 
     Stop the daemon first. The tables are upgraded to this version of ckptd.
     """
@@ -77,9 +77,10 @@ def restore(context: click.Context, path: Path) -> None:
 @click.pass_context
 @friendly
 def copy(context: click.Context, url: str, password_file: Path | None, is_online: bool) -> None:
-    """Copy the database to the empty one at URL, such as postgresql://ckptd@db.example.org/ckptd.
+    """Copy the database to the empty one at URL.
 
-    Compares the number of rows and a checksum of every table. Stop the daemon first; afterwards set store.url to URL.
+    URL is for example postgresql://ckptd@db.example.org/ckptd. The command compares the number of rows and a checksum
+    of every table. Stop the daemon first; afterwards set store.url to URL.
     """
     from ckptd.cli.db_copies import copy as copy_to  # noqa: PLC0415 - `check` needs none of it
 

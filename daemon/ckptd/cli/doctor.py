@@ -13,11 +13,11 @@ from ckptd.cli.command import friendly
 @click.pass_context
 @friendly
 def doctor(context: click.Context, is_json: bool, timeout: float) -> None:
-    """Check what ckptd depends on: configuration, accounts, Slurm, database, mail, files and mounts.
+    """Check the configuration, accounts, Slurm, database, mail and files.
 
     Run it as root. It then checks from the service's account and from that of the agent, the process that reads users'
-    files. It changes nothing and sends
-    no mail. The exit status is 1 if a check found an error; warnings do not change it.
+    files. It changes nothing and sends no mail. The exit status is 1 if a check found an error; warnings do not change
+    it.
     """
     from ckptd.cli.doctor_report import print_report  # noqa: PLC0415 - --help needs none of it
 

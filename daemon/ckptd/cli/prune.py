@@ -23,8 +23,7 @@ from ckptd.cli.command import friendly
 def prune(context: click.Context, names: tuple[str, ...], is_applied: bool, plan_id: str, is_json: bool) -> None:
     """Move the checkpoints that a plan removes to the trash.
 
-    First run `ckptd plan` with the same arguments. It moves nothing if the plan has
-    changed since `ckptd plan` printed it.
+    First run `ckptd plan` with the same arguments. The command moves nothing if the plan has changed since then.
     """
     from ckptd.cli.apply_plan import apply_plan  # noqa: PLC0415 - --help needs none of it
 

@@ -41,7 +41,7 @@ class _Duration(click.ParamType[timedelta]):
 @click.pass_context
 @friendly
 def report(context: click.Context, age: timedelta, by: str, asked: str | None, is_json: bool) -> None:
-    """Add up the lost work of ended jobs by user, account, partition, cause, rule or cluster.
+    """Add up the lost work of ended jobs.
 
     Unsaved work is the time between an attempt's newest usable checkpoint and its end. Redone work was saved and is
     computed again, because a later attempt did not resume from it. Where ckptd is not certain, it prints bounds, and

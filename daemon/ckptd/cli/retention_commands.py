@@ -16,7 +16,9 @@ from ckptd.cli.command import friendly
     help="Also show which checkpoints form a series (equal names except for one number), and why ckptd takes that "
     "number for progress.",
 )
-@click.option("--cluster", "asked", metavar="NAME", help="Plan the runs of this cluster, not of this host's.")
+@click.option(
+    "--cluster", "asked", metavar="NAME", help="Plan the runs of this cluster instead of the one of this host."
+)
 @click.pass_context
 @friendly
 def plan(context: click.Context, names: tuple[str, ...], asked: str | None, is_json: bool, is_verbose: bool) -> None:

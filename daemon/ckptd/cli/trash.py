@@ -35,7 +35,7 @@ def list_(context: click.Context, directories: tuple[str, ...], user: str | None
 @click.pass_context
 @friendly
 def scan(context: click.Context, directories: tuple[str, ...], is_json: bool) -> None:
-    """Find trashes that the database does not know, and record their contents.
+    """Record the contents of trashes that the database does not know.
 
     Use this after the database was lost or replaced. ckptd searches these directories and everything below them, by
     default scan.allowed_roots, and reads the manifest of every checkpoint in a trash.

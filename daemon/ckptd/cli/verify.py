@@ -17,7 +17,7 @@ from ckptd.cli.command import friendly
 def verify(
     context: click.Context, /, names: tuple[str, ...], is_all: bool, is_about_copies: bool, **options: bool
 ) -> None:
-    """Read every byte of recorded checkpoints, and record which are complete.
+    """Read every byte of checkpoints, and record which are complete.
 
     JOB is an id such as 4711 or, for an array task, 4711_3; PATH is a checkpoint directory. Ctrl-C stops the command
     and keeps every result so far; the same command later continues with the others.
