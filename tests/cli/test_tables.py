@@ -5,7 +5,7 @@ from unittest import mock
 
 import pytest
 
-from ckptd.cli import layout, output
+from ckptd.cli import job_table, layout, output
 from ckptd.cli.layout import Cell
 
 ROWS = [["12_3", "alice", None, "a\tb"], [7, "bob", "", "x" * 30 + " and more words"]]
@@ -61,7 +61,56 @@ def test_thousands_of_rows_are_laid_out_one_by_one():
 def test_headings_and_names_of_rows_stay_whole_where_the_terminal_is_narrow():
     columns = ("user", "unsaved work", "unsaved node-hours", "redone work", "redone node-hours", "redone unknown")
     rows = [[Cell("alice-of-physics"), *[Cell("2 min 45 s")] * 4, Cell("0")]]
-    *headings, row = [re.sub("\x1b\\[[0-9]*m", "", line) for line in layout.align(columns, rows, 70)]
+    *headings, row, rest = [re.sub("\x1b\\[[0-9]*m", "", line) for line in layout.align(columns, rows, 70)]
     words = " ".join(headings).replace("- ", "-").split()
     assert sorted(words) == sorted(" ".join(columns).replace("node-hours", "node- hours").split())
-    assert row.startswith("alice-of-physics  2 min")
+    assert row.split() == ["alice-of-physics", *["2", "min"] * 4, "0"]
+    assert rest.split() == ["45", "s"] * 4
+
+
+JOBS = ("job", "user", "name", "state", "left", "restarts", "epoch", "step", "saved", "size", "flags")
+LONG = (
+    "4711_3",
+    "alice-of-physics",
+    "a-long-name-of-a-job",
+    "RUNNING",
+    "59 min 17 s",
+    1,
+    7,
+    140,
+    "14 s ago",
+    "128.0 KiB",
+)
+
+
+def show_jobs(capsys, width):
+    with (
+        mock.patch("sys.stdout.isatty", return_value=True),
+        mock.patch.object(output.shutil, "get_terminal_size", return_value=mock.Mock(columns=width)),
+    ):
+        rows = [(*LONG, "restarted-without-checkpoint")]
+        output.print_table(JOBS, rows, "none", dispensable=job_table.DISPENSABLE_COLUMNS)
+    return [re.sub("\x1b\\[[0-9]*m", "", line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_narrow_terminal_leaves_out_columns_of_jobs_and_says_so_but_cuts_no_time(capsys):
+    headings, row, rest, note = show_jobs(capsys, 80)
+    assert headings.split() == ["job", "user", "name", "left", "epoch", "saved", "flags"]
+    assert "59 min 17 s" in row
+    assert "14 s ago" in row
+    assert max(map(len, (headings, row, rest))) <= 80
+    assert (row.split()[-1], rest.strip()) == ("restarted-without-", "checkpoint")
+    assert note == "(state, restarts, step, size: not shown, because the terminal has only 80 columns)"
+
+
+def test_a_wide_terminal_shows_all_columns_of_jobs(capsys):
+    assert show_jobs(capsys, 160)[0].split() == list(JOBS)
+
+
+def test_a_date_is_wrapped_and_never_cut():
+    columns = ("job id", "restart", "type", "state", "ended by", "started (UTC)", "ended (UTC)", "work lost")
+    instant = "2026-11-29 01:25:18"
+    row = ["4", "0", "requeue", "RUNNING", "requeue", instant, instant, "32 s unsaved (32 node-seconds)"]
+    text = "\n".join(layout.align(columns, [list(map(Cell, row))], 80))
+    assert "\u2026" not in text
+    assert text.count("2026-11-29") == text.count("01:25:18") == 2

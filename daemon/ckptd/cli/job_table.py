@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ckptd.present.responses.job_documents import ListedJobDocument
 
 JOB_COLUMNS = ("job", "user", "name", "state", "left", "restarts", "epoch", "step", "saved", "size", "flags")
+DISPENSABLE_COLUMNS = ("step", "size", "restarts", "state")  # a narrow terminal leaves out the first of them
 
 
 def name_job(row: Mapping[str, Any]) -> object:

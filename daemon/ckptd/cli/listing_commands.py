@@ -9,7 +9,7 @@ import click
 
 from ckptd.cli.cluster_choice import ClusterChoice, choose_clusters, cluster_option
 from ckptd.cli.command import friendly
-from ckptd.cli.job_table import JOB_COLUMNS, job_cells
+from ckptd.cli.job_table import DISPENSABLE_COLUMNS, JOB_COLUMNS, job_cells
 from ckptd.cli.listing_record import load_settings, open_record
 from ckptd.cli.output import EXIT_TROUBLE, format_second, print_flag_text, print_json, print_prose, print_table, safe
 from ckptd.core.model.records import JobRow
@@ -51,7 +51,8 @@ def jobs(
 ) -> None:
     """List the started jobs, their time left and newest checkpoint.
 
-    The table also has each job's epoch and step, restarts and open flags.
+    The column `saved` shows the age of the newest checkpoint, `size` that of all checkpoints of the run on disk.
+    `restarts` counts the requeues of the job. A narrow terminal leaves out some columns; a pipe gets all.
     """
     now = datetime.now(UTC)
     if watch_seconds is not None and (is_json or not sys.stdout.isatty()):
@@ -73,7 +74,8 @@ def jobs(
         print_json(document)
     else:
         table = [chosen.cells(row["cluster"], job_cells(row)) for row in rows]
-        print_table(chosen.columns(JOB_COLUMNS), table, "The queue contains no started job.")
+        empty = "The queue contains no started job."
+        print_table(chosen.columns(JOB_COLUMNS), table, empty, dispensable=DISPENSABLE_COLUMNS)
 
 
 def _watch(

@@ -49,10 +49,13 @@ def print_json(document: Any) -> None:
     click.echo(text)
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str, *, dispensable: Sequence[str] = ()
+) -> None:
     """Print a table, or the text `empty` if there are no rows.
 
-    On a terminal, columns are aligned. Otherwise one tab separates the cells, as cut(1) expects; no cell contains a tab
+    On a terminal, columns are aligned, and the first of the `dispensable` ones are left out if it is too narrow for
+    all. Otherwise one tab separates the cells, as cut(1) expects; no cell contains a tab
     or is empty.
     """
     if not rows:
@@ -60,7 +63,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty:
         return
     if sys.stdout.isatty():
         cells = [[_cell(each) for each in row] for row in rows]
-        lines = list(layout.align(columns, cells, shutil.get_terminal_size().columns))
+        width = shutil.get_terminal_size().columns
+        places = layout.choose_columns(columns, cells, width, dispensable)
+        shown = [[row[place] for place in places] for row in cells]
+        lines = list(layout.align([columns[place] for place in places], shown, width))
+        if left_out := [name for place, name in enumerate(columns) if place not in places]:
+            lines.append(f"({', '.join(left_out)}: not shown, because the terminal has only {width} columns)")
     else:
         lines = ["\t".join(_cell(each).text or "-" for each in row) for row in (columns, *rows)]
     click.echo("\n".join(lines))
