@@ -41,9 +41,9 @@ def align(columns: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) ->
         ]
         cells.append(_wrap(row[-1].text, last))
         for number in range(max(map(len, cells))):
-            line = [each[number] if number < len(each) else "" for each in cells]
-            shown = [_paint(_fit(text, each), cell) for text, each, cell in zip(line[:-1], widths, row, strict=False)]
-            yield GAP.join([*shown, _paint(line[-1], row[-1])])
+            parts = [each[number] if number < len(each) else "" for each in cells]
+            shown = [_paint(_fit(text, each), cell) for text, each, cell in zip(parts[:-1], widths, row, strict=False)]
+            yield GAP.join([*shown, _paint(parts[-1], row[-1])])
 
 
 def choose_columns(
