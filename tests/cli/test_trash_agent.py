@@ -151,5 +151,5 @@ def test_it_takes_its_limits_from_no_file_that_others_may_write(tmp_path):
     path = tmp_path / "config.toml"
     path.write_text("")
     path.chmod(0o666)
-    with pytest.raises(ConfigError, match="is writable by others than root"):
+    with pytest.raises(ConfigError, match=r"config\.toml: it is writable by others than root \(mode 666\)"):
         trash_agent_process.read_policy(path, {})

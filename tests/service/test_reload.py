@@ -16,12 +16,13 @@ from ckptd.core.fleet.snapshot import Report
 from ckptd.service import build, daemon, reload
 from ckptd.service.agent_policy import build_policy
 from ckptd.service.config_troubles import refuse_troubles
+from ckptd.service.summary_lines import describe_start
 from ckptd.slurm.replay import ReplaySource
 from ckptd.steps.send import Sender
 from ckptd.steps.snapshots import MessageCounts, RunHistories
 from ckptd.store.store import Store
 from service.changed_settings import CHANGED, WITH, list_settings, make_config
-from support.queue_facts import RUN, make_scan
+from support.queue_facts import CLUSTER, RUN, make_scan
 
 
 @pytest.fixture(scope="module")
@@ -265,7 +266,7 @@ def test_a_file_that_the_agent_refuses_changes_nothing(start, reload_with, monke
     reload_with(started, **{name: CHANGED[name] for name in names})
     assert started._parts is parts
     assert observe(started) == before
-    assert "configuration reload failed: it is writable by others" in caplog.text
+    assert "configuration reload failed, keeping the previous one: it is writable by others" in caplog.text
 
 
 def test_a_source_that_cannot_be_opened_leaves_the_old_one_in_force(start, reload_with, caplog):
@@ -285,7 +286,7 @@ def test_a_default_file_that_is_gone_leaves_the_old_configuration_in_force(start
     before = observe(started)
     default.unlink()
     started.reload()
-    assert f"configuration reload failed: {default}: No such file or directory" in caplog.text
+    assert f"configuration reload failed, keeping the previous one: {default}: No such file or directory" in caplog.text
     assert observe(started) == before
 
 
@@ -295,6 +296,29 @@ def test_a_file_that_is_missing_leaves_the_old_configuration_in_force(start, rel
     reload_with(started, refuse_troubles, **{"mail.ca_file": root / "none"})
     assert observe(started) == before
     assert f"mail.ca_file: {root}/none: No such file or directory" in caplog.text
+
+
+def test_all_errors_of_a_configuration_are_one_event_in_the_log_which_begins_with_the_consequence(
+    start, monkeypatch, caplog
+):
+    def fail(path, environment):
+        raise ConfigError("c.toml: mail.mode: 'om' is wrong\nc.toml: mail.timeout: '7 dayz' is not a duration")
+
+    monkeypatch.setattr(daemon, "read_config", fail)
+    start().reload()
+    (event,) = [record.getMessage() for record in caplog.records if "reload" in record.getMessage()]
+    assert event == (
+        "configuration reload failed, keeping the previous one: "
+        "c.toml: mail.mode: 'om' is wrong; c.toml: mail.timeout: '7 dayz' is not a duration"
+    )
+
+
+def test_the_line_of_a_start_names_the_version_the_cluster_and_where_it_reads_and_shows_it(start):
+    parts = start()._parts
+    named = f"ckptd 1.2, cluster {CLUSTER}, queue from replay"
+    for listen, page in (("127.0.0.1:9478", "status page and metrics on 127.0.0.1:9478"), ("", "no status page")):
+        line = describe_start(parts, version="1.2", listen=listen, lease_epoch=3)
+        assert line == f"{named}, {page}, lease epoch 3"
 
 
 def test_the_status_for_systemd_says_why_the_database_fails_until_it_has_worked_for_a_while(start, monkeypatch):

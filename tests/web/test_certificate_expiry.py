@@ -71,7 +71,7 @@ def test_a_new_certificate_changes_the_expiry_and_a_refused_one_does_not(folder,
     with caplog.at_level(logging.ERROR):
         (folder / "server.crt").write_text("nothing")
         assert config.certificate_expires_at == FAR
-    assert "keeping the previous one" in caplog.text
+    assert "failed, keeping the previous one: " in caplog.text
 
 
 def test_without_tls_there_is_no_expiry_and_no_series(tmp_path):

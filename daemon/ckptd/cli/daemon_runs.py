@@ -19,12 +19,13 @@ from ckptd.present.formatting import format_count
 from ckptd.present.responses.status_documents import OnceDocument, ReportDocument
 from ckptd.service import build, daily_expiry
 from ckptd.service.command_lease import take_lease
-from ckptd.service.daemon import Daemon, describe
+from ckptd.service.daemon import Daemon
 from ckptd.service.lease_keeper import LeaseKeeper
 from ckptd.service.log_output import start_logging
 from ckptd.service.open_database import open_store
 from ckptd.service.step_runner import write_lines
 from ckptd.service.step_table import make_runner, run_once
+from ckptd.service.summary_lines import describe_report
 from ckptd.steps.state import begin
 from ckptd.store.database_errors import SchemaError, StoreError, WrongDatabaseError
 
@@ -78,7 +79,7 @@ def run_steps_once(context: click.Context, log_format: str, *, is_json: bool) ->
         }
         print_json(document)
     else:
-        click.echo(NOT_POLLED if report.slurm_trouble else describe(report))  # the log has the reason
+        click.echo(NOT_POLLED if report.slurm_trouble else describe_report(report))  # the log has the reason
         if sent_count or waiting_count:
             waiting = f"{format_count(waiting_count, 'notice')} waiting until due or for a retry"
             click.echo(f"{format_count(sent_count, 'message')} sent, {waiting}")

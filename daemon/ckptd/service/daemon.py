@@ -20,7 +20,7 @@ from ckptd.core.model import Unknown
 from ckptd.core.model.records import DaemonIdentity
 from ckptd.errors import CkptdError
 from ckptd.metrics.collector import ReportCollector
-from ckptd.present.formatting import format_count, format_duration
+from ckptd.present.formatting import format_duration
 from ckptd.service import control_group, freed_memory, gc_tuning, scan_watch, second_daemon, slow_start
 from ckptd.service.agent_watch import AgentWatch
 from ckptd.service.build import Helpers, OpenCluster, build, build_access_rules, open_cluster, start_helpers
@@ -36,6 +36,7 @@ from ckptd.service.schedule import Schedule
 from ckptd.service.standby_report import StandbyReport
 from ckptd.service.step_runner import StepRunner, write_lines
 from ckptd.service.step_table import TABLE, Step, make_runner
+from ckptd.service.summary_lines import describe_report, describe_start
 from ckptd.service.systemd import Systemd
 from ckptd.steps import poll
 from ckptd.steps.parts import Parts, Runner
@@ -52,6 +53,7 @@ SECONDS_TO_RETRY = 1.0  # the first time that the database or Slurm does not ans
 MAX_SECONDS_TO_RETRY = 15.0
 WAIT_SECONDS = 0.5  # between two checks of signals, clock, lease and agent
 MAX_AGENT_SILENCE = 60.0  # seconds; its loop never waits for a file system
+RELOAD_FAILED = "configuration reload failed, keeping the previous one"
 SCAN = "scan-directories"  # the scan of one owner, in metrics and in the log; the step `scan` only submits it
 
 log = logging.getLogger("ckptd")
@@ -125,7 +127,9 @@ class Daemon:
         )
         self._schedule.start()
         self._systemd.ready(f"watching {self._parts.cluster}")
-        log.info("daemon started: cluster %s, lease epoch %d", self._parts.cluster, term.epoch)
+        listen = self._started_with.web.listen
+        started = describe_start(self._parts, version=version("ckptd"), listen=listen, lease_epoch=term.epoch)
+        log.info("daemon started: %s", started)
         try:
             status = self._wait(term)
         finally:
@@ -327,7 +331,7 @@ class Daemon:
         self._collector.record_memory(control_group.read_memory())
         self._collector.publish(report)
         if not self._stepper.is_database_away:  # else what is shown is why
-            self._systemd.status(describe(report))
+            self._systemd.status(describe_report(report))
 
     def _show_process(self, cluster: str, *, is_leader: bool) -> None:
         """Show what a standby has to show, too."""
@@ -336,7 +340,7 @@ class Daemon:
             self._collector.record_certificate(self._web_config.certificate_expires_at)
 
     def _record_failed_reload(self) -> None:
-        self._systemd.status("configuration reload failed; keeping the previous one")
+        self._systemd.status(RELOAD_FAILED)
         self._collector.record_reload(None, _now())
 
     def reload(self) -> None:
@@ -352,11 +356,11 @@ class Daemon:
             access = self._web.make_access(build_access_rules(config)) if self._web else None
             self._opened.helpers.reload()  # the last that may refuse
         except CkptdError as error:
-            log.error("configuration reload failed: %s; keeping the previous one", error)  # noqa: TRY400 - the text says it all
+            log.error("%s: %s", RELOAD_FAILED, "; ".join(str(error).splitlines()))  # noqa: TRY400 - the text says it all
             self._record_failed_reload()
             return
         except Exception:  # an error while reading a file must not end the daemon
-            log.exception("configuration reload failed; keeping the previous one")
+            log.exception(RELOAD_FAILED)
             self._record_failed_reload()
             return
         self._config = config
@@ -378,16 +382,6 @@ class Daemon:
             for step in TABLE:
                 step.change_parts(parts, self._state, _now())
         self._schedule.change_parts(parts)
-
-
-def describe(report: Report) -> str:
-    """Summarise the state of the cluster in one sentence."""
-    if report.slurm_trouble:
-        return f"Slurm: {report.slurm_trouble}"
-    jobs, flags = sum(report.jobs_by_state.values()), len(report.open_flags)
-    runs = format_count(sum(report.runs_by_locator.values()), "run")
-    stopped = "; pruning is paused because of the clock" if report.pruned.is_clock_unreliable else ""
-    return f"{format_count(jobs, 'job')}, {runs} watched, {format_count(flags, 'open flag')}{stopped}"
 
 
 def _now() -> datetime:

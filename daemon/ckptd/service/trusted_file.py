@@ -21,17 +21,18 @@ def check_trusted(path: Path) -> None:
             status = each.stat()
         except OSError as error:
             raise ConfigError(f"{path}: {error.strerror}") from error
-        if problem := _find_problem(each, status):
+        if problem := _find_problem(status):
             raise ConfigError(
-                f"{path}: {problem}. The privileged agent takes its policy from this file, so it and its directories "
-                f"must belong to root and be writable by root only: chown root {each} && chmod go-w {each}"
+                f"{path}: {'it' if each == named else each} {problem}. The privileged agent takes its policy from this "
+                f"file, so it and its directories must belong to root and be writable by root only: chown root {each} "
+                f"&& chmod go-w {each}"
             )
 
 
-def _find_problem(path: Path, status: os.stat_result) -> str | None:
+def _find_problem(status: os.stat_result) -> str | None:
     if status.st_uid != 0:
-        return f"{path} belongs to uid {status.st_uid}"
+        return f"belongs to uid {status.st_uid}"
     is_sticky_directory = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_sticky_directory:
-        return f"{path} is writable by others than root (mode {stat.S_IMODE(status.st_mode):o})"
+        return f"is writable by others than root (mode {stat.S_IMODE(status.st_mode):o})"
     return None

@@ -220,7 +220,7 @@ class WebConfig:
                 found, context = self._load()
                 self._check_listener(context)
             except WebConfigError as error:
-                log.error("web configuration reload failed: %s; keeping the previous one", error)  # noqa: TRY400 - text is all
+                log.error("web configuration reload failed, keeping the previous one: %s", error)  # noqa: TRY400 - text is all
             else:
                 self._file, self._context = found, context
                 self._expires_at = self._read_expiry()
