@@ -159,6 +159,19 @@ def test_flags_gives_the_documented_keys_and_says_trouble(state):
     assert (flag["rule"], flag["run"], flag["resolved_at"]) == ("at-risk", RUN.directory, None)
 
 
+def test_the_most_severe_flags_come_first_and_with_all_the_oldest(state):
+    config, store = state
+    before = store.flags.list_open(RUN.cluster)
+    worse = replace(before[0].finding, rule="restart-loop", severity=Severity.CRITICAL)
+    later = before[0].opened_at + timedelta(minutes=1)
+    evaluated = [Evaluation(run=RUN, findings=(before[0].finding, worse))]
+    store.flags.record(flag_changes.compare(before, evaluated, later), later)
+    listed = [line.split("\t")[1] for line in run(config, "flags").stdout.splitlines()[1:]]
+    assert listed == ["restart-loop", "at-risk"]
+    everything = [line.split("\t")[1] for line in run(config, "flags", "--all").stdout.splitlines()[1:]]
+    assert everything == ["at-risk", "restart-loop"]
+
+
 def test_a_table_of_all_flags_says_which_are_resolved(state):
     config, store = state
     assert run(config, "flags").stdout.splitlines()[0].split("\t")[4:6] == ["opened (UTC)", "run"]

@@ -99,13 +99,15 @@ def _watch(
 def flags(context: click.Context, is_all: bool, asked: str | None, is_json: bool) -> None:
     """List open flags, the problems that ckptd found.
 
-    A terminal shows each flag with its advice. In a pipe, each flag is one line, with the `ckptd show` command that
-    prints the details. The exit status is 1 if any flag is open.
+    The most severe flags come first, with --all the oldest. A terminal shows each flag with its advice. In a pipe, each
+    flag is one line, with the `ckptd show` command that prints the details. The exit status is 1 if any flag is open.
     """
     settings = load_settings(context)
     with open_record(settings) as record, record.begin() as select:
         chosen = choose_clusters(asked, settings.cluster, plain_reads.read_status(select))
         found = plain_reads.read_flags(select, cluster=chosen.name, include_resolved=is_all)
+    if not is_all:
+        found = tuple(sorted(found, key=lambda flag: -flag.finding.severity.rank))  # of one severity, oldest first
     rows = [listings.flag_row(flag) for flag in found]
     if is_json:
         document: FlagListDocument = {"flags": rows}
