@@ -21,7 +21,7 @@ EVENTS_SHOWN = 4
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--user-prefix", default="ckdemo-", help="how the names of the job users begin")
+    parser.add_argument("--user-prefix", default="ckdemo-", help="how the names of the job users begin: with ck")
     return parser.parse_args()
 
 
@@ -42,7 +42,7 @@ def main() -> int:
     except KeyboardInterrupt:
         console.print("Everything is stopped and removed.")
     except DemoError as error:
-        console.print(f"The demo cannot go on: {error}", markup=False, highlight=False)
+        console.print(f"The demo failed: {error}", markup=False, highlight=False)
         return 1
     return 0
 
@@ -50,7 +50,7 @@ def main() -> int:
 def _show(console: Console, cluster: PrivateCluster, watcher: Watcher, scenario: Scenario) -> None:
     footer = (
         f"Metrics http://{watcher.address}/metrics   Status page http://{watcher.address}/   Log {watcher.log}\n"
-        f"Ask it yourself: {CKPTD} --config {watcher.config} show JOB\n"
+        f"To ask ckptd yourself: {CKPTD} --config {watcher.config} show JOB\n"
         f"After {REQUEUE_AFTER_SECONDS} s an operator requeues three jobs. Ctrl-C stops and removes everything."
     )
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:

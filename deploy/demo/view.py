@@ -1,30 +1,35 @@
 """What the demonstration shows in the terminal: jobs with their checkpoints, open flags, where to look further."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ckptd.present.formatting import format_duration
+
 _STYLES = {"critical": "bold red", "warning": "yellow", "info": "cyan"}
+_NUMBERS = {"left", "restarts", "epoch", "saved"}
+_MOST = {"user": 10, "name": 12}  # columns, of 80
 
 
 def format_view(
     jobs: Sequence[Mapping[str, Any]], flags: Sequence[Mapping[str, Any]], events: Sequence[str], footer: str
 ) -> RenderableType:
-    """Return the whole picture."""
-    happened = Text("\n".join(events), style="dim")
-    return Group(_format_jobs(jobs, flags), _format_flags(flags), happened, Text(footer))
+    """Return the whole picture, for a terminal of 80 columns or more."""
+    happened = Text("\n".join(["", *events, ""]), style="dim")
+    return Group(_format_jobs(jobs), Text(), *_list_flag_texts(flags), happened, Text(footer))
 
 
-def _format_jobs(jobs: Sequence[Mapping[str, Any]], flags: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title="Jobs", title_justify="left", expand=True)
-    for column in ("job", "user", "name", "state", "time left", "restarts", "epoch", "saved", "newest", "flags"):
-        table.add_column(column, justify="right" if column in {"time left", "restarts", "epoch", "saved"} else "left")
-    severities = {flag["rule"]: flag["severity"] for flag in flags}
+def _format_jobs(jobs: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for column in ("job", "user", "name", "state", "left", "restarts", "epoch", "saved"):
+        is_number = column in _NUMBERS
+        table.add_column(column, justify="right" if is_number else "left", no_wrap=True, max_width=_MOST.get(column))
     for job in sorted(jobs, key=lambda job: job["job_id"]):
         table.add_row(
             _format_id(job),
@@ -34,29 +39,18 @@ def _format_jobs(jobs: Sequence[Mapping[str, Any]], flags: Sequence[Mapping[str,
             _format_seconds(job["time_left_seconds"]),
             str(job["restart_count"]),
             _format_number(job["epoch"]),
-            str(job["checkpoints"]),
             _format_age(job["newest_checkpoint_age_seconds"]),
-            Text(", ").join(Text(rule, style=_STYLES.get(severities.get(rule, ""), "")) for rule in job["flags"]),
         )
     return table
 
 
-def _format_flags(flags: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title="Open flags", title_justify="left", expand=True)
-    for column in ("severity", "rule", "job", "user"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("advice", ratio=1)
+def _list_flag_texts(flags: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
     for flag in flags:
         style = _STYLES.get(flag["severity"], "")
-        job = str(flag["job_id"] or "")
-        table.add_row(
-            Text(flag["severity"], style=style),
-            flag["rule"],
-            job,
-            escape(flag["user"]),
-            Text(f"{flag['statement']} {flag['advice']}".lstrip()),
-        )
-    return table
+        job = f"job {flag['job_id']} of {flag['user']}" if flag["job_id"] else flag["user"]
+        yield Text(f"{flag['severity']}: {flag['rule']}, {job}", style=style)
+        words = (flag["statement"], flag["advice"], flag["command"])
+        yield Padding(Text(" ".join(filter(None, words))), (0, 0, 0, 4))
 
 
 def _format_id(job: Mapping[str, Any]) -> str:
@@ -66,7 +60,7 @@ def _format_id(job: Mapping[str, Any]) -> str:
 
 
 def _format_seconds(seconds: float | None) -> str:
-    return "-" if seconds is None else str(timedelta(seconds=int(seconds)))
+    return "-" if seconds is None else format_duration(timedelta(seconds=int(seconds)))
 
 
 def _format_number(number: float | None) -> str:
@@ -74,4 +68,4 @@ def _format_number(number: float | None) -> str:
 
 
 def _format_age(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{_format_seconds(seconds)} ago"
+    return "never" if seconds is None else f"{_format_seconds(seconds)} ago"

@@ -22,12 +22,13 @@ FLAG = {
     "job_id": 7,
     "user": "ck-a",
     "statement": "",
-    "advice": "Save [now].",
+    "advice": "Save [now]:",
+    "command": "scontrol update JobId=7 TimeLimit=+6",
 }
 
 
-def render(jobs, flags=()):
-    console = Console(width=160, record=True, file=None, force_terminal=False)
+def render(jobs, flags=(), width=80):
+    console = Console(width=width, record=True, file=None, force_terminal=False)
     with console.capture() as captured:
         console.print(format_view(jobs, flags, ["somebody did something"], "the footer"))
     return captured.get()
@@ -35,14 +36,24 @@ def render(jobs, flags=()):
 
 def test_a_job_is_shown_with_its_time_left_epoch_and_flags():
     shown = render([JOB], [FLAG])
-    for expected in ("1:02:05", "RUNNING", "0:01:01 ago", "at-risk", "Save [now].", "somebody", "the footer"):
-        assert expected in shown
+    words = "critical: at-risk, job 7 of ck-a\n    Save [now]: scontrol update JobId=7 TimeLimit=+6"
+    for expected in ("1 h 2 min", "RUNNING", "1 min 1 s ago", words, "somebody", "the footer"):
+        assert expected in "\n".join(line.rstrip() for line in shown.splitlines())
+
+
+def test_a_terminal_of_80_columns_shows_every_number_whole():
+    job = JOB | {"user": "ckdemo-alice", "name": "shared-directory", "time_left_seconds": 3557, "job_id": 71234}
+    heading, row, *_ = render([job]).splitlines()
+    assert heading.split() == ["job", "user", "name", "state", "left", "restarts", "epoch", "saved"]
+    for expected in ("71234", "RUNNING", "59 min 17 s", " 2 ", " 4 ", "1 min 1 s ago"):
+        assert expected in row
 
 
 def test_what_is_not_known_is_a_dash_and_never_a_zero():
     unknown = {"time_left_seconds": None, "epoch": None, "newest_checkpoint_age_seconds": None, "flags": []}
     row = next(line for line in render([{**JOB, **unknown}]).splitlines() if "train" in line)
-    assert row.count("-") == 4  # one of them in the user's name
+    assert row.count("-") == 3  # one of them in the user's name
+    assert "never" in row
 
 
 def test_array_tasks_are_shown_as_slurm_writes_them():
