@@ -5,8 +5,9 @@ import inspect
 import textwrap
 from datetime import timedelta
 from itertools import pairwise
+from typing import get_args
 
-from ckptd.config.base import Section
+from ckptd.config.base import Section, Size
 from ckptd.config.cluster import FileSystemRule, SharedRule, SitePurgeRule, WatchRule
 from ckptd.config.health import HealthOverride, list_thresholds
 from ckptd.config.retention import RETENTION_TABLES, RetentionSection
@@ -44,6 +45,7 @@ _INTRODUCTION = """\
 # Configuration of ckptd. All settings are optional. Commented-out values are the defaults; in [[tables]], a value
 # without a default is an example.
 """
+_READS_SIZES = get_args(Size)[1]  # by which a field of this type is known
 _OVERRIDE_RULES = """\
 # Thresholds of this override, one table per rule as in [health.rules.NAME]; the others keep the site's values.
 # [health.override.rules.at-risk]
@@ -75,12 +77,14 @@ def _example_lines(kind: type[Section]) -> list[str]:
         lines.extend(f"# {line}\n" for line in descriptions.get(key, "").splitlines())
         if key in {"rules", "override"} or (kind is RetentionSection and key in RETENTION_TABLES):
             continue
-        default = (
-            _SHOWN[key]
-            if key in _SHOWN and (field.is_required() or field.default is None)
-            else _toml(field.get_default(call_default_factory=True))
-        )
-        lines.append(f"# {key} = {default}\n")
+        default = field.get_default(call_default_factory=True)
+        if key in _SHOWN and (field.is_required() or default is None):
+            shown = _SHOWN[key]
+        elif isinstance(default, int) and _READS_SIZES in field.metadata:
+            shown = f'"{_format_size(default)}"'
+        else:
+            shown = _toml(default)
+        lines.append(f"# {key} = {shown}\n")
     return lines
 
 
@@ -117,3 +121,10 @@ def _format_duration(value: timedelta) -> str:
         if seconds % size == 0:
             return f"{seconds / size:g}{unit}"
     return f"{seconds:g}s"
+
+
+def _format_size(size_bytes: int) -> str:
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20)):
+        if size_bytes % factor == 0:
+            return f"{size_bytes // factor}{unit}"
+    return f"{size_bytes}B"

@@ -16,7 +16,8 @@ class MailSection(Section):
     """Mail to users and administrators. Secrets are kept in separate files, never here."""
 
     mode: Literal["off", "log", "admin", "on"] = "off"
-    """`log` only logs what would be sent to whom; `admin` sends everything to `admins`; `on` also mails users."""
+    """`off` sends nothing; `log` only logs what would be sent to whom; `admin` sends everything to `admins`; `on` also
+    mails users."""
     sender: str | None = None
     """From address of the mail."""
     recipient: str | None = None
@@ -46,7 +47,7 @@ class MailSection(Section):
     """Maximum number of mails per hour because of one user's jobs, whatever addresses they name. Further ones are
     delayed."""
     max_bytes: int = Field(default=100_000, ge=10_000)
-    """Maximum size of a message; a larger one shows fewer flags and only counts the others."""
+    """Maximum size of a message in bytes; a larger one shows fewer flags and only counts the others."""
     max_entries: int = Field(default=20, ge=1)
     """Maximum number of flags in one message; others are only counted."""
     critical_window: Duration = timedelta(minutes=10)

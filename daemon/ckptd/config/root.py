@@ -34,6 +34,7 @@ class ServiceSection(Section):
     state_directory: AbsolutePath | None = None
     """By default systemd's StateDirectory, else /var/lib/ckptd for root and ~/.local/state/ckptd for others."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """`debug`, `info`, `warning` or `error`."""
     standby: Literal["auto", "refuse"] = "auto"
     """What a second daemon for the same cluster does: `auto` waits on PostgreSQL, to take over within 30 s when the
     first one fails, and refuses to start on SQLite; `refuse` always refuses to start."""

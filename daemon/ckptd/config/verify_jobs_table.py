@@ -25,7 +25,7 @@ class VerifyJobsSection(Section):
     nice: int = Field(default=1000, ge=0, le=2_147_483_645)
     """How much less priority these jobs have than others."""
     task_size: Size = 100 * 2**30
-    """A job has one task for each so many bytes; one file or part of a checkpoint is never split."""
+    """How much one task reads; one file or part of a checkpoint is never split between tasks."""
     max_tasks: int = Field(default=64, ge=1, le=1000)
     """Maximum number of tasks of one job."""
     max_running: int = Field(default=4, ge=1, le=1000)
@@ -33,11 +33,11 @@ class VerifyJobsSection(Section):
     max_per_user: int = Field(default=4, ge=1, le=1000)
     """Maximum number of such jobs of one user."""
     max_tries: int = Field(default=3, ge=1, le=10)
-    """How often a task is submitted that ends without a result. One that was cancelled is not submitted again."""
+    """Maximum number of submissions of a task that ends without a result. ckptd never resubmits a cancelled one."""
     max_wait: Duration = timedelta(days=7)
-    """After this time in the queue, a job is cancelled, and its checkpoints stay as they are."""
+    """Cancel a job after this time in the queue; its checkpoints then stay unverified."""
     fallback: bool = False
-    """Whether `ckptd verify` reads on this node what the owner may not submit."""
+    """Whether this node reads a checkpoint itself if its owner may not submit such a job."""
     python: AbsolutePath | None = None
     """Python of an installation of ckptd of this version that the nodes see; by default the one that runs here."""
     directory: str = "{home}/.ckptd-verify"
