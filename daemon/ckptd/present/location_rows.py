@@ -20,7 +20,7 @@ def list_locations(history: RunRecord) -> "list[LocationDocument]":
     Directories of its earlier starts come before the copies.
     """
     complete = [each for each in facts.complete_now(history) if directory_of(history, each) == history.key.directory]
-    own = facts.newest_good(replace(history, checkpoints=tuple(complete)))
+    own = facts.newest_complete(replace(history, checkpoints=tuple(complete)))
     rows: list[LocationDocument] = []
     if history.key.is_located:
         rows.append(

@@ -94,8 +94,8 @@ def at_limit(  # noqa: PLR0913 - few callers give those with defaults
     scan found no save of the last SILENCE intervals, none is expected. If `is_strict` is true, the next one is treated
     like later ones, and no checkpoint is expected once it is later than that.
 
-    With `most_saves`, no more than these are counted on. While the next one is late, the count changes all the time;
-    whether so many fit does not.
+    `most_saves` is the highest count that matters to the caller. While the next checkpoint is late, the exact count
+    changes all the time, but whether that many fit does not.
     """
     rhythm = measure_rhythm(history)
     next_at = next_checkpoint_at(history, attempt, now, rhythm)

@@ -32,7 +32,7 @@ class InterruptedSave:
         broken = [record for record in facts.leftovers(history) if self._is_broken_off(history, record, now)]
         if not broken:
             return () if history.scan.is_whole else not_whole(self.name)
-        good = facts.newest_good(history)
+        good = facts.newest_complete(history)
         newest = max(record.checkpoint.modified_at for record in broken)
         evidence: dict[str, Evidence] = {
             "leftovers": [str(record.checkpoint.path) for record in broken[-SHOWN_COUNT:]],

@@ -29,14 +29,14 @@ class NoRoom:
         scan = history.scan
         if not isinstance(scan, Scan) or (available := scan.available_bytes) is None:
             return not_whole(self.name)
-        good = facts.newest_good(history)
+        good = facts.newest_complete(history)
         size_bytes = _size_of_one(history)
         if not concerned or size_bytes is None:
             return ()
         is_open = any(facts.is_flagged(history, self.name, job) for job in concerned)
         if available >= size_bytes * self.factor * (HOLD_FACTOR if is_open else 1):
             return ()
-        furthest = facts.furthest_good(history)
+        furthest = facts.furthest_complete(history)
         full_at = projection.full_at(history.free_space_samples)
         evidence: dict[str, Evidence] = {
             "room_bytes": available,
@@ -62,7 +62,7 @@ def needed_bytes(history: RunHistory, rules: Iterable[object]) -> float:
 
 def _size_of_one(history: RunHistory) -> int | None:
     """Return the size of the newest checkpoint that is complete, or else was: failed saves may have replaced it."""
-    if good := facts.newest_good(history):
+    if good := facts.newest_complete(history):
         return good.checkpoint.size_bytes
     complete = [each for each in history.checkpoints if each.checkpoint.state is CheckpointState.COMPLETE]
     last = max(complete, key=lambda each: each.checkpoint.modified_at, default=None)

@@ -35,7 +35,7 @@ class NotResubmitted:
         return (self.name, latest.job.job_id) in history.context.flagged
 
     def _make_finding(self, history: RunHistory, standing: ResubmitRefusal) -> Finding:
-        newest = facts.newest_good(history)
+        newest = facts.newest_complete(history)
         evidence: dict[str, Evidence] = {
             "reason": standing.reason,
             "is_waited_for": standing.is_waited_for,

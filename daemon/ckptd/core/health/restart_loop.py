@@ -62,7 +62,7 @@ class RestartLoop:
         is_retried = is_own and self._was_retried_by_user(history, job, idle, now)
         if is_retried and not facts.is_flagged(history, self.name, job):
             return ()
-        good = facts.newest_good(history)
+        good = facts.newest_complete(history)
         ran = sum((_duration(each, now) for each in counted), timedelta(0))
         evidence: dict[str, Evidence] = {
             "attempts": len(counted),

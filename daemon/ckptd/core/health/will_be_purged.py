@@ -40,7 +40,7 @@ class WillBePurged:
             return ()
         if not facts.was_read_whole(history):
             return () if self._is_over(history, job[0], now) else not_whole(self.name)
-        newest = facts.newest_good(history)
+        newest = facts.newest_complete(history)
         if newest is None or are_only_data(history):
             return ()
         date = find_purge_date(newest.checkpoint, site, history.attempts)

@@ -105,10 +105,10 @@ def _find_furthest(sets: Sequence[Ranked], indexes: Sequence[int]) -> int:
 def _list_last_with_part(run: JudgedRun, key: SeriesKey, complete: Sequence[int]) -> Iterator[tuple[int, str]]:
     """Keep the newest one of a series with a part that no newer one has.
 
-    Files of several trainings that save alternately can look like parts of one checkpoint. The last one of a training
-    that ends before the others is then only in an older one. That has more parts than the newest, or the part has a
-    number of a member in its name, such as `gpu4`: other names may differ in each save. In directories of epochs, the
-    name must be in recorded checkpoints of two epochs, whoever wrote them.
+    Files of several trainings that save alternately can look like parts of one checkpoint. If one training ends before
+    the others, its last file is only in an older checkpoint. That checkpoint stays if it has more parts than the
+    newest one, or if the name of the part contains the number of a member, such as `gpu4`; other names may differ in
+    each save. In directories of epochs, the name must be in recorded checkpoints of two epochs, whoever wrote them.
     """
     checkpoints = {index: run.sets[index].record.checkpoint for index in complete}
     if not any(found.parts or "*" in found.grouping.series for found in checkpoints.values()):

@@ -2,8 +2,8 @@
 
 Before the attempt has completed a checkpoint of its own, that is every complete one that was there when it started.
 Its first own checkpoint then bounds them by its progress: an attempt that saved step 600 first resumed from what is at
-most two save intervals before that. What a person copied there meanwhile may look like its first one: then the first of
-the others bounds them as well.
+most two save intervals before that. A checkpoint that a person copied there meanwhile may look like its first one: then
+the first of the others bounds them as well.
 """
 
 import math

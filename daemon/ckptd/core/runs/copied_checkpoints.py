@@ -90,7 +90,7 @@ def date_of(record: RecordedCheckpoint, dates: OriginalDates) -> datetime:
 
 def find_newest(history: RunRecord) -> SavedCopy | None:
     """Return the newest complete checkpoint of a run in any of its locations: the primary one of equal copies."""
-    own = facts.newest_good(history)
+    own = facts.newest_complete(history)
     found = [] if own is None else [SavedCopy(own.checkpoint.modified_at, directory_of(history, own), own)]
     for copy in history.copies:
         newest = find_newest_copy(history, copy)

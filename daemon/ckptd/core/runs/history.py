@@ -139,7 +139,7 @@ def total(history: RunRecord) -> Totals:
     if history.totals is not None:
         return history.totals
     there = present(history)
-    good = newest_good(history)
+    good = newest_complete(history)
     damaged = [each for each in there if each.checkpoint.state is CheckpointState.DAMAGED]
     since = [each for each in damaged if good is None or each.checkpoint.modified_at > good.checkpoint.modified_at]
     return Totals(len(there), sum(each.checkpoint.size_bytes for each in there), len(since))
@@ -166,14 +166,14 @@ def finished_saves(history: RunRecord) -> tuple[RecordedCheckpoint, ...]:
     return tuple(sorted(found, key=lambda record: record.checkpoint.modified_at))
 
 
-def newest_good(history: RunRecord) -> RecordedCheckpoint | None:
-    """The complete checkpoint on disk that was written last: what a restart should load."""
+def newest_complete(history: RunRecord) -> RecordedCheckpoint | None:
+    """Return the complete checkpoint on disk that was written last, which a restart should load."""
     own = leave_out_previous(complete_now(history))
     return max(own, key=lambda record: record.checkpoint.modified_at, default=None)
 
 
-def furthest_good(history: RunRecord) -> RecordedCheckpoint | None:
-    """The complete checkpoint on disk with the highest step, or epoch: a restart from nothing leaves it behind."""
+def furthest_complete(history: RunRecord) -> RecordedCheckpoint | None:
+    """Return the complete checkpoint on disk with the highest step, or epoch."""
     return max(
         complete_now(history),
         key=lambda record: (record.checkpoint.step or 0, record.checkpoint.epoch or 0, record.checkpoint.modified_at),
