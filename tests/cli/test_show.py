@@ -101,6 +101,13 @@ def test_flags_on_a_terminal_have_their_advice_in_lines_with_commands_whole(monk
     assert all(len(line) <= 50 for line in told[:-1])
 
 
+def test_a_flag_whose_statement_names_the_directory_does_not_name_it_twice():
+    flag = {"severity": "warning", "rule": "no-checkpoint-yet", "job_id": 5, "user": "a", "run": "/d", "evidence": {}}
+    flag |= {"resolved_at": None, "statement": "Nothing was saved in /d.", "advice": "Save.", "command": None}
+    told = tell(partial(listing_commands._print_flag, chosen=ClusterChoice(None)), flag).splitlines()
+    assert told == ["warning: no-checkpoint-yet, job 5 of a", "    Nothing was saved in /d. Save."]
+
+
 def test_a_goal_of_millions_of_steps_is_told_in_full_and_one_step_in_the_singular():
     goal = {"unit": "step", "reached": 1_234_567.0, "goal": 1_500_000.0, "is_declared": True, "fits": 1}
     goal |= {"is_fitting": False, "more_jobs": 3}

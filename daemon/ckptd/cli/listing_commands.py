@@ -144,6 +144,6 @@ def _print_flag(row: "FlagDocument", chosen: ClusterChoice) -> None:
     where = f" on {row['cluster']}" if chosen.is_column_shown else ""
     job = f"job {name_flagged_job(row['job_id'], row['evidence'])} of {row['user']}{where}"
     click.secho(safe(f"{row['severity']}: {row['rule']}, {job}{over}"), bold=True)
-    if row["run"].startswith("/"):
+    if row["run"].startswith("/") and row["run"] not in row["statement"]:
         print_prose(f"In {row['run']}:")
     print_flag_text(row)
