@@ -49,7 +49,8 @@ def main() -> int:
 
 def _show(console: Console, cluster: PrivateCluster, watcher: Watcher, scenario: Scenario) -> None:
     footer = (
-        f"Metrics http://{watcher.address}/metrics   Status page http://{watcher.address}/   Log {watcher.log}\n"
+        f"Status page http://{watcher.address}/   Metrics http://{watcher.address}/metrics\n"
+        f"Log {watcher.log}\n"
         f"To ask ckptd yourself: {CKPTD} --config {watcher.config} show JOB\n"
         f"After {REQUEUE_AFTER_SECONDS} s an operator requeues three jobs. Ctrl-C stops and removes everything."
     )
