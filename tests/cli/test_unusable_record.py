@@ -1,5 +1,6 @@
 """The commands that read the record say in a sentence why there is none to read."""
 
+import pytest
 from click.testing import CliRunner
 
 from ckptd.cli import main
@@ -29,6 +30,25 @@ def test_a_password_file_that_cannot_be_read_is_a_sentence(tmp_path):
     assert "store.password_file" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["jobs"], ["verify", "4"], ["pin", "/x"], ["unpin", "/x"], ["db", "check"], ["plan"]),
+        *(["trash", "scan"], ["trash", "restore", "x"], ["prune", "--apply", "--plan", "x"]),
+    ],
+    ids=" ".join,
+)
+def test_no_command_but_an_upgrade_makes_a_database(words, tmp_path):
+    """It would belong to whoever types the command, and be readable for all."""
+    config = tmp_path / "config.toml"
+    config.write_text(f'[service]\nstate_directory = "{tmp_path}/state"\n')
+    (tmp_path / "state").mkdir()
+    result = run(config, *words)
+    assert result.exit_code == 2
+    assert f"there is no {tmp_path}/state/ckptd.sqlite3. If the daemon has run" in result.stderr
+    assert list((tmp_path / "state").iterdir()) == []
+
+
 def test_without_a_database_a_sentence_says_what_to_do(tmp_path):
     config = tmp_path / "config.toml"
     config.write_text(f'[service]\nstate_directory = "{tmp_path}"\n')
@@ -38,4 +58,4 @@ def test_without_a_database_a_sentence_says_what_to_do(tmp_path):
     assert "ckptd db upgrade" in result.stderr
     assert run(config, "db", "upgrade").exit_code == 0
     assert run(config, "db", "check").exit_code == 0
-    assert run(config, "jobs").stdout == "The queue contains no started job.\n"
+    assert run(config, "jobs").stdout == "The queue was not polled yet. `ckptd status` shows why.\n"

@@ -1,4 +1,5 @@
 from datetime import UTC, date, datetime
+from pathlib import Path
 
 import alembic.command
 import psycopg
@@ -136,6 +137,9 @@ def test_a_database_older_than_the_program_is_refused_unless_it_may_be_upgraded(
 
 
 def test_an_empty_database_is_refused_unless_it_may_be_upgraded(empty_database_url):
+    url = sa.make_url(empty_database_url)
+    if url.get_backend_name() == "sqlite":
+        Path(url.database).touch()
     with pytest.raises(database_errors.SchemaError, match="has no tables yet: run `ckptd db upgrade`"):
         Store.open(empty_database_url)
 

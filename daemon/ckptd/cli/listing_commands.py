@@ -74,8 +74,15 @@ def jobs(
         print_json(document)
     else:
         table = [chosen.cells(row["cluster"], job_cells(row)) for row in rows]
-        empty = "The queue contains no started job."
+        empty = _describe_no_jobs(user, is_polled=bool(polls), is_flagged_only=flagged)
         print_table(chosen.columns(JOB_COLUMNS), table, empty, dispensable=DISPENSABLE_COLUMNS)
+
+
+def _describe_no_jobs(user: str | None, *, is_polled: bool, is_flagged_only: bool) -> str:
+    if not is_polled:
+        return "The queue was not polled yet. `ckptd status` shows why."
+    owner = f" of {user}" if user else ""
+    return f"The queue contains no started job{owner}{' with an open flag' if is_flagged_only else ''}."
 
 
 def _watch(

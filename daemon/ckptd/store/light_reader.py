@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from ckptd.core.rows.stored_instants import encode_sqlite
 from ckptd.store import database_errors, revisions, sqlite_access
-from ckptd.store.database_errors import DatabaseAwayError, SchemaError, StoreError
+from ckptd.store.database_errors import DatabaseAwayError, StoreError
 from ckptd.store.plain_reads import Select, name_values
 from ckptd.store.transaction_limits import CONNECT_ARGUMENTS, SET_LIMITS
 
@@ -52,16 +52,11 @@ def open_reader(address: str, password: str | None = None) -> LightReader:
 def _open_sqlite(path: str) -> LightReader:
     name = f"the database sqlite:///{path}"
     try:
-        os.stat(path)
+        revisions.require_file(path)
         connection = sqlite3.connect(
             f"file:{quote(path)}?mode=rw", uri=True, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None
         )  # mode=ro could not recover what a killed writer left
         connection.execute("PRAGMA query_only = ON")
-    except FileNotFoundError as error:
-        raise SchemaError(
-            f"there is no {path}. If the daemon has run on this host, it uses another database: give its --config, or"
-            " run this command as its account. To make an empty database here, run `ckptd db upgrade`"
-        ) from error
     except (OSError, sqlite3.Error) as error:
         if isinstance(error, PermissionError) or (os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK)):
             raise StoreError(f"{name} is not for this account: {_ASK}") from error

@@ -1,5 +1,6 @@
 """Lists the schema revisions that this version knows, from the file names of its migrations, without importing them."""
 
+import os
 from pathlib import Path
 
 import ckptd
@@ -18,6 +19,23 @@ def find_migrations() -> Path:
 def list_revisions() -> list[str]:
     """Return the known revisions, oldest first: the numbers at the beginning of the file names."""
     return sorted(path.name.partition("_")[0] for path in (find_migrations() / "versions").glob("[0-9]*_*.py"))
+
+
+def require_file(path: str) -> None:
+    """Check that a SQLite database exists: SQLite would make an empty one, which all users can read.
+
+    Raises:
+        SchemaError: there is none; the text says what to do.
+        OSError: that cannot be determined.
+
+    """
+    try:
+        os.stat(path)
+    except FileNotFoundError as error:
+        raise SchemaError(
+            f"there is no {path}. If the daemon has run on this host, it uses another database: give its --config, or"
+            " run this command as its account. To make an empty database here, run `ckptd db upgrade`"
+        ) from error
 
 
 def require_newest(found: str | None) -> None:

@@ -26,9 +26,12 @@ def check(engine: sa.Engine) -> None:
     """Check that the database is at this version's revision.
 
     Raises:
-        SchemaError: the database is empty, older or newer; the text says what to do.
+        SchemaError: the database is missing, empty, older or newer; the text says what to do.
 
     """
+    if _is_file(engine):
+        with contextlib.suppress(OSError):  # SQLite says what is wrong with the directory
+            revisions.require_file(str(engine.url.database))
     revisions.require_newest(read_revision(engine))
 
 
@@ -74,11 +77,15 @@ def _make_private(engine: sa.Engine) -> None:
 
     SQLite takes an empty one for a new one.
     """
-    if engine.dialect.name != "sqlite" or engine.url.database in {None, "", ":memory:"}:
+    if not _is_file(engine):
         return
     with contextlib.suppress(OSError):  # it is there, or SQLite will say why it cannot be
         flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
         os.close(os.open(str(engine.url.database), flags, 0o600))
+
+
+def _is_file(engine: sa.Engine) -> bool:
+    return engine.dialect.name == "sqlite" and engine.url.database not in {None, "", ":memory:"}
 
 
 def _read_revision(connection: sa.Connection) -> str | None:
