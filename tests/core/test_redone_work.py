@@ -61,7 +61,7 @@ UNKNOWN = (None, None, Certainty.UNKNOWN)
         pytest.param([from_minute(20)], (30, 30, SURE), id="an older checkpoint was loaded"),
         pytest.param([from_minute(20, Certainty.PROVEN)], (30, 30, Certainty.PROVEN), id="by the program's record"),
         pytest.param([from_minute(-5)], (50, 50, SURE), id="one from before it was loaded"),
-        pytest.param([FRESH], (50, 50, SURE), id="the next started from nothing"),
+        pytest.param([FRESH], (50, 50, SURE), id="the next started from the beginning"),
         pytest.param([one_of(20, 30)], (20, 30, SURE), id="one of two: a bound"),
         pytest.param([one_of(20, may_be_fresh=True)], (30, 50, SURE), id="one, or nothing: a bound"),
         pytest.param([NOT_SAVED], UNKNOWN, id="the next has not saved yet"),

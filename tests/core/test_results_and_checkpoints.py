@@ -108,7 +108,7 @@ GOES_ON = Resume(certainty=Certainty.INFERRED, reason=ResumeReason.PROGRESS, pat
     [
         pytest.param(None, {}, id="nobody knows yet whether it goes on"),
         pytest.param(GOES_ON, {}, id="it leaves out the parts that are there"),
-        pytest.param(FRESH, {"restarted-without-checkpoint": Severity.WARNING}, id="it began again from nothing"),
+        pytest.param(FRESH, {"restarted-without-checkpoint": Severity.WARNING}, id="it started afresh"),
     ],
 )
 def test_a_restart_of_a_job_that_only_writes_results_may_have_lost_work(resume, expected):

@@ -75,7 +75,7 @@ def _describe_unknown(resume: Resume) -> str:
         return f"one of {choices}: the program's own files show that it continued, but not from which"
     if resume.reason is ResumeReason.AMBIGUOUS:
         choices = format_count(len(resume.candidates), "checkpoint")
-        fresh = ", or from nothing" if resume.may_be_fresh else ""
+        fresh = ", or none of them" if resume.may_be_fresh else ""
         return f"one of {choices}{fresh}: {_describe_first(resume.evidence)}"
     if resume.reason is ResumeReason.CONTRADICTION:
         return (

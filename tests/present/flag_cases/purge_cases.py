@@ -57,7 +57,7 @@ CASES = {
     "a workspace expired, without a known file system": Case(
         "will-be-purged",
         EXPIRES | {"is_expired": True, "workspace_filesystem": None, "extension_count": None},
-        "The workspace train (/lustre/ws/alice-train) expired at 2026-04-26 12:00 UTC. After that, the site removes all files in it, including the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
+        "The workspace train (/lustre/ws/alice-train) expired at 2026-04-26 12:00 UTC. The site may remove all files in it at any time, including the newest complete checkpoint of this run, /lustre/ws/alice-train/epoch_9.pt (epoch 9).",
         "Copy this checkpoint now to storage that the site does not clean, or extend the workspace:",
         "ws_extend train 30",
     ),

@@ -115,7 +115,7 @@ def _is_redone_in(bound: timedelta, history: RunHistory, before: Sequence[Record
 
 
 def _work_in(history: RunHistory, record: RecordedCheckpoint) -> timedelta | None:
-    """Return the run time from nothing to a checkpoint; None where the attempt that saved it may have resumed."""
+    """Return the run time from the beginning to a checkpoint; None where the attempt that saved it may have resumed."""
     saved_at = _saved_at(record)
     running = [each for each in history.attempts if each.started_at <= saved_at]
     if not running:
@@ -152,7 +152,7 @@ def _compare(
 def _make_evidence(
     attempt: Attempt, source: RecordedCheckpoint, unit: str | None, reached: float | None, saved: float | None
 ) -> dict[str, Evidence]:
-    """Return the evidence; it has no unit where the checkpoints state no progress, but prove a start from nothing."""
+    """Return the evidence, without a unit if the checkpoints state no progress but prove a start from the beginning."""
     resume = attempt.resumed_from if attempt.resumed_from and attempt.resumed_from.is_known else None
     return {
         "unit": unit,

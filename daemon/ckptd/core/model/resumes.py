@@ -26,8 +26,8 @@ class ResumeReason(StrEnum):
     ACCESS = "access"  # of several candidates it read one, by the access times of their files
     AMBIGUOUS = "ambiguous"  # its first own checkpoint: several explanations fit
     CONTRADICTION = "contradiction"  # its first own checkpoint: no explanation fits
-    OTHER_NAMES = "other-names"  # its own checkpoints: as after a start from nothing, but of names that none had before
-    COUNTED_ANEW = "counted-anew"  # as after a start from nothing, but its program may count from 0 after a resume
+    OTHER_NAMES = "other-names"  # its own checkpoints: as after a fresh start, but of names that none had before
+    COUNTED_ANEW = "counted-anew"  # as after a fresh start, but its program may count from 0 after a resume
     NOT_SAVED = "not-saved"  # it has not completed a checkpoint of its own
     NO_PROGRESS = "no-progress"  # its first own checkpoint does not state its progress, or not in the same unit
     NO_RATE = "no-rate"  # its speed is not known

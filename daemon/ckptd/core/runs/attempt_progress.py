@@ -10,7 +10,7 @@ from ckptd.core.model import Attempt, AttemptProgress, RecordedCheckpoint, Role,
 
 LATENESS = timedelta(minutes=1)  # after its attempt's end, by which a file server's clock may date a save
 GOES_ON_AFTER = 4  # attempts: the furthest, the one that started over, and two that continued it
-CONTINUES_FROM = 2  # saves of the attempt before: beyond fewer one gets from nothing, too
+CONTINUES_FROM = 2  # saves of the attempt before: a start from the beginning also gets beyond fewer
 
 
 class SavedProgress(NamedTuple):

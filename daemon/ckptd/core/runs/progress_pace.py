@@ -28,11 +28,11 @@ class ProgressPace(NamedTuple):
     range_per_unit: tuple[float, float]  # the fewest and the most seconds per unit, where it gets on unevenly
     is_regular: bool  # the interval is the same each time
     startup_seconds: float  # before the first progress
-    first: tuple[float, float] | None  # the first checkpoint of a start from nothing: progress, seconds after the start
+    first: tuple[float, float] | None  # the first checkpoint of a fresh start: progress, seconds after the start
 
     @property
     def saves_after_an_interval(self) -> bool:
-        """Whether the start from nothing did not save at once what it began with."""
+        """Whether the fresh start did not save at once what it began with."""
         return self.first is not None and self.first[0] >= (1 - TOLERANCE) * self.interval
 
 

@@ -364,7 +364,7 @@ def _reach_of(pace: ProgressPace, elapsed: float) -> _Reach:
 
 
 def _may_start_fresh(saved: float, elapsed: float, pace: ProgressPace, most: float) -> bool:
-    """Whether a start from nothing gets that far in that time; the first one of the run shows how far."""
+    """Whether a start from the beginning gets that far in that time; the first one of the run shows how far."""
     if pace.first is None:
         return saved <= most
     progress, seconds = pace.first

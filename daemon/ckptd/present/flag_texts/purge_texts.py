@@ -40,10 +40,11 @@ def will_be_purged(evidence: EvidenceReader, context: FlagContext) -> FlagText:
 def _in_a_workspace(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     name = evidence.text("workspace")
     is_expired = evidence.is_true("is_expired")
+    expires, removal = ("expired", "The site may remove") if is_expired else ("expires", "After that, the site removes")
     statement = (
-        f"The workspace {name} ({evidence.text('workspace_directory')}) {'expired' if is_expired else 'expires'} at "
-        f"{evidence.instant('goes_at')}. After that, the site removes all files in it, including the newest complete "
-        f"checkpoint of this run, {_name(evidence)}."
+        f"The workspace {name} ({evidence.text('workspace_directory')}) {expires} at {evidence.instant('goes_at')}. "
+        f"{removal} all files in it{' at any time' if is_expired else ''}, including the newest complete checkpoint of "
+        f"this run, {_name(evidence)}."
     )
     when = "now" if is_expired else "before then"
     copy = f"Copy this checkpoint {when} {_COPY}"
