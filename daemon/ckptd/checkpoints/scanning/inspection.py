@@ -72,7 +72,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     the same level is not opened again. `entry` limits the scan to one file, directory or prefix in `root`; `only`
     limits it to what formats recognise at these paths relative to `root`, and then each part is returned separately.
     What was not read by `limits.until` is unknown, and the next call continues with it, given what this one found. It
-    forks: call it from a process with one thread. A `parser` that was given this root's path reads it with others.
+    forks: call it from a process with one thread. A `parser` reads several directories in turn, this root among them.
 
     Raises:
         OSError: the root cannot be opened.
@@ -91,17 +91,17 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
             fingerprint = None
         with Reader(opened) as reader:
             earlier = EarlierCheckpoints((part for each in known for part in each.parts or (each,)), root, level)
-            settled = earlier.drop_unchanged(tree) if entry is None and only is None else []
+            unchanged = earlier.drop_unchanged(tree) if entry is None and only is None else []
 
             def choose(claims: Sequence[Claim]) -> _Chosen:
                 wanted = [claim for claim in claims if _is_wanted(claim, tree, entry, only)]
                 return _Chosen(wanted, earlier.unchanged(wanted), earlier.list_tried(wanted))
 
             shared = parser.begin(str(root), reader.descriptor, tree) if parser and level is not Level.FULL else None
-            way = _Way(level, limits, progress, shared)
-            claims, left, examinations = _claim_and_examine(tree, reader, choose, way)
+            options = _ReadOptions(level, limits, progress, shared)
+            claims, left, examinations = _claim_and_examine(tree, reader, choose, options)
         found = assemble(claims, examinations, root=root, level=level, now=now, write_grace=write_grace)
-        pieces = (*settled, *found)
+        pieces = (*unchanged, *found)
         others = [OtherFile(file.path, file.identity, file.uid) for file in left]
         checkpoints = (
             pieces if only is not None else group(pieces, others, root=root, unchanged_since_ns=unchanged_since_ns)
@@ -125,7 +125,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     )
 
 
-class _Way(NamedTuple):
+class _ReadOptions(NamedTuple):
     """How a tree is read."""
 
     level: Level
@@ -148,10 +148,10 @@ class _Chosen(NamedTuple):
 
 
 def _claim_and_examine(
-    tree: Directory, reader: Reader, choose: Callable[[Sequence[Claim]], _Chosen], way: _Way
+    tree: Directory, reader: Reader, choose: Callable[[Sequence[Claim]], _Chosen], options: _ReadOptions
 ) -> tuple[list[Claim], list[File], list[Checkpoint | Examination]]:
     """Return the chosen claims, the files that belong to none, and what is known or found of each chosen claim."""
-    level, limits, shared = way.level, way.limits, way.shared
+    level, limits, shared = options.level, options.limits, options.shared
     # a full check has other limits and shows its progress: that needs a child of its own
     goes_on = level is not Level.FULL
     go_on = examine_after_claiming(lambda claims: choose(claims).list_unknown(), reader, level, limits)
@@ -165,7 +165,7 @@ def _claim_and_examine(
                 places = {id(claim): place for place, claim in enumerate(claims)}
                 numbers = [places[id(claim)] for claim in todo]
                 shared.ask(examine_for_parent, numbers, level, limits, seconds=limits.seconds)
-            watch = _watch(todo, level, way.progress)
+            watch = _watch(todo, level, options.progress)
             read = examine_in_child(todo, reader, level, limits=limits, progress=watch, begun=child)
             fresh = {id(claim): found for claim, found in zip(todo, read, strict=True)}
             return chosen.claims, left, [chosen.kept.get(claim.path) or fresh[id(claim)] for claim in chosen.claims]
