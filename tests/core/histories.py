@@ -107,8 +107,8 @@ def saved(
     )
 
 
-def look(now=0.0, **changes) -> Scan:
-    """A look at the run's directory at that minute."""
+def scan_at(now=0.0, **changes) -> Scan:
+    """Return a scan of the run's directory at that minute."""
     return Scan(**{"directory": PurePosixPath(RUN.directory), "scanned_at": at(now), "checkpoints": (), **changes})
 
 
@@ -124,7 +124,7 @@ def history(*, now=0.0, jobs=None, attempts=None, checkpoints=(), **changes) -> 
         "attempts": (attempt(),) if attempts is None else tuple(attempts),
         "checkpoints": tuple(checkpoints),
         "polled_at": at(now),
-        "scan": look(now),
+        "scan": scan_at(now),
         "recorded_since": START,
     }
     return make_history(**{**values, **changes})

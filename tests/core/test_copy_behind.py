@@ -7,7 +7,7 @@ import pytest
 
 from ckptd.core.health.copy_behind import CopyBehind
 from ckptd.core.model import CopyLocation
-from core.histories import at, history, job, look, saved
+from core.histories import at, history, job, saved, scan_at
 
 KEPT = 64  # checkpoints of a run that its history holds
 EVERY = 20  # minutes between two saves, of which each tenth is copied
@@ -16,7 +16,7 @@ DAY = 24 * 60
 
 def make_copies(*minutes):
     """The checkpoints of these minutes, copied when they were written."""
-    return CopyLocation(directory="/archive", scan=look(0), checkpoints=tuple(saved(minute) for minute in minutes))
+    return CopyLocation(directory="/archive", scan=scan_at(0), checkpoints=tuple(saved(minute) for minute in minutes))
 
 
 def judge(now, copies):
@@ -44,4 +44,4 @@ def test_copies_that_always_lag_are_behind_by_what_is_usual():
     for now in range(900, 3000, 3 * EVERY):
         made = [(minute, minute + 200) for minute in range(EVERY, now - 199, EVERY)]
         records = [replace(saved(minute), first_seen_at=at(seen)) for minute, seen in made][-KEPT:]
-        assert judge(now, CopyLocation(directory="/archive", scan=look(0), checkpoints=tuple(records))) == []
+        assert judge(now, CopyLocation(directory="/archive", scan=scan_at(0), checkpoints=tuple(records))) == []

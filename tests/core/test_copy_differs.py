@@ -8,7 +8,7 @@ from ckptd.core.health.copy_differs import CopyDiffers
 from ckptd.core.model import ContentComparison, CopyLocation, Severity, Unknown
 from ckptd.core.runs import copied_checkpoints
 from ckptd.core.runs.compared_content import identify_files
-from core.histories import at, history, look, only, saved
+from core.histories import at, history, only, saved, scan_at
 
 UNREAD = Unknown(what="directory", reason="timed out")
 ORIGINAL = saved(10, step=1)
@@ -34,11 +34,11 @@ def make_copy(directory="/archive", original=ORIGINAL, **changes):
 
 
 def make_location(*copies, directory="/archive", scan=None, **changes):
-    return CopyLocation(directory=directory, scan=scan or look(50), checkpoints=copies, **changes)
+    return CopyLocation(directory=directory, scan=scan or scan_at(50), checkpoints=copies, **changes)
 
 
 def judge(*locations, checkpoints=(ORIGINAL,)):
-    return only(CopyDiffers(), history(now=60, checkpoints=checkpoints, scan=look(60), copies=locations), 60)
+    return only(CopyDiffers(), history(now=60, checkpoints=checkpoints, scan=scan_at(60), copies=locations), 60)
 
 
 def test_a_copy_with_another_content_is_flagged_with_its_first_file_that_differs():
@@ -73,7 +73,7 @@ def test_an_original_that_is_deleted_does_not_make_its_copy_right():
 def test_a_location_that_was_not_read_is_not_decided():
     rule = CopyDiffers()
     for location in (make_location(scan=UNREAD), make_location(compare(make_copy()), scan=UNREAD)):
-        given = history(now=60, checkpoints=(ORIGINAL,), scan=look(60), copies=(location,))
+        given = history(now=60, checkpoints=(ORIGINAL,), scan=scan_at(60), copies=(location,))
         assert isinstance(rule.evaluate(given, at(60)), Unknown)
     assert judge(make_location(scan=UNREAD), make_location(compare(make_copy()), directory="/project")) is not None
     assert judge(make_location(is_absent=True)) is None
@@ -83,7 +83,7 @@ def test_a_copy_that_differs_is_no_copy_even_after_its_original_was_saved_again(
     other = saved(20, step=2)
     wrong = compare(make_copy(original=other), other)
     location = make_location(make_copy(), wrong)
-    given = history(now=60, checkpoints=(ORIGINAL,), scan=look(60), copies=(location,))
+    given = history(now=60, checkpoints=(ORIGINAL,), scan=scan_at(60), copies=(location,))
     assert [each.record for each in copied_checkpoints.list_copies(given, location)] == [make_copy()]
     assert copied_checkpoints.find_newest(given).record == ORIGINAL
 

@@ -7,7 +7,7 @@ import pytest
 
 from ckptd.core.discovery.declared import LONGEST_PATH, list_unmet
 from ckptd.core.model import RunKey, Unknown, UserSettings
-from core.histories import RUN, history, job, look
+from core.histories import RUN, history, job, scan_at
 
 UNLOCATED = RunKey("c1", 1000, "job:1@2026-03-01")
 SAYS = {"comment": "ckpt=a", "admin_comment": "ckpt=b", "work_dir": PurePosixPath("/scratch/alice")}
@@ -52,7 +52,7 @@ def test_nothing_is_said_where_the_look_could_not_tell():
     given = history(key=UNLOCATED, located_by=None, jobs=[job(**SAYS)])
     assert list_unmet(given)
     assert list_unmet(replace(given, scan=trouble)) == []
-    assert list_unmet(replace(given, scan=look(problems=(trouble,)))) == []
+    assert list_unmet(replace(given, scan=scan_at(problems=(trouble,)))) == []
 
 
 def test_a_name_is_no_longer_than_a_path_may_be():

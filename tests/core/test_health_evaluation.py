@@ -10,7 +10,7 @@ from ckptd.core.health.at_risk import AtRisk
 from ckptd.core.health.no_room import NoRoom
 from ckptd.core.model import JobState, UserSettings
 from ckptd.core.runs.user_settings import parse_user_settings
-from core.histories import RUN, at, attempt, history, job, look, saved
+from core.histories import RUN, at, attempt, history, job, saved, scan_at
 
 REQUEUED = (attempt(0, 60), attempt(62, restart_count=1))
 
@@ -28,7 +28,7 @@ def test_nothing_is_decided_on_an_old_look_at_the_queue():
 
 
 def test_nothing_is_decided_until_the_directory_was_seen_since_the_attempt_began():
-    scan = look(61)
+    scan = scan_at(61)
     found = evaluate(history(now=62, attempts=REQUEUED, scan=scan), 62)
     assert found.findings == ()
     assert found.undecided == set(health.RULES)
@@ -50,7 +50,7 @@ def test_a_run_that_has_left_the_queue_holds_nothing():
 
 
 def test_nothing_is_decided_on_an_old_look_at_the_directory():
-    found = evaluate(history(now=90, attempts=REQUEUED, scan=look(70)), 90, max_scan_age=timedelta(minutes=15))
+    found = evaluate(history(now=90, attempts=REQUEUED, scan=scan_at(70)), 90, max_scan_age=timedelta(minutes=15))
     assert (found.findings, found.undecided) == ((), set(health.RULES))
 
 
@@ -82,7 +82,7 @@ def test_jobs_that_do_not_checkpoint_by_design_are_not_judged(given):
 def test_what_a_user_declares_does_not_end_the_rules_that_guard_the_site(given):
     hostile = saved(65)
     hostile = replace(hostile, checkpoint=replace(hostile.checkpoint, unsafe=("os.system",), owner_uids=frozenset({1})))
-    found = evaluate(replace(given, checkpoints=(hostile,), scan=look(70)), 70)
+    found = evaluate(replace(given, checkpoints=(hostile,), scan=scan_at(70)), 70)
     assert {finding.rule for finding in found.findings} == {"unsafe-pickle", "foreign-owner"}
 
 
@@ -116,7 +116,7 @@ def test_of_a_restart_that_has_lost_work_it_is_not_told_as_well_that_it_saved_no
 
 def test_a_user_who_mutes_a_rule_is_not_told_but_administrators_are():
     user_settings = UserSettings(muted=frozenset({"restarted-without-checkpoint", "no-room"}))
-    scan = look(70, free_bytes=1)
+    scan = scan_at(70, free_bytes=1)
     given = history(now=70, attempts=REQUEUED, checkpoints=[saved(65, size=9)], scan=scan, user_settings=user_settings)
     told = {finding.rule: finding.audience for finding in evaluate(given, 70).findings}
     assert told == {"no-room": ("admin",)}
@@ -172,6 +172,6 @@ def test_what_a_user_wishes_is_read_as_far_as_it_makes_sense(table, user_setting
 
 def test_a_rhythm_that_cannot_be_measured_fails_the_rules_that_ask_for_it_and_no_other():
     steps = [saved(minute, epoch=minute * 5e-324) for minute in (10, 20, 30, 40)]
-    found = evaluate(history(now=41, checkpoints=steps, scan=look(41, free_bytes=1)), 41)
+    found = evaluate(history(now=41, checkpoints=steps, scan=scan_at(41, free_bytes=1)), 41)
     assert {"at-risk", "checkpoint-overdue", "too-sparse"} <= set(found.failed)
     assert [each.rule for each in found.findings] == ["no-room"]

@@ -17,7 +17,7 @@ from ckptd.core.model import (
     Role,
     Unknown,
 )
-from core.histories import REQUEUED, RUN, at, attempt, history, job, look, only, saved, text_of
+from core.histories import REQUEUED, RUN, at, attempt, history, job, only, saved, scan_at, text_of
 
 NOT_RESUMING = {
     "it goes on": ([saved(50, step=50), saved(80, step=60)], None),
@@ -69,7 +69,7 @@ def test_a_backup_that_was_loaded_counts_with_its_progress():
     attempts = [*REQUEUED[:-1], replace(REQUEUED[-1], resumed_from=resume)]
     older = replace(saved(40, name="state.cpt", step=40, gone=80), first_seen_at=at(63))
     gone = replace(newest, deleted_at=at(63))
-    copy = CopyLocation(directory="/archive", scan=look(90), checkpoints=(saved(41, step=40),))
+    copy = CopyLocation(directory="/archive", scan=scan_at(90), checkpoints=(saved(41, step=40),))
     given = history(
         now=90,
         attempts=attempts,
@@ -97,7 +97,7 @@ def test_a_job_that_always_begins_with_an_old_checkpoint_is_not_resuming():
 def test_a_job_whose_fast_disk_is_empty_resumes_from_the_newest_copy_and_from_no_older_one():
     def copies(*steps):
         records = tuple(saved(step + 1, step=step) for step in steps)
-        return {"copies": (CopyLocation(directory="/archive", scan=look(90), checkpoints=records),)}
+        return {"copies": (CopyLocation(directory="/archive", scan=scan_at(90), checkpoints=records),)}
 
     assert resuming_from_put_back(**copies(30, 40)) == []
     assert len(resuming_from_put_back(**copies(30, 40, 48))) == 1

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ckptd.core.health.reported_damage import ReportedDamage
 from ckptd.core.model import Severity, Unknown
-from core.histories import at, history, look, saved
+from core.histories import at, history, saved, scan_at
 
 
 def report(checkpoint, reason="a block of zeros"):
@@ -12,7 +12,7 @@ def report(checkpoint, reason="a block of zeros"):
 
 
 def evaluate(*checkpoints, scan=None):
-    given = history(now=60, checkpoints=checkpoints, scan=scan or look(60))
+    given = history(now=60, checkpoints=checkpoints, scan=scan or scan_at(60))
     return ReportedDamage().evaluate(given, at(60))
 
 

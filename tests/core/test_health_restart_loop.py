@@ -15,7 +15,7 @@ from ckptd.core.model import (
     Unknown,
 )
 from ckptd.core.runs import attempt_progress
-from core.histories import RUN, at, attempt, history, job, look, only, saved, text_of
+from core.histories import RUN, at, attempt, history, job, only, saved, scan_at, text_of
 
 
 def ended(count, *, cause=EndCause.REQUEUE, minutes=20.0):
@@ -272,5 +272,5 @@ def test_a_save_right_after_a_restart_is_not_that_of_the_attempt_before():
 
 
 def test_a_loop_is_not_told_where_saves_may_not_have_been_seen():
-    blind = look(61, problems=(Unknown(what="a", reason="Permission denied"),))
+    blind = scan_at(61, problems=(Unknown(what="a", reason="Permission denied"),))
     assert isinstance(RestartLoop().evaluate(history(attempts=ended(3), scan=blind), at(61)), Unknown)

@@ -14,11 +14,11 @@ from ckptd.core.health.unsafe_pickle import UnsafePickle
 from ckptd.core.health.volatile_path import VolatilePath
 from ckptd.core.model import CheckpointState, FreeSpaceSample, JobState, RunKey, Severity, Suspension, Totals, Unknown
 from ckptd.core.runs.cadence import measure_rhythm
-from core.histories import at, attempt, history, job, look, only, saved, text_of
+from core.histories import at, attempt, history, job, only, saved, scan_at, text_of
 from support.run_builder import change
 
 DAMAGED, WRITING = CheckpointState.DAMAGED, CheckpointState.WRITING
-BLIND = look(0, problems=(Unknown(what="sub", reason="Permission denied"),))
+BLIND = scan_at(0, problems=(Unknown(what="sub", reason="Permission denied"),))
 
 
 EVERY_TEN = [saved(minute, step=minute) for minute in (10, 20, 30, 40)]
@@ -228,7 +228,7 @@ LEFT = {
 
 @pytest.mark.parametrize(("checkpoints", "attempts", "holds"), LEFT.values(), ids=LEFT)
 def test_what_an_interrupted_save_left_is_told_once_nobody_writes_it(checkpoints, attempts, holds):
-    given = history(now=40, attempts=attempts, checkpoints=checkpoints, scan=look(40, leftovers=("x.tmp",)))
+    given = history(now=40, attempts=attempts, checkpoints=checkpoints, scan=scan_at(40, leftovers=("x.tmp",)))
     assert bool(only(InterruptedSave(), given, 40)) == holds
 
 
@@ -252,7 +252,7 @@ def test_the_first_save_after_a_restart_may_have_fewer_ranks_and_the_next_one_te
 
 def test_a_leftover_is_not_taken_for_a_damaged_checkpoint():
     checkpoints = [saved(10), saved(20, name="x.tmp", state=DAMAGED)]
-    given = history(now=40, checkpoints=checkpoints, scan=look(40, leftovers=("x.tmp",)))
+    given = history(now=40, checkpoints=checkpoints, scan=scan_at(40, leftovers=("x.tmp",)))
     assert only(DamagedCheckpoint(), given, 40) is None
 
 
@@ -260,7 +260,7 @@ def test_a_leftover_is_not_taken_for_a_damaged_checkpoint():
 def test_a_disk_with_less_room_than_two_checkpoints_is_told_to_user_and_administrators(free, is_open, holds):
     flagged = frozenset({("no-room", 1)}) if is_open else frozenset()
     samples = (FreeSpaceSample(at(0), 799), FreeSpaceSample(at(60), 199))
-    scan = look(60, free_bytes=free, total_bytes=1000)
+    scan = scan_at(60, free_bytes=free, total_bytes=1000)
     given = history(now=60, checkpoints=[saved(10, size=100)], scan=scan, flagged=flagged, free_space_samples=samples)
     finding = only(NoRoom(), given, 60)
     assert bool(finding) == holds
@@ -272,13 +272,13 @@ def test_a_disk_with_less_room_than_two_checkpoints_is_told_to_user_and_administ
 def test_a_requeued_job_still_has_no_room_while_it_waits():
     """Otherwise its user would be told with each start that there is none, and with each end that there is."""
     waiting = job(state=JobState.PENDING, restart_count=1)
-    given = history(now=60, jobs=[waiting], checkpoints=[saved(10, size=100)], scan=look(60, free_bytes=150))
+    given = history(now=60, jobs=[waiting], checkpoints=[saved(10, size=100)], scan=scan_at(60, free_bytes=150))
     assert only(NoRoom(), given, 60) is None
     assert only(NoRoom(), change(given, flagged=frozenset({("no-room", 1)})), 60) is not None
 
 
 def test_a_quota_that_is_nearly_used_up_counts_as_no_room():
-    scan = look(60, free_bytes=10**9, quota_left_bytes=150, total_bytes=10**10)
+    scan = scan_at(60, free_bytes=10**9, quota_left_bytes=150, total_bytes=10**10)
     finding = only(NoRoom(), history(now=60, checkpoints=[saved(10, size=100)], scan=scan), 60)
     assert (finding.evidence["room_bytes"], finding.evidence["free_bytes"]) == (150, 10**9)
     assert "left of the quota" in text_of(finding)
@@ -287,8 +287,8 @@ def test_a_quota_that_is_nearly_used_up_counts_as_no_room():
 def test_a_disk_that_failed_saves_have_filled_has_no_room_though_they_replaced_the_only_checkpoint():
     replaced = saved(10, name="last.pt", size=100, gone=20)
     given = history(now=60, checkpoints=[replaced, saved(50, name="last.pt", state=DAMAGED, size=7)])
-    assert only(NoRoom(), replace(given, scan=look(60, free_bytes=500)), 60) is None
-    finding = only(NoRoom(), replace(given, scan=look(60, free_bytes=50, total_bytes=1000)), 60)
+    assert only(NoRoom(), replace(given, scan=scan_at(60, free_bytes=500)), 60) is None
+    finding = only(NoRoom(), replace(given, scan=scan_at(60, free_bytes=50, total_bytes=1000)), 60)
     assert "a checkpoint takes 100 B" in text_of(finding)
     assert text_of(finding).endswith("take 7 B in total). No complete checkpoint is left.")
 
@@ -299,7 +299,7 @@ def test_room_that_could_not_be_asked_for_is_not_decided():
 
 def test_a_full_disk_asks_to_keep_the_save_that_got_furthest_beside_the_newest():
     found = [saved(10, name="epoch_195", step=195, size=100), saved(50, name="epoch_4", step=4, size=100)]
-    scan = look(60, free_bytes=100)
+    scan = scan_at(60, free_bytes=100)
     given = history(now=60, checkpoints=found, scan=scan)
     newest, furthest = (str(record.checkpoint.path) for record in reversed(found))
     assert f"take 200 B in total). Do not delete {newest} or {furthest}." in text_of(only(NoRoom(), given, 60))
@@ -338,14 +338,14 @@ VOLATILE = {
     "a temporary path": (history(key=located("/tmp/alice/run")), "/tmp"),
     "a name that only begins like one": (history(key=located("/tmpfiles/run")), None),
     "a pattern": (history(key=located("/nvme/job.17/ckpt")), "/nvme/job.*"),
-    "memory": (history(scan=look(0, filesystem_type="tmpfs")), None),
+    "memory": (history(scan=scan_at(0, filesystem_type="tmpfs")), None),
     "the job names a place that only its node has": (
         history(key=located("job:1@x"), jobs=[job(comment="ckpt=/tmp/mine")]),
         "/tmp",
     ),
     "nothing is known": (history(key=located("job:1@x")), None),
     "an unlocated run's look was at its working directory": (
-        history(key=located("job:1@x"), scan=look(0, filesystem_type="tmpfs")),
+        history(key=located("job:1@x"), scan=scan_at(0, filesystem_type="tmpfs")),
         None,
     ),
 }

@@ -28,7 +28,7 @@ from ckptd.core.model import (
     Unknown,
     UserSettings,
 )
-from core.histories import REQUEUED, RUN, at, attempt, history, job, limited, look, saved, text_of
+from core.histories import REQUEUED, RUN, at, attempt, history, job, limited, saved, scan_at, text_of
 
 RESTARTED = {
     "the first attempt": (history(now=70), None),
@@ -372,7 +372,7 @@ def test_a_restart_whose_named_directory_does_not_exist_is_critical():
 
 
 def test_a_restart_that_nobody_can_judge_is_told_as_such_and_claims_no_loss():
-    blind = replace(look(70), problems=(Unknown(what="search", reason="the batch script names $RUNS/ck"),))
+    blind = replace(scan_at(70), problems=(Unknown(what="search", reason="the batch script names $RUNS/ck"),))
     given = history(now=70, attempts=REQUEUED, key=NOWHERE, located_by=None, scan=blind)
     assert isinstance(RestartedWithoutCheckpoint().evaluate(given, at(70)), Unknown)
     [finding] = CheckpointsNotLocated().evaluate(given, at(70))

@@ -13,7 +13,7 @@ from ckptd.core.model import EndCause, JobKey, JobState, Maintenance, Severity
 from ckptd.core.queue import JobChanges, TrackedJob, maintenance
 from ckptd.core.text import hostlist
 from ckptd.present.formatting import format_instant
-from core.histories import RUN, START, at, attempt, history, job, look, saved, text_of
+from core.histories import RUN, START, at, attempt, history, job, saved, scan_at, text_of
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_job_that_waits_for_the_end_of_a_maintenance_is_accused_of_nothing():
         jobs=[waiting],
         attempts=ended,
         checkpoints=HOURLY,
-        scan=look(400, free_bytes=10**12, total_bytes=10**13),
+        scan=scan_at(400, free_bytes=10**12, total_bytes=10**13),
         maintenance=(reserved(300, 900),),
     )
     found = health.evaluate(

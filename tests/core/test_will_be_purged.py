@@ -20,10 +20,10 @@ from ckptd.core.model import (
     Unknown,
     Workspace,
 )
-from core.histories import START, at, attempt, history, job, look, saved, text_of
+from core.histories import START, at, attempt, history, job, saved, scan_at, text_of
 
 DAY = 24 * 60
-BLIND = look(0, problems=(Unknown(what="sub", reason="Permission denied"),))
+BLIND = scan_at(0, problems=(Unknown(what="sub", reason="Permission denied"),))
 UNREAD = Unknown(what="workspace", reason="the database cannot be read")
 NAME = WillBePurged.name
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from ckptd.core.model import EndCause, FreeSpaceSample, Hold, InterruptionTally
 from ckptd.core.runs.observations import EndTally, count_interruptions
 from ckptd.steps.run_facts import SAMPLE_COUNT, EndTallies, FreeSpaceSamples, JobHolds
-from core.histories import RUN, at, attempt, history, job, look
+from core.histories import RUN, at, attempt, history, job, scan_at
 
 
 def found_by(tallies, node_count):
@@ -19,23 +19,23 @@ def note(space, scan):
 
 def test_the_free_space_at_a_run_is_remembered():
     space = FreeSpaceSamples()
-    space = note(space, look(6, free_bytes=9))
+    space = note(space, scan_at(6, free_bytes=9))
     assert space.by_run[RUN] == (FreeSpaceSample(at(6), 9),)
 
 
 def test_the_free_space_is_what_is_free_or_what_the_quota_leaves():
     space = FreeSpaceSamples()
-    space = note(space, look(6, free_bytes=9, quota_left_bytes=4))
-    space = note(space, look(20, free_bytes=3, quota_left_bytes=4))
-    space = note(space, look(40, quota_left_bytes=4))
-    space = note(space, look(60, free_bytes=9, quota_error="it took over 10 s"))
+    space = note(space, scan_at(6, free_bytes=9, quota_left_bytes=4))
+    space = note(space, scan_at(20, free_bytes=3, quota_left_bytes=4))
+    space = note(space, scan_at(40, quota_left_bytes=4))
+    space = note(space, scan_at(60, free_bytes=9, quota_error="it took over 10 s"))
     assert [sample.free_bytes for sample in space.by_run[RUN]] == [4, 3, 4]
 
 
 def test_memory_is_bounded_and_follows_the_runs_that_are_watched():
     space = FreeSpaceSamples()
     for minute in range(1000):
-        space = note(space, look(minute, free_bytes=minute))
+        space = note(space, scan_at(minute, free_bytes=minute))
     samples = space.by_run[RUN]
     assert len(samples) == SAMPLE_COUNT
     assert all(later.at - earlier.at >= timedelta(minutes=10) for earlier, later in itertools.pairwise(samples))
@@ -45,7 +45,7 @@ def test_memory_is_bounded_and_follows_the_runs_that_are_watched():
 def test_a_clock_that_is_set_back_leaves_no_sample_of_the_future():
     space = FreeSpaceSamples()
     for minute in (0, 10, 300, 20):
-        space = note(space, look(minute, free_bytes=minute))
+        space = note(space, scan_at(minute, free_bytes=minute))
     assert [sample.at for sample in space.by_run[RUN]] == [at(0), at(10), at(20)]
 
 
