@@ -81,6 +81,17 @@ def test_waiting_tasks_of_an_array_are_one_job_and_running_ones_their_own(cluste
     assert described == [(False, None, 5), (True, 0, 1)]
 
 
+def test_the_first_poll_counts_every_waiting_task_of_an_array_with_steps(cluster, user):
+    array = cluster.submit(user, SLEEP, "--hold", "--array=1-100:7%3", "--time=20")
+    programs = Programs(environment={**os.environ, **cluster.environment})
+    described = []
+    for source in (SqueueSource(programs=programs), SqueueSource(programs=programs)):
+        for _ in range(2):
+            jobs = [job for job in source.read_queue(now()).jobs if job.array_job_id == array]
+            described.append([(job.task_count, job.array_task_limit) for job in jobs])
+    assert described == [[(15, 3)]] * 4
+
+
 def test_a_requeued_task_keeps_its_count_beside_the_tasks_that_never_ran(cluster, source, user):
     array = cluster.submit(user, SLEEP, "--array=0-9%1", "--requeue", "--time=20")
 

@@ -189,9 +189,10 @@ def test_waiting_tasks_are_read_from_one_record_and_a_requeued_one_from_its_own(
         stand_in.squeue_row(JobID="8", ArrayJobID="8", ArrayTaskID="9%1", State="PENDING"),
     ]
     snapshot = make(squeue={"jobs": rows}).read_queue(NOW)
-    described = [(job.job_id, job.array_task_id, job.task_count, job.array_task_limit) for job in snapshot.jobs]
+    jobs = sorted(snapshot.jobs, key=lambda job: job.job_id)
+    described = [(job.job_id, job.array_task_id, job.task_count, job.array_task_limit) for job in jobs]
     assert described == [(3, None, 4, 2), (4, 0, 1, None), (8, 9, 1, 1)]
-    assert [job.restart_count for job in snapshot.jobs] == [0, 1, 0]
+    assert [job.restart_count for job in jobs] == [0, 1, 0]
     _, _, environment = next(call for call in stand_in.read_calls(directory) if call[0] == "squeue")
     assert environment["SLURM_BITSTR_LEN"] == "0"
     assert environment["SQUEUE_ARRAY_UNIQUE"] == "1"
@@ -205,9 +206,9 @@ def test_only_the_first_poll_and_arrays_with_requeued_tasks_print_a_row_for_each
 
     running, other = row("4", "0", "RUNNING"), stand_in.squeue_row(JobID="9")
     each = [row("3", str(task)) for task in range(1, 5)]
-    source = make(squeue={"jobs": [*each, running, other]})
+    source = make(squeue={"jobs": [row("3", "1-4"), running, other], "each": [*each, running]})
     polls = [
-        ([*each, running, other], None),  # the first
+        ([row("3", "1-4"), running, other], [*each, running]),  # the first
         ([row("3", "1-4"), running, other], None),
         (
             [row("3", "0-4"), other],
@@ -226,7 +227,7 @@ def test_only_the_first_poll_and_arrays_with_requeued_tasks_print_a_row_for_each
         calls = [argv for name, argv, _ in stand_in.read_calls(directory) if name == "squeue"]
         asked.append([[option for option in argv if option.startswith(("--array", "--jobs"))] for argv in calls])
     again = [[], ["--array", "--jobs=3"]]
-    assert asked == [[["--array"]], [[]], again, again, [[]], [[]]]
+    assert asked == [again, [[]], again, again, [[]], [[]]]
     assert described == [
         [(3, 0, 4), (4, 0, 1), (9, 0, 1)],
         [(3, 0, 4), (4, 0, 1), (9, 0, 1)],
@@ -235,6 +236,24 @@ def test_only_the_first_poll_and_arrays_with_requeued_tasks_print_a_row_for_each
         [(3, 0, 3), (4, 1, 1), (5, 0, 1), (9, 0, 1)],
         [(3, 0, 3), (5, 0, 1), (9, 0, 1)],
     ]
+
+
+def test_the_first_poll_counts_the_task_that_squeue_omits_where_it_prints_a_row_for_each(programs_in):
+    """As squeue of 22.05 does: for `--array=1-100:7%2` it prints no row of the task 99."""
+    _, make = programs_in
+
+    def row(job_id, task, state="PENDING", restarts="0"):
+        return stand_in.squeue_row(JobID=job_id, ArrayJobID="3", ArrayTaskID=task, State=state, RestartCnt=restarts)
+
+    requeued = row("4", "8", restarts="1")
+    each = [row("3", str(task)) for task in range(1, 99, 7) if task != 8]
+    described = []
+    for folded in ("1,15-99:7%2", "1-99:7%2"):  # the second one is of a release that adds a requeued task
+        separate = folded.startswith("1,")
+        plan = {"jobs": [row("3", folded), *([requeued] if separate else [])], "each": [*each, requeued]}
+        jobs = make(squeue=plan).read_queue(NOW).jobs
+        described.append([(job.job_id, job.task_count, job.array_task_limit, job.restart_count) for job in jobs])
+    assert described == [[(3, 14, 2, 0), (4, 1, None, 1)]] * 2
 
 
 def test_a_failed_query_of_arrays_with_requeued_tasks_is_unknown(programs_in):

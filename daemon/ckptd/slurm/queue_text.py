@@ -7,6 +7,7 @@ the number of columns is wrong and the whole answer is rejected. Forging a recor
 
 import secrets
 import string
+from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -186,10 +187,29 @@ class KnownJobs:
         jobs = {job_id: job for job_id, job in self.jobs.items() if job.array_job_id not in arrays}
         return KnownJobs(jobs, self.hashes, self.waiting)
 
-    def with_jobs(self, others: "KnownJobs") -> "KnownJobs":
-        """Add other jobs; their records are parsed again at the next poll."""
-        hashes = {job_id: value for job_id, value in self.hashes.items() if job_id not in others.jobs}
-        return KnownJobs({**self.jobs, **others.jobs}, hashes, self.waiting)
+    def with_separate_tasks(self, arrays: Collection[int], separate: "KnownJobs") -> "KnownJobs":
+        """Replace arrays by their tasks from another query; the next poll parses their records again."""
+        kept = self.without_arrays(arrays)
+        hashes = {job_id: value for job_id, value in self.hashes.items() if job_id not in separate.jobs}
+        known = KnownJobs({**kept.jobs, **separate.jobs}, hashes, self.waiting)
+        tasks: dict[int, list[int]] = defaultdict(list)
+        for job in separate.jobs.values():
+            if job.array_job_id is not None and job.array_job_id in arrays and job.array_task_id is not None:
+                tasks[job.array_job_id].append(job.array_task_id)
+        for job_id, text in self.waiting.items():
+            whole, rows = self.jobs[job_id], known.jobs.get(job_id)
+            array = whole.array_job_id
+            if rows is not None and rows.task_count > 1 and array is not None and array in arrays:
+                added = sum(array_tasks.includes(text, task) for task in tasks[array])
+                count = max(rows.task_count, whole.task_count - added)
+                known.jobs[job_id] = replace(rows, task_count=count, array_task_limit=whole.array_task_limit)
+        return known
+
+
+def list_waiting_arrays(known: KnownJobs) -> frozenset[int]:
+    """Return the arrays with several waiting tasks."""
+    found = (known.jobs[job_id].array_job_id for job_id in known.waiting)
+    return frozenset(array for array in found if array is not None)
 
 
 def list_arrays_with_added_tasks(before: KnownJobs, known: KnownJobs) -> frozenset[int]:

@@ -5,8 +5,9 @@ because Slurm 22.05 reports some errors with exit status 0.
 
 Tasks of an array that wait for their first start are one record; with --array, each would be a row. But without
 --array, squeue of 22.05, 25.11 and 26.05 adds requeued tasks to that record, and their restart counts are lost. In
-22.05, SQUEUE_ARRAY_UNIQUE prevents this; later releases have no such option. So the first poll uses --array. A later
-poll queries an array again with --array if its waiting tasks include one that had a separate record before.
+22.05, SQUEUE_ARRAY_UNIQUE prevents this; later releases have no such option. So an array with waiting tasks is queried
+again with --array in the first poll, and later if these tasks include one that had a separate record before. The number
+of waiting tasks is that of the first query: with --array, squeue of 22.05 omits the last task of `1-100:7`.
 """
 
 import json
@@ -25,6 +26,7 @@ from ckptd.slurm.programs import ProgramResult, Programs
 ARGUMENTS = ("--noheader", "--all", "--local", "--noconvert", "--states=all")
 EACH_TASK = "--array"  # a row for each task of an array, also for those that wait for their first start
 
+MAX_CHOSEN = 5000  # arrays in one query: Linux limits an argument to 128 KiB
 _FORGOTTEN = "Invalid job id specified"  # squeue's error if slurmctld knows none of the jobs
 
 
@@ -41,8 +43,8 @@ class SqueueSource(ProgramSource):
 
     def _read_all(self, now: datetime, cluster: str) -> tuple[Job, ...] | Unknown:
         before = self._known
-        known = self._read_jobs(now, cluster, (EACH_TASK,) if before is None else (), before)
-        if before is not None and not isinstance(known, Unknown):
+        known = self._read_jobs(now, cluster, (), before)
+        if not isinstance(known, Unknown):
             known = self._with_requeued_tasks(now, cluster, before, known)
         if isinstance(known, Unknown):
             return known
@@ -50,16 +52,21 @@ class SqueueSource(ProgramSource):
         return tuple(known.jobs.values())
 
     def _with_requeued_tasks(
-        self, now: datetime, cluster: str, before: queue_text.KnownJobs, known: queue_text.KnownJobs
+        self, now: datetime, cluster: str, before: queue_text.KnownJobs | None, known: queue_text.KnownJobs
     ) -> queue_text.KnownJobs | Unknown:
-        """Read the arrays again to whose waiting tasks squeue has added others."""
-        arrays = queue_text.list_arrays_with_added_tasks(before, known)
+        """Read the arrays again to whose waiting tasks squeue has added others; in the first poll, any may be."""
+        arrays = (
+            queue_text.list_waiting_arrays(known)
+            if before is None
+            else queue_text.list_arrays_with_added_tasks(before, known)
+        )
         if not arrays:
             return known
-        separate = self._read_jobs(now, cluster, (EACH_TASK, *_choose(arrays)), None)
+        chosen = _choose(arrays) if len(arrays) <= MAX_CHOSEN else ()
+        separate = self._read_jobs(now, cluster, (EACH_TASK, *chosen), None)
         if isinstance(separate, Unknown):
             return known.without_arrays(arrays) if _FORGOTTEN in separate.reason else separate
-        return known.without_arrays(arrays).with_jobs(separate)
+        return known.with_separate_tasks(arrays, separate)
 
     def _read_remembered(self, job_ids: Collection[int], now: datetime) -> tuple[Job, ...] | Unknown:
         known = self._read_jobs(now, self._facts.name or "", (EACH_TASK, *_choose(job_ids)), None)
