@@ -1,14 +1,16 @@
 """The rule about copies whose content is known to differ from their original."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
+from ckptd.core.health.copy_behind import CopyBehind
 from ckptd.core.health.copy_differs import CopyDiffers
 from ckptd.core.model import ContentComparison, CopyLocation, Severity, Unknown
 from ckptd.core.runs import copied_checkpoints
 from ckptd.core.runs.compared_content import identify_files
-from core.histories import at, history, only, saved, scan_at
+from core.histories import at, history, job, only, saved, scan_at
 
 UNREAD = Unknown(what="directory", reason="timed out")
 ORIGINAL = saved(10, step=1)
@@ -86,6 +88,33 @@ def test_a_copy_that_differs_is_no_copy_even_after_its_original_was_saved_again(
     given = history(now=60, checkpoints=(ORIGINAL,), scan=scan_at(60), copies=(location,))
     assert [each.record for each in copied_checkpoints.list_copies(given, location)] == [make_copy()]
     assert copied_checkpoints.find_newest(given).record == ORIGINAL
+
+
+def test_a_copy_that_differs_is_nothing_that_a_restart_could_have_resumed_from():
+    for copy, expected in ((make_copy(), True), (compare(make_copy()), False)):
+        gone = replace(ORIGINAL, deleted_at=at(20))
+        given = history(now=60, checkpoints=(gone,), scan=scan_at(60), copies=(make_location(copy),))
+        assert copied_checkpoints.had_complete(given, at(30)) == expected
+
+
+def test_copies_that_arrive_with_another_content_are_one_trouble_and_not_behind_as_well():
+    saves = [saved(minute, step=minute) for minute in range(20, 1000, 20)]
+    copies = [make_copy(original=each) for each in saves]
+    wrong = [compare(copy, each) if copy is copies[-1] else copy for copy, each in zip(copies, saves, strict=True)]
+
+    def judge_both(*those, checkpoints=saves):
+        given = history(
+            now=1000, checkpoints=checkpoints, scan=scan_at(1000), copies=(make_location(*those),), jobs=[job()]
+        )
+        return [rule.name for rule in (CopyBehind(), CopyDiffers()) if [*rule.evaluate(given, at(1000))]]
+
+    early = CopyBehind(min_copies=100, first_after=timedelta(minutes=1))
+    given = history(now=1000, checkpoints=saves, scan=scan_at(1000), copies=(make_location(wrong[-1]),), jobs=[job()])
+    assert [*early.evaluate(given, at(1000))] == []
+    assert judge_both(*copies) == []
+    assert judge_both(*wrong) == [CopyDiffers.name]
+    stopped = [compare(copies[5], saves[5])]
+    assert judge_both(*copies[:5], *stopped) == [CopyBehind.name, CopyDiffers.name]
 
 
 def test_a_copy_of_another_run_in_a_shared_directory_differs_from_this_ones_alone():

@@ -47,12 +47,16 @@ def find_last_read(
 
 
 def read_copied_saves(connection: sa.Connection, run_ids: Collection[int]) -> dict[int, list[SavedState]]:
-    """Return the states that only further locations of these runs have any more; only of runs that have any."""
+    """Return the states that only further locations of these runs have any more; only of runs that have any.
+
+    A copy that is known to differ from its original saves no work.
+    """
     found: dict[int, list[SavedState]] = {}
     copied = saved_states.find_copy_rows(connection, run_ids)
     own = saved_states.read_saved_states(connection, copied)
+    differing = saved_states.find_differing(connection, copied)
     for run_id, copies in copied.items():
-        found[run_id] = saved_states.read_copied_states(connection, copies, own[run_id])
+        found[run_id] = saved_states.read_copied_states(connection, copies, own[run_id], differing.get(run_id, ()))
     return found
 
 

@@ -6,7 +6,7 @@ from ckptd.core.model import ContentComparison, RecordedCheckpoint, RunKey
 from ckptd.core.rows.stored_checkpoints import shorten_path
 from ckptd.core.rows.stored_comparisons import decode_comparisons, encode_comparisons
 from ckptd.core.runs.compared_content import add_comparison
-from ckptd.store import runs
+from ckptd.store import lost_work, runs, saved_states
 from ckptd.store.checkpoints import is_at
 from ckptd.store.tables import CheckpointTable
 from ckptd.store.transactions import StorePart, writing
@@ -27,4 +27,8 @@ class ComparisonStore(StorePart):
             added = encode_comparisons(add_comparison(decode_comparisons(known), found))
             connection.execute(sa.update(CheckpointTable).where(is_meant).values(comparisons=added))
             runs.touch_runs(connection, [row_id])
+        primaries = saved_states.find_primary_rows(connection, [row_id]) if rows else []
+        if primaries:  # the work that a copy saved depends on its content
+            lost_work.reopen_since(connection, primaries, copy.first_seen_at)
+            lost_work.write_lines(connection, primaries)
         return bool(rows)

@@ -4,16 +4,18 @@ A copy whose original is still there is the same state, and says nothing new.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from ckptd.core.model import CheckpointState, JobKey, Role
+from ckptd.core.model import CheckpointState, JobKey, RecordedCheckpoint, Role
 from ckptd.core.rows.stored_checkpoints import SharedAttempts, complete_path, read_continuation
+from ckptd.core.runs import compared_content
 from ckptd.core.runs.saved_state import SavedState
+from ckptd.store import checkpoint_rows
 from ckptd.store.engine import select_through
 from ckptd.store.location_tables import LocationTable
 from ckptd.store.plain_reads import Select
@@ -58,6 +60,14 @@ class FurtherRow(NamedTuple):
 
     row_id: int
     is_earlier: bool
+
+
+class CopyOccurrence(NamedTuple):
+    """A checkpoint in the location with this row id, from when it was first seen."""
+
+    row_id: int
+    path: str
+    first_seen_at: datetime
 
 
 def find_primary_rows(connection: sa.Connection, row_ids: Collection[int]) -> list[int]:
@@ -110,7 +120,10 @@ def _read_states(select: Select, run_ids: Collection[int]) -> Iterator[tuple[int
 
 
 def read_copied_states(
-    connection: sa.Connection, copy_rows: Sequence[FurtherRow], own: Iterable[SavedState]
+    connection: sa.Connection,
+    copy_rows: Sequence[FurtherRow],
+    own: Iterable[SavedState],
+    left_out: Collection[CopyOccurrence] = (),
 ) -> list[SavedState]:
     """Return the states in a run's further locations that its primary one, with the states `own`, has no longer.
 
@@ -153,11 +166,40 @@ def read_copied_states(
         assert completed_at is not None
         writer = None if count is None else (JobKey(*key), count)  # known where earlier starts of the run saved
         place, is_state = complete_path(path, directory), role is Role.STATE
+        if CopyOccurrence(row_id, place, first_seen_at) in left_out:
+            continue
         copy = SavedState(place, completed_at, deleted_at, step, epoch, writer, is_state=is_state)
         mine = [] if row_id in earlier else originals.get(_name(copy), [])
         state = _without_original(copy, first_seen_at, mine)
         found += [] if state is None else [state]
     return found
+
+
+def find_differing(
+    connection: sa.Connection, by_run: Mapping[int, Sequence[FurtherRow]]
+) -> dict[int, set[CopyOccurrence]]:
+    """Return the copies in the further locations of runs that are known to differ from a checkpoint of the run."""
+    further = {each.row_id: run_id for run_id, rows in by_run.items() for each in rows if not each.is_earlier}
+    compared: dict[int, list[RecordedCheckpoint]] = {}
+    for chunk in split(further):
+        condition = f"c.run_id IN ({list_numbers(chunk)}) AND c.comparisons IS NOT NULL"
+        compared |= checkpoint_rows.read_where(select_through(connection), condition, values={})
+    runs = {run_id for run_id, rows in by_run.items() if any(each.row_id in compared for each in rows)}
+    asked = runs | {each.row_id for run_id in runs for each in by_run[run_id]}
+    directories: dict[int, str] = {}
+    for chunk in split(asked):
+        found = connection.execute(sa.select(RunTable.id, RunTable.directory).where(RunTable.id.in_(chunk)))
+        directories.update((row_id, directory) for row_id, directory in found)
+    differing: dict[int, set[CopyOccurrence]] = {}
+    for run_id in runs:
+        own = [directories[run_id], *(directories[each.row_id] for each in by_run[run_id] if each.is_earlier)]
+        differing[run_id] = {
+            CopyOccurrence(each.row_id, str(copy.checkpoint.path), copy.first_seen_at)
+            for each in by_run[run_id]
+            for copy in compared.get(each.row_id, ())
+            if compared_content.differs_within(own, copy)
+        }
+    return differing
 
 
 def _name(state: SavedState) -> tuple[str, float | None, float | None]:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from statistics import median
 from typing import ClassVar, NamedTuple
 
+from ckptd.core.health.copy_differs import list_differing
 from ckptd.core.health.interface import FindingBuilder, not_whole, seconds
 from ckptd.core.model import (
     CheckpointState,
@@ -38,6 +39,7 @@ class CopyBehind:
     - A delay of less than `min_lag` opens no flag.
     - The time before the first checkpoint that was not copied counts as at most one usual delay, because the job may
       have waited. The same applies to the time before the running attempt, because nothing is copied while no job runs.
+    - A copy that `copy-differs` flags counts here: it did arrive, and what is wrong with it is reported once.
     """
 
     name: ClassVar[str] = "copy-behind"
@@ -85,8 +87,10 @@ class CopyBehind:
         if not there:
             return None
         dates = OriginalDates(history.checkpoints)
-        right = (each for each in list_resumable(copy.checkpoints) if not differs(history, each))
-        arrived = [each for each in right if _is_complete(each)]
+        flagged = {id(each) for each, _ in list_differing(history, copy)}
+        resumable = list_resumable(copy.checkpoints)
+        copied = (each for each in resumable if id(each) in flagged or not differs(history, each))
+        arrived = [each for each in copied if _is_complete(each)]
         present = leave_out_previous(each for each in arrived if each.deleted_at is None)
         newest = max(present, key=lambda each: copied_checkpoints.date_of(each, dates), default=None)
         copied_until = None if newest is None else copied_checkpoints.date_of(newest, dates)

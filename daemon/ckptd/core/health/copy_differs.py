@@ -34,7 +34,7 @@ class CopyDiffers:
         job = facts.current_job(history)
         if job is None or not history.copies:
             return ()
-        differing = [each for copy in history.copies for each in _list_differing(history, copy)]
+        differing = [each for copy in history.copies for each in list_differing(history, copy)]
         if not differing:
             unread = next((copy.directory for copy in history.copies if not copy.was_read_whole), None)
             return () if unread is None else Unknown(what=self.name, reason=f"{unread} was not read completely")
@@ -51,7 +51,7 @@ class CopyDiffers:
         return (FindingBuilder(self.name, history).make_finding(job, Severity.WARNING, evidence),)
 
 
-def _list_differing(history: RunHistory, copy: CopyLocation) -> Iterator[tuple[RecordedCheckpoint, ContentComparison]]:
+def list_differing(history: RunHistory, copy: CopyLocation) -> Iterator[tuple[RecordedCheckpoint, ContentComparison]]:
     """Yield the copies in a location that are there as they were compared, if their original was not written again.
 
     An original that is deleted does not make its copy right.

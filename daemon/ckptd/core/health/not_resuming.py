@@ -25,6 +25,7 @@ from ckptd.core.model import (
     Unknown,
 )
 from ckptd.core.runs import history as facts
+from ckptd.core.runs.copied_checkpoints import list_complete_copies
 from ckptd.core.runs.meant_restarts import (
     COUNTS_ANEW,
     RestartIntent,
@@ -140,7 +141,8 @@ def _compare(
         return _make_evidence(attempt, max(before, key=_saved_at), None, None, None) if is_fresh else None
     reached, saved = max(_value(record, unit) for record in before), _value(newest, unit)
     resume = attempt.resumed_from if attempt.resumed_from and attempt.resumed_from.is_known else None
-    has_resumed = _has_resumed(resume, before, _list_copied(history, attempt), unit) if resume else None
+    copied = list_complete_copies(history, attempt.started_at)
+    has_resumed = _has_resumed(resume, before, copied, unit) if resume else None
     if has_resumed or saved > reached or (saved == reached and has_resumed is None):
         return None
     if _is_further(newest, before, "epoch" if unit == "step" else "step"):
@@ -209,11 +211,6 @@ def _has_resumed(
         return None
     left = [each for each in before if not _is_put_back_over(each, before)] if copied else before
     return max(loaded) >= max(_value(each, unit) for each in (*left, *copied) if _has(each, unit))
-
-
-def _list_copied(history: RunHistory, attempt: Attempt) -> list[RecordedCheckpoint]:
-    """Return the complete checkpoints that the further locations had when an attempt started."""
-    return [each for copy in history.copies for each in facts.complete_among(copy.checkpoints, attempt.started_at)]
 
 
 def _is_put_back_over(record: RecordedCheckpoint, before: Iterable[RecordedCheckpoint]) -> bool:

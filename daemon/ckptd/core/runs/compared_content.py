@@ -4,7 +4,7 @@ Several runs may copy to the same directory. A copy may then have the content of
 that of another run: each run goes by the comparisons with its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 from ckptd.core.model import Checkpoint, ContentComparison, RecordedCheckpoint, RunRecord
@@ -33,10 +33,14 @@ def find_comparison(history: RunRecord, copy: RecordedCheckpoint) -> ContentComp
 
     One without a difference comes first: what is the same as one checkpoint of the run may differ from another.
     """
+    return _find_within((history.key.directory, *(one.directory for one in history.earlier)), copy)
+
+
+def _find_within(directories: Iterable[str], copy: RecordedCheckpoint) -> ContentComparison | None:
     if not copy.comparisons:
         return None
     files = identify_files(copy.checkpoint)
-    places = [f"{each.rstrip('/')}/" for each in (history.key.directory, *(one.directory for one in history.earlier))]
+    places = [f"{each.rstrip('/')}/" for each in directories]
     known = [
         each
         for each in copy.comparisons
@@ -51,4 +55,10 @@ def differs(history: RunRecord, copy: RecordedCheckpoint) -> bool:
     That holds whatever becomes of the original. Once the copy's own files are written again, nothing is known.
     """
     known = find_comparison(history, copy)
+    return known is not None and known.differing_file is not None
+
+
+def differs_within(directories: Iterable[str], copy: RecordedCheckpoint) -> bool:
+    """Whether a copy is known to have another content than a checkpoint of the run that saves in these directories."""
+    known = _find_within(directories, copy)
     return known is not None and known.differing_file is not None

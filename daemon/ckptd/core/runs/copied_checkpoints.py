@@ -100,8 +100,13 @@ def find_newest(history: RunRecord) -> SavedCopy | None:
 
 def had_complete(history: RunRecord, instant: datetime) -> bool:
     """Whether any location of a run had a complete checkpoint at that instant."""
-    copies = any(facts.complete_among(copy.checkpoints, instant) for copy in history.copies)
-    return copies or bool(facts.complete_at(history, instant))
+    return bool(list_complete_copies(history, instant)) or bool(facts.complete_at(history, instant))
+
+
+def list_complete_copies(history: RunRecord, instant: datetime) -> list[RecordedCheckpoint]:
+    """Return the complete checkpoints that the further locations of a run had at that instant."""
+    there = (each for copy in history.copies for each in facts.complete_among(copy.checkpoints, instant))
+    return [each for each in there if not differs(history, each)]
 
 
 def list_unread(history: RunRecord) -> list[str]:
