@@ -1,14 +1,18 @@
 """Pages and documents of a database that two clusters share: all of them, or one that is chosen by a link."""
 
 import re
+from datetime import UTC, datetime
 
 import httpx
 import pytest
 
+from ckptd.core.leadership.lease import RUN
+from ckptd.core.model.records import DaemonIdentity
 from ckptd.service.web_record import build_record
 from ckptd.web.access import AccessRules
 from ckptd.web.server import WebServer
 from support import joined_runs, two_clusters
+from support.held_lease import hold_lease
 from support.json_documents import check_answer
 from support.migrated import open_record
 from web.conftest import METRICS, PASSWORD
@@ -137,3 +141,21 @@ def test_a_run_that_continues_with_shared_files_has_one_page(tmp_path, web_confi
         assert client.get("/jobs/7").headers["location"].startswith("/run?cluster=beta")
     server.close()
     store.close()
+
+
+def test_a_daemon_that_has_stopped_is_called_that_at_once_whatever_its_last_heartbeat(tmp_path, web_config):
+    """Of a database that two daemons share: the one that shows the page still runs."""
+    store = open_record(f"sqlite:///{tmp_path}/record.db")
+    now = datetime.now(UTC)
+    for name in ("alpha", "beta"):
+        store.clusters.record_heartbeat(name, DaemonIdentity(host="admin", pid=1, version="0", started_at=now), now)
+        hold_lease(store, name, RUN)
+    lease = store.leases.read("beta")
+    store.leases.release("beta", lease.epoch, lease.holder.instance)
+    server = WebServer("127.0.0.1:0", METRICS, build_record(store), AccessRules(), web_config)
+    try:
+        found = httpx.get(f"http://127.0.0.1:{server.port}/api/v1/status", auth=("olga", PASSWORD)).json()
+    finally:
+        server.close()
+        store.close()
+    assert {each["cluster"]: each["is_alive"] for each in found["clusters"]} == {"alpha": True, "beta": False}

@@ -67,7 +67,7 @@ def status(context: click.Context, asked: str | None, is_json: bool) -> None:
         }
         rows: list[ClusterStateDocument] = [
             {
-                **_status_row(cluster, leaders[cluster.cluster], now, settings.poll_interval),
+                **_status_row(cluster, now, settings.poll_interval),
                 **_poll_row(cluster, now, settings.poll_interval),
                 **_leader_row(leaders[cluster.cluster]),
                 **_mail_row(select, cluster.cluster, now),
@@ -178,15 +178,13 @@ def _format_node_scans(row: "ClusterStateDocument") -> str:
     return f"{format_count(row['node_scan_steps'], 'step')}, {duration}"
 
 
-def _status_row(
-    cluster: ClusterStatus, leadership: Leadership, now: datetime, poll_interval: timedelta
-) -> "DaemonStateFields":
+def _status_row(cluster: ClusterStatus, now: datetime, poll_interval: timedelta) -> "DaemonStateFields":
     """Return the recorded state; a daemon that has ended gave up the lease before its last heartbeat is old."""
     heartbeat_at = cluster.heartbeat_at
     is_recent = heartbeat_at is not None and now - heartbeat_at < max(timedelta(seconds=90), poll_interval)
     return {
         "cluster": cluster.cluster,
-        "is_alive": is_recent and leadership.is_daemon,
+        "is_alive": is_recent and cluster.is_led,
         "daemon": f"{cluster.daemon.host} pid {cluster.daemon.pid}" if cluster.daemon else None,
         "polled_at": cluster.polled_at,
         "backfill_since": cluster.backfill_since,

@@ -46,7 +46,6 @@ class Leadership(NamedTuple):
     leader: str | None  # None: nobody has the lease
     since: datetime | None
     standbys: tuple[str, ...]
-    is_daemon: bool = False  # the leader is `ckptd run`, not another command
 
 
 class MailState(NamedTuple):
@@ -251,17 +250,18 @@ def read_status(select: Select) -> tuple[ClusterStatus, ...]:
     rows = select(
         """
         SELECT name, polled_at, poll_failed_at, unknown_what, unknown_reason, scanned_at, heartbeat_at, daemon_host,
-            daemon_pid, daemon_version, daemon_started_at, backfill_since, node_scan_count, node_scan_seconds
-        FROM clusters ORDER BY name
+            daemon_pid, daemon_version, daemon_started_at, backfill_since, node_scan_count, node_scan_seconds,
+            (SELECT count(*) FROM leases l WHERE l.cluster = c.name AND l.instance IS NOT NULL AND l.program = :program)
+        FROM clusters c ORDER BY name
         """,
-        {},
+        {"program": encode_text(RUN)},
     )
     return tuple(_status(row) for row in rows)
 
 
 def _status(row: Sequence[Any]) -> ClusterStatus:
     name, polled_at, poll_failed_at, what, reason, scanned_at, heartbeat_at, host, pid, version, *more = row
-    started_at, since, step_count, step_seconds = more
+    started_at, since, step_count, step_seconds, lease_count = more
     daemon = trouble = None
     if host is not None:
         began_at = instant(started_at)
@@ -279,6 +279,7 @@ def _status(row: Sequence[Any]) -> ClusterStatus:
         daemon=daemon,
         backfill_since=instant(since),
         node_scans=NodeScanCost(step_count or 0, step_seconds or 0),
+        is_led=lease_count > 0,
     )
 
 
@@ -291,7 +292,7 @@ def read_leadership(select: Select, cluster: str, seen_since: datetime) -> Leade
     for program, host, pid, acquired_at in select(held, {"cluster": encode_text(cluster)}):
         name = "" if program == RUN else f"ckptd {decode_text(program)}, "
         leader = f"{name}{decode_text(host)} pid {pid}"
-        return Leadership(leader, instant(acquired_at), standbys, is_daemon=program == RUN)
+        return Leadership(leader, instant(acquired_at), standbys)
     return Leadership(None, None, standbys)
 
 

@@ -25,7 +25,7 @@ from ckptd.web.cache import FleetView, RatedJob, RatedRun, RunDetails
 from ckptd.web.query import Page
 from ckptd.web.viewer import Viewer
 
-SECONDS_TO_DEATH = timedelta(seconds=90)  # three heartbeats missed
+SECONDS_TO_DEATH = timedelta(seconds=90)
 
 
 def encode(document: Any) -> bytes:
@@ -57,13 +57,18 @@ def _cluster(cluster: ClusterStatus, viewer: Viewer, now: datetime) -> ClusterDo
     trouble = cluster.poll_trouble
     return {
         "cluster": cluster.cluster,
-        "is_alive": cluster.heartbeat_at is not None and now - cluster.heartbeat_at < SECONDS_TO_DEATH,
+        "is_alive": cluster.is_led and _is_recent(cluster.heartbeat_at, now),
         "is_slurm_up": trouble is None,
         "slurm_trouble": trouble.reason if trouble and viewer.is_operator else None,
         "polled_at": cluster.polled_at,
         "scanned_at": cluster.scanned_at,
         "heartbeat_at": cluster.heartbeat_at,
     }
+
+
+def _is_recent(heartbeat_at: datetime | None, now: datetime) -> bool:
+    """Whether a daemon that did not stop by itself, and so still holds its lease, has not missed three heartbeats."""
+    return heartbeat_at is not None and now - heartbeat_at < SECONDS_TO_DEATH
 
 
 def jobs(page: Page[RatedJob], fleet: FleetView) -> JobsDocument:

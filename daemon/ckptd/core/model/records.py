@@ -142,6 +142,7 @@ class ClusterStatus:
     # jobs that ran and ended since then may have been missed and are not backfilled yet
     backfill_since: datetime | None = None
     node_scans: NodeScanCost = NO_NODE_SCANS
+    is_led: bool = False  # a daemon holds the lease; one that stops gives it up at once
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
