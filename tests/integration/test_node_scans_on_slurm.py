@@ -114,8 +114,9 @@ def test_a_step_finds_checkpoints_that_only_the_node_of_a_full_job_sees(slurm):
     assert sorted(Path(each["path"]).name for each in run["checkpoints"]) == ["epoch_001.pt", "epoch_002.pt"]
     assert {each["state"] for each in run["checkpoints"]} == {"complete"}
     assert run["newest_complete"]["epoch"] is not None
-    [problem] = run["scan_problems"]
-    assert f"a step in job {job} of its owner reported this" in problem
+    [witness] = run["scan_witnesses"]
+    assert f"a step in job {job} of its owner reported this" in witness
+    assert run["scan_problems"] == []
     assert slurm.read_job(job, "%T") == "RUNNING"
     assert "ckptd-scan" not in site.list_steps()
     plan = site.ckptd("plan", str(where))

@@ -119,7 +119,8 @@ def test_what_the_node_has_is_recorded_as_its_owners_statement(fleet, nodes):
     assert history.scan.problems[0].reason.startswith("a step in job 1 of its owner reported this")
     view = models.run_view(history, [], minute(20))
     assert view["newest_complete"]["epoch"] == 2
-    assert view["scan_problems"] == [f"n1: {history.scan.problems[0].reason}"]
+    assert view["scan_witnesses"] == [f"n1: {history.scan.problems[0].reason}"]
+    assert view["scan_problems"] == []
     assert nodes.asked == [(1, WHERE)]
 
 

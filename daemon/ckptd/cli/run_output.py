@@ -97,6 +97,8 @@ def _print_run(view: "ShownRunDocument") -> None:
     for reason in view["scan_problems"]:
         prefix = "the last scan was incomplete" if view["located_by"] else "the checkpoint directory is unknown"
         click.secho(f"{prefix}: {safe(reason)}", fg="yellow")
+    for witness in view["scan_witnesses"]:
+        click.echo(f"the last scan was made on a node of a job: {safe(witness)}")
     for doubt in view["setting_warnings"]:
         click.secho(safe(doubt), fg="yellow")
     _print_locations(view)

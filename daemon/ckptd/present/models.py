@@ -11,6 +11,7 @@ from ckptd.core.forecast.limit_margins import DEFAULT_MARGINS, LimitMargins
 from ckptd.core.forecast.save_advice import Advice, advise
 from ckptd.core.model import SUSPENDED_STATES, Attempt, Flag, RecordedCheckpoint, RunRecord, Scan, Unknown
 from ckptd.core.model.records import AuditEntry
+from ckptd.core.node_scans.step_result import is_witness
 from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.history import attempt_of
 from ckptd.core.runs.lost_work import LedgerLine
@@ -42,7 +43,14 @@ def _scan_problems(history: RunRecord) -> list[str]:
         return [history.scan.reason]
     if history.jobs and not history.key.is_located:
         return [_why_unlocated(history)]
-    return [f"{problem.what}: {problem.reason}" for problem in history.scan.problems] if history.scan else []
+    found = history.scan.problems if history.scan else ()
+    return [f"{problem.what}: {problem.reason}" for problem in found if not is_witness(problem)]
+
+
+def _scan_witnesses(history: RunRecord) -> list[str]:
+    """Return whose statement the last scan is, if only a job's node sees the directory."""
+    found = history.scan.problems if isinstance(history.scan, Scan) else ()
+    return [f"{problem.what}: {problem.reason}" for problem in found if is_witness(problem)]
 
 
 def _why_unlocated(history: RunRecord) -> str:
@@ -91,6 +99,7 @@ def run_view(
         "located_by": history.located_by,
         "scanned_at": history.scan.scanned_at if isinstance(history.scan, Scan) else None,
         "scan_problems": _scan_problems(history),
+        "scan_witnesses": _scan_witnesses(history),
         "setting_warnings": _setting_warnings(history),
         "locations": location_rows.list_locations(history),
         "newest_complete": location_rows.newest_complete_row(history),

@@ -24,6 +24,7 @@ MAX_TEXT = 4096
 MAX_PROBLEMS = 21
 _FIELDS = frozenset({"version", "checkpoints", "problems", "free_bytes", "total_bytes", "filesystem_type"})
 _LEVELS = frozenset({Level.LISTED, Level.STRUCTURE})  # no step reads every byte
+_UNCHECKED = "of its owner reported this, and this host cannot check it"
 
 
 class StepResultError(CkptdError):
@@ -133,9 +134,12 @@ def make_scan(found: NodeFindings, directory: PurePosixPath, host: str, node_cou
 
 def explain_witness(host: str, job_name: str) -> Unknown:
     """Return the problem that every such scan has: so no scan of a node lets anything be removed, or a flag open."""
-    return Unknown(
-        what=host, reason=f"a step in job {job_name} of its owner reported this, and this host cannot check it"
-    )
+    return Unknown(what=host, reason=f"a step in job {job_name} {_UNCHECKED}")
+
+
+def is_witness(problem: Unknown) -> bool:
+    """Whether a problem only says that a step in a job did the scan, which may be complete."""
+    return problem.reason.endswith(_UNCHECKED)
 
 
 def _decode_checkpoint(data: Any, directory: PurePosixPath) -> Checkpoint:

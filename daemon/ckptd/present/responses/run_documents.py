@@ -268,6 +268,10 @@ class RunViewDocument(TypedDict):
         list[str],
         Field(description="Why the last scan was incomplete, or why the checkpoint directory is unknown."),
     ]
+    scan_witnesses: Annotated[
+        list[str],
+        Field(description="The node and job that did the last scan, if only nodes see the directory; empty if not."),
+    ]
     setting_warnings: Annotated[
         list[str],
         Field(description="Settings in a comment or .ckptd.toml that have no effect or that the site limits."),
