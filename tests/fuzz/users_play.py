@@ -36,6 +36,7 @@ from ckptd.steps.prune import apply, planning  # noqa: E402
 from ckptd.steps.prune import step as prune  # noqa: E402
 from ckptd.steps.prune.apply import ApplyOptions, ApplyParts  # noqa: E402
 from ckptd.steps.prune.clock_guard import ClockGuard  # noqa: E402
+from ckptd.steps.prune.foreign_removals import ForeignRemovals  # noqa: E402
 from ckptd.steps.prune.observer import CommandObserver  # noqa: E402
 from ckptd.steps.prune.recovered_runs import RecoveredRuns  # noqa: E402
 from ckptd.steps.prune.recovery import PruneParts  # noqa: E402
@@ -189,6 +190,7 @@ class PruningDaemon(ChaosDaemon):
             clock=ClockGuard(deletes_from=timedelta.max),
             recovered=RecoveredRuns(),
             turns=ScanTurns(),
+            foreign=ForeignRemovals(),
             elapsed=self.elapsed,
             read_passed=lambda: timedelta(0),
         )

@@ -250,7 +250,7 @@ def every_operation(site):
         "restore": {"place": place, "act_id": "a1"},
         "empty": {"place": place, "act_ids": ["a1"], "release": release, "turn": turn},
         "recover": {"place": place, "wanted": [], "turn": turn},
-        "list_trash": {"place": place, "is_measured": True},
+        "list_trash": {"place": place, "known": [], "is_measured": True, "turn": turn},
         "list_known": {"place": place, "act_ids": ["a1"]},
         "list_unrecorded": {"place": place, "known": [], "directories": [directory], "release": release, "turn": turn},
         "look_up": {"places": [place], "act_id": "a1"},

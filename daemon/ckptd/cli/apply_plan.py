@@ -34,6 +34,7 @@ from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.prune import apply, audit_entries, pause_record, planning
 from ckptd.steps.prune.apply import ApplyOptions, ApplyParts, ApplyResult
 from ckptd.steps.prune.clock_guard import ClockGuard
+from ckptd.steps.prune.foreign_removals import ForeignRemovals
 from ckptd.steps.prune.observer import CommandObserver
 from ckptd.steps.prune.recovered_runs import RecoveredRuns
 from ckptd.steps.prune.recovery import PruneParts
@@ -129,6 +130,7 @@ def _apply(
         clock=ClockGuard(jump=pause_record.read_reason(desk.store, desk.cluster), deletes_from=timedelta.max),
         recovered=RecoveredRuns(),
         turns=ScanTurns(),
+        foreign=ForeignRemovals(),
         elapsed=timedelta(seconds=began),
         read_passed=lambda: timedelta(seconds=time.monotonic() - began),
     )

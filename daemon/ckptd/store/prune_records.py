@@ -1,5 +1,6 @@
 """Data of pruning beside the histories: what selects a run's policy, user settings, and moved checkpoints."""
 
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -12,6 +13,8 @@ from ckptd.store.checkpoints import is_at
 from ckptd.store.prunable_runs import PrunableRunReader
 from ckptd.store.tables import CheckpointTable
 from ckptd.store.transactions import StorePart, writing
+
+Occurrence = tuple[str, datetime]  # of a checkpoint: its path, and when it was first seen there
 
 
 class PruneRecordStore(StorePart, PrunableRunReader):
@@ -26,6 +29,27 @@ class PruneRecordStore(StorePart, PrunableRunReader):
         assert entry.finished_at is not None
         audit.finish_audit(connection, entry.audit_id, entry.outcome, entry.finished_at, entry.details)
         _mark_pruned(connection, entry.run, entry.target, first_seen_at, entry.finished_at if is_pruned else None)
+
+    @writing
+    def record_removed_elsewhere(
+        self,
+        connection: sa.Connection,
+        key: RunKey,
+        moved: Mapping[Occurrence, datetime],
+        brought: Collection[Occurrence],
+    ) -> None:
+        """Record deleted checkpoints as pruned by another daemon, and present ones as brought back by a person."""
+        row_id = runs.find_run(connection, key)
+        update = sa.update(CheckpointTable)
+        for (path, first_seen_at), pruned_at in moved.items():
+            is_meant = is_at(row_id, shorten_path(path, key.directory)) & CheckpointTable.pruned_at.is_(None)
+            is_meant &= (CheckpointTable.first_seen_at == first_seen_at) & CheckpointTable.deleted_at.is_not(None)
+            connection.execute(update.where(is_meant).values(pruned_at=pruned_at))
+        for path, first_seen_at in brought:
+            is_meant = is_at(row_id, shorten_path(path, key.directory)) & CheckpointTable.deleted_at.is_(None)
+            is_meant &= CheckpointTable.first_seen_at == first_seen_at
+            connection.execute(update.where(is_meant).values(renamed_at=first_seen_at))
+        runs.touch_runs(connection, [row_id])
 
 
 def _mark_pruned(

@@ -221,7 +221,7 @@ def test_a_planted_file_that_would_take_gigabytes_to_read_is_refused_by_its_chil
     file.write_bytes(b'{"version":2,"x":[' + b'{"":0},' * (2**26 // 7 - 10) + b"0]}")
     own(file)
     known = len(shop.trashed()) - 1
-    item = {"place": str(shop.trash()), "is_measured": False}
+    item = {"place": str(shop.trash()), "known": [], "is_measured": False, "turn": ["", 100, None]}
     batch = Batch(uid=UID, operation="list_trash", items=(item,), deadline_seconds=60)
     ((listed,),) = shop.agent.run([batch])
     reasons = [reason for _, reason in listed["problems"]]

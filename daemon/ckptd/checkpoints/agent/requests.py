@@ -387,7 +387,7 @@ SHAPES: dict[str, dict[str, Check]] = {
     "restore": {"place": _is_path, "act_id": _is_text},
     "empty": {"place": _is_path, "act_ids": _names, "release": _is_release, "turn": _is_turn},
     "recover": {"place": _is_path, "wanted": _names, "turn": _is_turn},
-    "list_trash": {"place": _is_path, "is_measured": _is_flag},
+    "list_trash": {"place": _is_path, "known": _names, "is_measured": _is_flag, "turn": _is_turn},
     "list_known": {"place": _is_path, "act_ids": _names},
     "list_unrecorded": {
         "place": _is_path,

@@ -35,10 +35,11 @@ class TrashListing(NamedTuple):
 
     entries: tuple[TrashEntry, ...]
     problems: tuple[Unknown, ...]
+    is_whole: bool = True  # whether nothing was left for another turn
 
 
 class TrashRequest(NamedTuple):
-    """A request about one trash for one turn, with the ids of its actions and whether they are recorded."""
+    """A request about one trash for one turn, with the ids of actions."""
 
     place: TrashLocation
     act_ids: Sequence[str] = ()
@@ -143,7 +144,25 @@ def list_trash(
     agent: BatchRunner, places: Sequence[TrashLocation], deadline: timedelta, *, is_measured: bool = False
 ) -> list[TrashListing | Unknown]:
     """List the entries of each trash; with `is_measured`, with the real sizes of their files."""
-    items = [(uid, {"place": str(path), "is_measured": is_measured}) for uid, path in places]
+    return list_others(agent, [TrashRequest(place) for place in places], deadline, is_measured=is_measured)
+
+
+def list_others(
+    agent: BatchRunner, asked: Sequence[TrashRequest], deadline: timedelta, *, is_measured: bool = False
+) -> list[TrashListing | Unknown]:
+    """List the entries of each trash, one turn of it, without those of the given actions."""
+    items = [
+        (
+            each.place.uid,
+            {
+                "place": str(each.place.path),
+                "known": list(each.act_ids),
+                "is_measured": is_measured,
+                "turn": trash_operations.encode_turn(each.turn),
+            },
+        )
+        for each in asked
+    ]
     return [decode_answer(answer, _found) for answer in run_items(agent, "list_trash", items, deadline)]
 
 
@@ -198,6 +217,7 @@ def _found(data: dict[str, Any]) -> TrashListing:
     return TrashListing(
         entries=tuple(trash_operations.decode_entry(each) for each in data["entries"]),
         problems=tuple(Unknown(what=str(what), reason=str(reason)) for what, reason in data["problems"]),
+        is_whole=data["is_whole"] is True,
     )
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ckptd.checkpoints.trash import contents
 from ckptd.checkpoints.trash.contents import MoveRequirements
 from ckptd.checkpoints.trash.descriptors import FileOperations, closing, exists, open_below, read_mount
-from ckptd.checkpoints.trash.entry_limit import MAX_ENTRIES, list_names
+from ckptd.checkpoints.trash.entry_limit import MAX_ENTRIES, WHOLE, TurnLimits, TurnProgress, list_names
 from ckptd.checkpoints.trash.manifest import MOVED, Manifest, MovedItem, Origin, find_release, read_manifest
 from ckptd.checkpoints.trash.move_aside import OpenEntry
 from ckptd.checkpoints.trash.outcome import RefusedError, explain
@@ -56,21 +56,38 @@ class RequestedEntries(NamedTuple):
     name_count: int
 
 
+class ListedEntries(NamedTuple):
+    """The entries of a trash, oldest first; anything else in it is Unknown."""
+
+    found: tuple[TrashEntry | Unknown, ...]
+    is_whole: bool = True  # whether a turn was long enough for all of them
+
+
 def list_trash(place: PurePosixPath, *, is_measured: bool = False) -> tuple[TrashEntry | Unknown, ...]:
-    """Return the entries of one trash, oldest first; anything else in it is Unknown. Without a trash: nothing.
+    """Return all entries of one trash; see `list_others`."""
+    return list_others(place, (), WHOLE, is_measured=is_measured).found
+
+
+def list_others(
+    place: PurePosixPath, known: Collection[str], turn: TurnLimits, *, is_measured: bool = False
+) -> ListedEntries:
+    """Return the entries of one trash without the known ones, as many as one turn permits. Without a trash: nothing.
 
     If sizes are measured, they are those of the existing files, and a held entry without any file is Unknown.
     """
     try:
         with open_place(place, is_locked=False) as opened:
-            names = list_names(opened.trash) if opened else ()
-            found = [_read_entry(place, opened, name, is_measured=is_measured) for name in names if opened]
+            if opened is None:
+                return ListedEntries(())
+            there = set(known)
+            progress = TurnProgress((name for name in list_names(opened.trash) if name not in there), turn)
+            found = [_read_entry(place, opened, name, is_measured=is_measured) for name in progress]
     except (OSError, RefusedError) as error:
-        return (Unknown(what=str(place), reason=explain(error)),)
+        return ListedEntries((Unknown(what=str(place), reason=explain(error)),))
     entries = sorted(
         (one for one in found if isinstance(one, TrashEntry)), key=lambda entry: (entry.moved_at, entry.act_id)
     )
-    return (*entries, *(one for one in found if isinstance(one, Unknown)))
+    return ListedEntries((*entries, *(one for one in found if isinstance(one, Unknown))), progress.reached is None)
 
 
 def list_known(place: PurePosixPath, act_ids: Collection[str]) -> RequestedEntries | Unknown:

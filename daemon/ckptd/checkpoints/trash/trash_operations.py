@@ -13,7 +13,7 @@ from ckptd.checkpoints.scanning.open_files import list_open_files
 from ckptd.checkpoints.scanning.tree import TRASH
 from ckptd.checkpoints.trash import deletion, entries, entry_recovery, restoration
 from ckptd.checkpoints.trash.deletion import ReleaseRule
-from ckptd.checkpoints.trash.entries import EntryState, TrashEntry
+from ckptd.checkpoints.trash.entries import EntryState, ListedEntries, TrashEntry
 from ckptd.checkpoints.trash.entry_limit import TurnLimits
 from ckptd.checkpoints.trash.manifest import decode_origin, encode_origin
 from ckptd.checkpoints.trash.move_aside import MoveRequest, move_aside
@@ -75,12 +75,15 @@ def recover(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def list_entries(item: dict[str, Any]) -> dict[str, Any]:
-    """List the entries of a trash."""
+    """List the entries of a trash without the known ones, in one turn."""
     place = PurePosixPath(item["place"])
-    found = entries.list_trash(place, is_measured=item["is_measured"]) if _is_ours(place, item) else ()
+    listed = ListedEntries(())
+    if _is_ours(place, item):
+        listed = entries.list_others(place, item["known"], decode_turn(item["turn"]), is_measured=item["is_measured"])
     return {
-        "entries": [encode_entry(entry) for entry in found if isinstance(entry, TrashEntry)],
-        "problems": [[each.what, each.reason] for each in found if isinstance(each, Unknown)],
+        "entries": [encode_entry(entry) for entry in listed.found if isinstance(entry, TrashEntry)],
+        "problems": [[each.what, each.reason] for each in listed.found if isinstance(each, Unknown)],
+        "is_whole": listed.is_whole,
     }
 
 

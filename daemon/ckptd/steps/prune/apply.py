@@ -19,6 +19,7 @@ from ckptd.core.retention import Plan, PolicyMode, ReferenceSources, RunPlan
 from ckptd.steps.parts import Scans
 from ckptd.steps.prune import audit_entries, circuit_breaker, current_settings, owner_turns, planning
 from ckptd.steps.prune.clock_guard import ClockGuard
+from ckptd.steps.prune.foreign_removals import ForeignRemovals
 from ckptd.steps.prune.observer import Observer
 from ckptd.steps.prune.planning import PlanFacts
 from ckptd.steps.prune.recovered_runs import RecoveredRuns
@@ -32,6 +33,7 @@ NOT_VERIFIED = "its newest complete checkpoint could not be verified"
 REPORTED = "a job of its owner found a checkpoint damaged, and this node has not verified it"
 NOT_SCANNED = "its directory was not scanned"
 NOT_READ = "its owner's .ckptd.toml was not read"
+NOT_LISTED = "its trash was not read to its end"
 SILENT_USER = "nothing was heard of another run of its user"
 SILENT_DISK = "nothing was heard of several users on its file system"
 STOP = "removals were stopped before its turn"
@@ -63,6 +65,7 @@ class ApplyParts:
     clock: ClockGuard
     recovered: RecoveredRuns
     turns: ScanTurns
+    foreign: ForeignRemovals
     elapsed: timedelta
     read_passed: Callable[[], timedelta]
 
@@ -121,6 +124,7 @@ def apply(plan: Plan, facts: PlanFacts, means: ApplyParts, terms: ApplyOptions, 
     scans = means.observer.scan({run.run: list_newest(run) for run in wanted}, now)
     runs = {run.run for run in wanted}
     unread = current_settings.renew(means.observer.parts, [run for run in facts.runs if run.history.key in runs], now)
+    unlisted = means.foreign.record(hands, runs, now)
     now += means.read_passed()  # else polls and scans of the meantime would seem to be from the future
     keys = [run.run for run in plan.runs] if terms.is_exact else list(scans)
     facts = planning.read_facts(hands.store, hands.cluster, hands.site, keys)
@@ -135,6 +139,7 @@ def apply(plan: Plan, facts: PlanFacts, means: ApplyParts, terms: ApplyOptions, 
     applied.limited = limit(made, hands, terms, now)
     skip_reasons = _find_skip_reasons(list_enforced(applied.limited, terms), facts, scans, means.recovered, now)
     skip_reasons |= dict.fromkeys(unread - skip_reasons.keys(), NOT_READ)
+    skip_reasons |= dict.fromkeys(unlisted - skip_reasons.keys(), NOT_LISTED)
     _remove(applied, means, terms, _Observation(guard, scans, skip_reasons, facts), now)
     return applied
 

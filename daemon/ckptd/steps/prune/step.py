@@ -16,6 +16,7 @@ from ckptd.steps.prune.audit_counts import AuditCounts
 from ckptd.steps.prune.candidates import PruneCandidates
 from ckptd.steps.prune.circuit_breaker import BreakerState
 from ckptd.steps.prune.clock_guard import ClockGuard
+from ckptd.steps.prune.foreign_removals import ForeignRemovals
 from ckptd.steps.prune.observer import RecordingObserver
 from ckptd.steps.prune.planning import PlanFacts
 from ckptd.steps.prune.recovered_runs import RecoveredRuns
@@ -43,6 +44,7 @@ class PruneSlice:
     candidates: PruneCandidates = field(default_factory=PruneCandidates)
     turns: ScanTurns = field(default_factory=ScanTurns)
     trash: KnownTrash = field(default_factory=KnownTrash)
+    foreign: ForeignRemovals = field(default_factory=ForeignRemovals)
     sweeper: UnrecordedTrashSweeper = field(default_factory=UnrecordedTrashSweeper)
     tally: AuditCounts = field(default_factory=AuditCounts)
     clock: ClockGuard = field(default_factory=ClockGuard)
@@ -127,6 +129,7 @@ def act(  # noqa: PLR0913 - what the schedule gives every step of it
         clock=memory.clock,
         recovered=memory.recovered,
         turns=memory.turns,
+        foreign=memory.foreign,
         elapsed=elapsed,
         read_passed=lambda: timedelta(seconds=time.monotonic() - began),
     )
@@ -173,6 +176,8 @@ def _prune(means: ApplyParts, memory: PruneSlice, now: datetime) -> tuple[dict[s
     revisions = {key: revision for key, revision in recorded.items() if key not in elsewhere}
     due = memory.candidates.list_due(revisions, hands.site, now)
     facts = planning.read_facts(hands.store, hands.cluster, hands.site, due)
+    deleted = memory.foreign.list_due(facts.runs, memory.recovered.list_ready(hands, now), now)
+    memory.foreign.record(hands, deleted, now)
     hopeful = planning.plan_if_fresh(facts, now)
     memory.candidates.record_plans(hopeful.runs, revisions, now)
     going = {mode.value: _count(run for run in hopeful.runs if run.mode is mode) for mode in planning.ACTIVE_MODES}

@@ -1,0 +1,144 @@
+"""Two daemons prune the same directories, each with a database of its own."""
+
+import os
+import shutil
+from contextlib import contextmanager
+from datetime import timedelta
+
+from ckptd.checkpoints.trash import TurnLimits
+from ckptd.core.retention import KeepLast
+from ckptd.steps.prune import foreign_removals
+from support.prune_facts import Workshop, make_policy, make_site, own, workshop
+
+
+@contextmanager
+def two_daemons():
+    """Two daemons of one cluster; the second one removes nothing until it gets a policy."""
+    with workshop() as first:
+        second = Workshop(first.root, first.agent, f"sqlite:///{first.root}/second.sqlite3")
+        second.site = make_site(first.root, make_policy(KeepLast(100)))
+        try:
+            yield first, second
+        finally:
+            second.store.close()
+
+
+def start(*daemons):
+    for each in daemons:
+        each.start_job()
+
+
+def train(first, second, epochs):
+    """Save after each half hour; both daemons scan after each save."""
+    for epoch in epochs:
+        first.train([epoch])
+        second.now = first.now
+        second.look()
+
+
+def prune(shop, keep):
+    """Prune with one daemon; what it keeps is the newest so many."""
+    shop.site = make_site(shop.root, make_policy(KeepLast(keep)))
+    return shop.act().moved_count
+
+
+def copy_back(shop, name, *, keeps_times=False):
+    """Copy a checkpoint from the trash back to where it was, as `cp` or `cp -p` do."""
+    for entry in shop.trash().iterdir():
+        if f'"path": "{shop.directory}/{name}"' in (entry / "manifest.json").read_text():
+            path = shop.directory / name
+            (shutil.copy2 if keeps_times else shutil.copyfile)(entry / "0", path)
+            own(path)
+            if not keeps_times:
+                os.utime(path, (shop.now.timestamp(), shop.now.timestamp()))
+
+
+def wait(minutes, *daemons):
+    for each in daemons:
+        each.wait(minutes)
+        each.look()
+
+
+def test_what_is_copied_back_from_the_trash_of_one_daemon_is_not_removed_by_another():
+    with two_daemons() as (first, second):
+        start(first, second)
+        train(first, second, range(1, 7))
+        wait(90, first, second)
+        assert prune(first, 2) == 4
+        wait(5, first, second)
+        second.act()
+        copy_back(first, "epoch_2.npz")
+        wait(5, first, second)
+        train(first, second, range(7, 10))
+        wait(90, first, second)
+        assert prune(second, 2) == 3
+        assert second.names() == ["epoch_2.npz", "epoch_8.npz", "epoch_9.npz"]
+
+
+def test_it_stays_after_the_other_daemon_has_emptied_its_trash():
+    with two_daemons() as (first, second):
+        start(first, second)
+        train(first, second, range(1, 7))
+        wait(90, first, second)
+        assert prune(first, 2) == 4
+        wait(5, first, second)
+        copy_back(first, "epoch_2.npz")
+        wait(5, first, second)
+        second.act()
+        shutil.rmtree(first.trash())
+        train(first, second, range(7, 10))
+        wait(90, first, second)
+        assert prune(second, 2) == 3
+        assert second.names() == ["epoch_2.npz", "epoch_8.npz", "epoch_9.npz"]
+
+
+def test_what_was_pruned_before_a_daemon_began_is_known_by_the_trash():
+    with two_daemons() as (first, second):
+        start(first)
+        first.train(range(1, 7))
+        first.wait(90)
+        assert prune(first, 2) == 4
+        second.now = first.now
+        start(second)
+        wait(5, first, second)
+        copy_back(first, "epoch_2.npz")
+        wait(5, first, second)
+        train(first, second, range(7, 10))
+        wait(90, first, second)
+        prune(second, 2)
+        assert "epoch_2.npz" in second.names()
+
+
+def test_what_the_job_saves_again_after_a_start_over_is_pruned_by_both():
+    with two_daemons() as (first, second):
+        start(first, second)
+        train(first, second, range(1, 7))
+        wait(90, first, second)
+        assert prune(first, 2) == 4
+        wait(5, first, second)
+        second.act()
+        first.end_jobs()
+        second.queue.jobs = ()
+        for _ in range(4):
+            wait(1, second)
+        second.now = first.now = max(first.now, second.now) + timedelta(minutes=1)
+        for each in (first, second):
+            each.start_job(2)
+        train(first, second, range(1, 10))
+        wait(90, first, second)
+        prune(second, 2)
+        assert second.names() == ["epoch_8.npz", "epoch_9.npz"]
+
+
+def test_nothing_is_removed_until_a_trash_that_takes_several_turns_was_read_to_its_end(monkeypatch):
+    monkeypatch.setattr(foreign_removals, "TURN", TurnLimits(limit=1, seconds=60))
+    with two_daemons() as (first, second):
+        start(first, second)
+        train(first, second, range(1, 7))
+        wait(90, first, second)
+        assert prune(first, 2) == 4
+        moved = []
+        for _ in range(3):
+            wait(5, first, second)
+            moved.append(prune(second, 1))
+        assert moved == [0, 1, 0]
