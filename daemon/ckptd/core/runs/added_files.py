@@ -109,6 +109,18 @@ def _is_short(identities: Iterable[FileIdentity], margin: int) -> bool:
     return max(modified) - min(modified) <= margin and max(changed) - min(changed) <= margin
 
 
+def _is_left_in_place(known: Checkpoint, found: Checkpoint) -> bool:
+    """Whether a checkpoint's files were neither renamed nor touched: each rename sets the change time (ctime).
+
+    A renamed directory leaves that of its files as it is, so nothing is known of files in one of their own.
+    """
+    before, after = (
+        sorted((file, each.changed_ns) for file, each in zip(one.files, one.identities, strict=False))
+        for one in (known, found)
+    )
+    return before == after and all(changed_ns and "/" not in file for file, changed_ns in before)
+
+
 class StayedCheckpoints:
     """The checkpoints that were there before a scan and still are; sorted by directory once they are asked about."""
 
@@ -120,16 +132,18 @@ class StayedCheckpoints:
         self._unchanged = unchanged
         self._scan = scan
 
-    def bring_back(self, returned: RecordedCheckpoint) -> RecordedCheckpoint:
+    def bring_back(self, returned: RecordedCheckpoint, found: Checkpoint) -> RecordedCheckpoint:
         """Return a deleted checkpoint whose files the scan has found again.
 
-        If another one beside it stayed, the file system had been mounted, and a person moved it.
+        If another one beside it stayed, the file system had been mounted, and a person moved it; not if its files were
+        never renamed, because then the file system had hidden them.
         """
         beside = self._by_directory.get(returned.checkpoint.path.parent, ())
         inodes = {identity.inode for identity in returned.checkpoint.identities}
         is_moved = len(beside) > MAX_LINKS or any(
             inodes.isdisjoint(identity.inode for identity in each.checkpoint.identities) for each in beside
         )
+        is_moved = is_moved and not _is_left_in_place(returned.checkpoint, found)
         renamed_at = returned.renamed_at or (self._scan.scanned_at if is_moved else None)
         return replace(returned, deleted_at=None, renamed_at=renamed_at)
 

@@ -68,7 +68,7 @@ def merge_scan(
             gone.append(replace(known, deleted_at=now))
         returned = lost.get((_name(found), _content(found)))
         if returned is not None and returned.pruned_at is None:
-            changed.append(_update(stayed.bring_back(returned), found, writers, now))
+            changed.append(_update(stayed.bring_back(returned, found), found, writers, now))
         elif returned is not None:  # someone brought it back from the trash: it is theirs now, not ckptd's to prune
             appeared.append(replace(_appear(found, writers, now), attempt=None))
         else:
