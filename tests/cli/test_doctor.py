@@ -190,6 +190,24 @@ def test_doctor_says_whether_summaries_can_be_written(world, answer, verdict):
     assert not [each for each in world.doctor('[service]\nuser = "nobody"\n') if "AdminComment" in each["text"]]
 
 
+@pytest.mark.parametrize(("enforced", "verdict"), [("associations,limits,qos", "error"), ("none", "warning")])
+def test_names_of_verify_jobs_that_accounting_does_not_have_are_errors_where_slurm_enforces_them(
+    world, enforced, verdict
+):
+    said = CONF.format(private="none").replace(
+        'echo "ClusterName = c1";',
+        f'echo "ClusterName = c1"; echo "AccountingStorageEnforce = {enforced}"; echo "MaxArraySize = 10";',
+    )
+    world.program(
+        "scontrol", said.replace("esac", '*partition*) echo "PartitionName=main MaxTime=1:00:00 State=UP";; esac')
+    )
+    checks = world.doctor('[verify_jobs]\npartition = "main"\naccount = "nobody"\ntime_limit = "1h"\n')
+    assert (
+        found(checks, "verify_jobs", verdict)[-1] == "verify_jobs.account: Slurm's accounting has no account 'nobody'"
+    )
+    assert "verify_jobs.max_tasks is 64, and MaxArraySize of slurm.conf is 10" in found(checks, "verify_jobs", "error")
+
+
 def test_each_relay_is_tried_by_itself(world):
     first, second = free_port(), free_port()
     checks = world.doctor(

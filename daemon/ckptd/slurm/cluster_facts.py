@@ -28,7 +28,7 @@ class ClusterFacts:
     def read_name(self) -> str | Unknown:
         """Return the cluster's name from ckptd's configuration, otherwise ClusterName of Slurm's."""
         if self.name is None:
-            config = self._read_config()
+            config = self.read_config()
             if isinstance(config, Unknown):
                 return config
             name = config.get("ClusterName")
@@ -45,7 +45,7 @@ class ClusterFacts:
         The first answer is cached.
         """
         if self._checks_left > 0:
-            config = self._read_config()
+            config = self.read_config()
             self.slurm_name = "" if isinstance(config, Unknown) else config.get("ClusterName", "").lower()
             self._checks_left = 0 if self.slurm_name else self._checks_left - 1
         is_other = self.name is not None and self.slurm_name.lower() != self.name.lower()
@@ -63,7 +63,7 @@ class ClusterFacts:
             return None
         if self._shows_all:
             return None
-        config = self._read_config()
+        config = self.read_config()
         if isinstance(config, Unknown):
             return config
         sees_all = self._sees_all(config) if _hides_jobs(config) else True
@@ -88,7 +88,7 @@ class ClusterFacts:
             return None
         if self._shows_to_anyone:
             return None
-        config = self._read_config()
+        config = self.read_config()
         if isinstance(config, Unknown):
             return config
         self._shows_to_anyone = not _hides_jobs(config)
@@ -124,7 +124,7 @@ class ClusterFacts:
 
     def read_may_administrate(self) -> bool | Unknown:
         """Return whether this account may change other users' jobs; Unknown if Slurm does not say what it is."""
-        config = self._read_config()
+        config = self.read_config()
         return config if isinstance(config, Unknown) else self._has_level(config, _MAY_CHANGE)
 
     def _sees_all(self, config: dict[str, str]) -> bool | Unknown:
@@ -158,7 +158,8 @@ class ClusterFacts:
             return level.strip() in levels
         return failure_reasons.classify("administrators", finished.returncode, finished.stderr)
 
-    def _read_config(self) -> dict[str, str] | Unknown:
+    def read_config(self) -> dict[str, str] | Unknown:
+        """Return slurmctld's configuration, as `scontrol show config` prints it."""
         return self._read_settings("cluster configuration", ["scontrol", "show", "config"])
 
     def _read_settings(self, what: str, argv: list[str]) -> dict[str, str] | Unknown:

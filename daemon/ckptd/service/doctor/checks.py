@@ -15,6 +15,7 @@ from ckptd.service.doctor import (
     mount_checks,
     shared_checks,
     slurm_checks,
+    verify_jobs_checks,
 )
 from ckptd.service.doctor.findings import Account, Check, CheckResult, error, ok, warning
 from ckptd.service.doctor.separate_checks import CheckedTopic, run_checks
@@ -27,6 +28,7 @@ CHECKS = (
     Check("state", Account.SERVICE, file_checks.check_state_directory),
     Check("slurm", Account.SERVICE, slurm_checks.check_service),
     Check("slurm", Account.AGENT, slurm_checks.check_agent),
+    Check("verify_jobs", Account.AGENT, verify_jobs_checks.check_verify_jobs),
     Check("database", Account.SERVICE, database_checks.check_database),
     Check("shared", Account.SERVICE, shared_checks.check_shared),
     Check("mail", Account.SERVICE, mail_checks.check_mail),

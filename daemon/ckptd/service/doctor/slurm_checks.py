@@ -50,7 +50,8 @@ def check_agent(config: Config) -> Iterator[CheckResult]:
     """Check the programs that the agent runs as the owners of jobs."""
     if config.slurm.source == "replay":
         return
-    wanted = {"scontrol": True, "scancel": bool(config.actions.signal), "sbatch": bool(config.actions.resubmit)}
+    submits = config.actions.resubmit or config.verify_jobs.partition is not None
+    wanted = {"scontrol": True, "scancel": bool(config.actions.signal), "sbatch": submits}
     yield from _check_programs(_programs(config), [name for name, is_needed in wanted.items() if is_needed])
 
 
