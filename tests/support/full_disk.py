@@ -34,10 +34,10 @@ class FullDisk:
 
 
 @contextlib.contextmanager
-def mount_small_disk():
+def mount_small_disk(size_bytes=SIZE_BYTES):
     """Mount a `FullDisk`, which is still empty; unmount it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="ckptd-full-"))
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "tmpfs", folder], check=True, timeout=allow(30))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", folder], check=True, timeout=allow(30))
     try:
         yield FullDisk(folder)
     finally:
