@@ -120,8 +120,11 @@ class _Copies:
         return [was for was in alike if _is_copy(record, was) and self._was_before(record, was)]
 
     def _was_before(self, record: RecordedCheckpoint, was: RecordedCheckpoint) -> bool:
-        """Whether one was seen earlier, or has the very times of writing, as after `cp -p`, in a longer series."""
-        if first_seen(was) < first_seen(record):
+        """Whether one was seen earlier, or has the very times of writing, as after `cp -p`, in a longer series.
+
+        This host's clock may have been wrong at either scan. The change times (ctime) are the file server's.
+        """
+        if first_seen(was) < first_seen(record) or _is_older(was, record):
             return True
         is_twin = first_seen(was) == first_seen(record) and _list_times(was) == _list_times(record)
         return is_twin and len(self._list_series(was)) > len(self._list_series(record))
@@ -221,6 +224,15 @@ def _is_copy(record: RecordedCheckpoint, was: RecordedCheckpoint) -> bool:
     if _mask(find_series(found, str(found.path))) == _mask(find_series(known, str(known.path))):
         return False  # `fold_1/` and `fold_2/` are trainings of one program; a person gives a copy another name
     return _list_inodes(found).isdisjoint(_list_inodes(known))
+
+
+def _is_older(was: RecordedCheckpoint, record: RecordedCheckpoint) -> bool:
+    """Whether no file of one was changed any more, not even renamed, when the first one of another was made."""
+    before, after = (
+        [identity.changed_ns for identity in each.checkpoint.identities if identity.changed_ns]
+        for each in (was, record)
+    )
+    return bool(before) and bool(after) and max(before) < min(after)
 
 
 def _series_of(record: RecordedCheckpoint) -> SeriesKey:

@@ -209,7 +209,8 @@ class _Pruned:
         for series, pruned in self._alike.get(_list_contents(found), {}).items():
             is_chosen = series != own or progress is None
             times = pruned.values() if is_chosen else (pruned[each] for each in (progress, None) if each in pruned)
-            if any(record.first_seen_at >= pruned_at for pruned_at in times):
+            changed_at = 0.0 if is_chosen else _find_last_change(record)
+            if any(record.first_seen_at >= at or changed_at >= at.timestamp() for at in times):
                 return True
         return False
 
@@ -221,6 +222,14 @@ class _Pruned:
             pruned = by_series.setdefault(find_series(found, str(found.path)), {})
             progress = copies.read_progress(found)
             pruned[progress] = min(record.pruned_at, pruned.get(progress, record.pruned_at))
+
+
+def _find_last_change(record: RecordedCheckpoint) -> float:
+    """Return when files of a checkpoint were last changed, in seconds by the file server's clock; 0 if unknown.
+
+    This host's clock may have been behind when the checkpoint was first seen.
+    """
+    return max((each.changed_ns for each in record.checkpoint.identities), default=0) / 1e9
 
 
 def _list_contents(found: Checkpoint) -> Contents:
