@@ -24,7 +24,7 @@ UNKNOWN = {
 # None: a data set, a code whose files no name gives away, or files that no reader accepts.
 NONE = {
     "DVC", "Hugging Face datasets, save_to_disk", "Kaldi nnet3", "Megatron's indexed data sets",
-    "MosaicML Streaming shards", "Nek5000", "SCR", "VELOC", "WebDataset shards",
+    "MosaicML Streaming shards", "Nek5000", "VELOC", "WebDataset shards",
 }  # fmt: skip
 # What its own resume option takes, where that is no file of the set.
 PATHS = {

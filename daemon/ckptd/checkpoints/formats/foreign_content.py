@@ -42,6 +42,13 @@ def name_other_format(head: bytes) -> str | None:
     return next((name for magic, name in _MAGICS if head.startswith(magic)), None)
 
 
+def resembles(head: bytes, magic: bytes) -> bool:
+    """Return whether a file begins with a magic number, with one byte garbled at most, or is cut off within it."""
+    if len(head) < len(magic):
+        return magic.startswith(head)
+    return sum(found != meant for found, meant in zip(head, magic, strict=False)) <= 1
+
+
 def is_text(head: bytes) -> bool:
     """Return whether the first bytes of a file are text in UTF-8; False if there are none."""
     try:

@@ -26,6 +26,7 @@ from ckptd.checkpoints.scanning.tree import Directory
 from ckptd.core.model import Level
 
 _MAGIC = 171817
+_MAGIC_BYTES = _MAGIC.to_bytes(4, "big")
 _END_MAGIC = 171819
 _LARGEST_VERSION = 99  # 2022 writes 22; one more with every change of the header
 _KNOWN_VERSION = 22  # up to here the fields between header and state are known
@@ -67,6 +68,9 @@ class Gromacs:
             cursor = Cursor(file, order=">")
             if not cursor.size:
                 raise DamagedError("the file is empty")
+            if _is_of_another_program(file.read(foreign_content.HEAD_BYTES)):
+                return Examination(reason="of no format that is known here")
+            file.seek(0)
             header = _read_header(cursor)
             if header.version >= _OLDEST_WITH_FOOTER:
                 _check_footer(Cursor(file, order=">", start=max(0, cursor.size - 4)))
@@ -81,6 +85,11 @@ class Gromacs:
             continued_count=header.part - 1 if header.part is not None and header.part > 0 else None,
             continued_from_step=continued_from,
         ).shown_as(self.role_unread)
+
+
+def _is_of_another_program(head: bytes) -> bool:
+    """Whether the first bytes are not GROMACS's, zeros or text: Desmond's files have the same suffix."""
+    return any(head) and not foreign_content.resembles(head, _MAGIC_BYTES) and not foreign_content.is_text(head)
 
 
 def _read_header(cursor: Cursor) -> _GromacsHeader:

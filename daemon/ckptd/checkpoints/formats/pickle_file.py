@@ -22,7 +22,8 @@ from ckptd.checkpoints.scanning.reader import Reader
 from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import Level
 
-_SUFFIXES = {"pkl": "pickle", "pickle": "pickle", "pck": "pickle", "pk": "pickle", "joblib": "joblib", "jl": "joblib"}
+_PADDLE = ("pdparams", "pdopt", "pdema")  # of paddle.save
+_SUFFIXES = frozenset(("pkl", "pickle", "pck", "pk", "joblib", "jl", *_PADDLE))
 _STRUCTURE_LIMIT = 1 << 30
 _FULL_LIMIT = 1 << 44
 

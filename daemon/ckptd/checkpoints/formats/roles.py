@@ -59,11 +59,11 @@ SCALER_KEYS = frozenset({"growth_interval", "_growth_tracker"})
 
 # these are searched in `/part/of/a/name/`, lower case, with dots as slashes
 _HINT = re.compile(
-    r"opt|exp_|moment|square_avg|param_groups|adam|adagrad|rmsprop|ema|shadow|averaged|swa|/[mn]u/"
+    r"opt|exp_|moment|_pow_acc|square_avg|param_groups|adam|adagrad|rmsprop|ema|shadow|averaged|swa|/[mn]u/"
 )  # the next patterns are tried only if one of these is there
 _OPTIMIZER = re.compile(
     r"/(?:(?:\w*_)?(?:opt|optim|optimizer)_?states?(?:_dict)?(?:_\w+)?|optimizer_(?:slot|weights)|param_groups"
-    r"|optimizer/(?:vars|_variables|iter|iterations)|exp_avg(?:_sq)?|exp_inf|max_exp_avg_sq|momentum_buffer|square_avg"
+    r"|\w+_(?:moment[12]|beta[12]_pow_acc)_\d+|optimizer/(?:vars|_variables|iter|iterations)|exp_avg(?:_sq)?|exp_inf|max_exp_avg_sq|momentum_buffer|square_avg"
     r"|(?:weights?|bias|kernel|gamma|beta)/(?:adam(?:_\d)?|momentum|rmsprop(?:_\d)?|adagrad))/"
 )
 _OPTIMIZER_LIKE = re.compile(r"/(?:\w*_)?(?:opt(?:_[a-z\d])?|optims?(?:_\w+)?|optimi[sz]ers?(?:_\w+)?)/.")

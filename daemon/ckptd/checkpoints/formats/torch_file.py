@@ -21,6 +21,7 @@ from ckptd.checkpoints.scanning.tree import Directory, File
 from ckptd.core.model import CheckpointState, Level
 
 _SUFFIXES = ("pt", "pth", "ckpt", "pt2", "ptc", "th", "t7", "tar")
+_SHARED_SUFFIXES = (".ckpt", ".t7")  # also of SpeechBrain's texts, of MindSpore and of Torch in Lua
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
 _EXPORTED = frozenset({"models/model.json", "archive_format", "serialized_exported_program.json"})
 
@@ -45,7 +46,18 @@ class TorchFile:
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         with reader.open(claim.files[0].path) as file:
-            return examine_torch(FileSlice.whole(file), level)
+            content = FileSlice.whole(file)
+            if claim.path.lower().endswith(_SHARED_SUFFIXES) and _is_of_another_program(content):
+                return Examination(reason="of no format that is known here")
+            return examine_torch(content, level)
+
+
+def _is_of_another_program(content: FileSlice) -> bool:
+    """Whether the first bytes are unlike torch's, and neither zeros nor what a failed download leaves."""
+    head = content.read(0, min(foreign_content.HEAD_BYTES, content.size_bytes))
+    if torch_legacy.resembles_torch(head) or foreign_content.name_failed_write(head):
+        return False
+    return any(head) and foreign_content.name_other_format(head) is None
 
 
 def _list_by_suffix(directory: Directory) -> Iterator[File]:

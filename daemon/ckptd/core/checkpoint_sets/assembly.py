@@ -37,7 +37,8 @@ def _combine(draft: SetDraft, root: PurePosixPath, unchanged_since_ns: int) -> C
     ]
     files += [(str(root / other.path), other.identity) for other in draft.others]
     files.sort()
-    state, reason = _combine_states(draft.parts, parts, base, unchanged_since_ns)
+    members = () if draft.doubt else draft.parts  # what may be several checkpoints may be of several steps
+    state, reason = _combine_states(members, parts, base, unchanged_since_ns)
     role, role_evidence = _combine_roles(parts, base)
 
     def name_epoch(part: Checkpoint) -> float | None:  # a number that is no progress may be that of a rank
@@ -114,19 +115,22 @@ def _with_named_progress(made: Checkpoint, draft: SetDraft) -> Checkpoint:
 
 
 def _combine_states(
-    pieces: Sequence[Piece], parts: Sequence[Checkpoint], base: str, unchanged_since_ns: int
+    members: Sequence[Piece], parts: Sequence[Checkpoint], base: str, unchanged_since_ns: int
 ) -> tuple[CheckpointState, str | None]:
-    """Return the state of a set: `writing` if a part is being written, otherwise that of its worst part."""
+    """Return the state of a set: `writing` if a part is being written, otherwise that of its worst part.
+
+    The steps of `members` are compared.
+    """
     for state in _WORST_FIRST:
         found = next((part for part in parts if part.state is state), None)
         if found is not None:
             name = str(found.path).removeprefix(base)
             return state, f"{name}: {found.reason}" if found.reason else name
-    mixed = _find_mixed(pieces, "step", lambda piece: piece.checkpoint.content_step) or _find_mixed(
-        pieces, "epoch", lambda piece: piece.checkpoint.content_epoch
+    mixed = _find_mixed(members, "step", lambda piece: piece.checkpoint.content_step) or _find_mixed(
+        members, "epoch", lambda piece: piece.checkpoint.content_epoch
     )
     if mixed:
-        is_young = max(piece.modified_ns for piece in pieces) > unchanged_since_ns
+        is_young = max(piece.modified_ns for piece in members) > unchanged_since_ns
         return (CheckpointState.WRITING if is_young else CheckpointState.DAMAGED), mixed
     return CheckpointState.COMPLETE, _first(parts, lambda part: part.reason)
 

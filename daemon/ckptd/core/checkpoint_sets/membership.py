@@ -34,7 +34,9 @@ def mark_missing(built: Sequence[Checkpoint], drafts: Sequence[SetDraft], unchan
         last_of = {drafts[at].signature: position for position, at in enumerate(found)}
         for position, at in enumerate(found):
             if short := _find_missing(drafts, found, position, last_of):
-                marked[at] = _mark(marked[at], short, unchanged_since_ns)
+                before = drafts[found[position - 1]].span_ns if position else None
+                usual_ns = before.end - before.begin if before else 0  # how long a save takes
+                marked[at] = _mark(marked[at], short, unchanged_since_ns - usual_ns)
     return marked
 
 

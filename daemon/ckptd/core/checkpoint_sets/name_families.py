@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ckptd.core.checkpoint_sets import trainings
-from ckptd.core.checkpoint_sets.content_evidence import FEW, find_stuck, judge_content, relate
+from ckptd.core.checkpoint_sets.content_evidence import FEW, STRIDE, find_stuck, judge_content, relate
 from ckptd.core.checkpoint_sets.name_numbers import (
     DATE_WORD,
     EPOCH_WORDS,
@@ -84,6 +84,7 @@ def _decide(shape: Shape, pieces: list[Piece]) -> Family:
         for number in [first.number(place)]
     }
     kinds |= {place: Meaning.MEMBER for place in places if _is_letter_of_members(pieces, place, kinds)}
+    kinds |= {place: Meaning.OPEN for place in places if kinds[place] is Meaning.MEMBER and _is_own_step(pieces, place)}
     progress = [place for place in places if kinds[place] is Meaning.PROGRESS and not _is_date_of_run(first, place)]
     members = [
         place
@@ -176,6 +177,13 @@ def _is_letter_of_members(pieces: Sequence[Piece], place: Place, kinds: Mapping[
     if Meaning.PROGRESS in kinds.values():
         return True
     return len({piece.number(place).value for piece in pieces}) > 1 and not is_paced(pieces, place)
+
+
+def _is_own_step(pieces: Sequence[Piece], place: Place) -> bool:
+    """Whether a number beside a word such as `chain` is the step in the content of each, too large to be by chance."""
+    return all(piece.number(place).value == content_of(piece)[1] for piece in pieces) and (
+        max(piece.number(place).value for piece in pieces) >= STRIDE
+    )
 
 
 def _is_date_of_run(piece: Piece, place: Place) -> bool:

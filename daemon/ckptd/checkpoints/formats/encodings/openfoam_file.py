@@ -5,8 +5,10 @@ comment line of stars; what people write by hand need not. Files of `processorsN
 for each processor (decomposedBlockData.C), and close with the last list.
 """
 
+import contextlib
 import io
 import re
+import zlib
 from typing import BinaryIO, NamedTuple
 
 from ckptd.checkpoints.formats.encodings import bounded_stream
@@ -42,8 +44,11 @@ class UniformTime(NamedTuple):
 
 
 def begins_as_one(head: bytes, name: str) -> bool:
-    """Whether a file begins as OpenFOAM's do; of a compressed one only its name tells."""
-    return b"FoamFile" in head or (name.endswith(".gz") and head.startswith(b"\x1f\x8b"))
+    """Whether a file begins as OpenFOAM's do, compressed or not."""
+    if name.endswith(".gz"):
+        with contextlib.suppress(zlib.error):
+            head = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, HEAD_BYTES)
+    return b"FoamFile" in head
 
 
 def check(file: BinaryIO, name: str, size_bytes: int, level: Level) -> UniformTime:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ckptd.checkpoints.formats import foreign_content
 from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
 from ckptd.checkpoints.formats.encodings.pickle_reader import Pickle, read_pickle
 from ckptd.checkpoints.formats.encodings.torch_archive import storages_of
@@ -18,6 +19,7 @@ from ckptd.checkpoints.formats.state_walk import find_role
 _MAGIC = 0x1950A86A20F9469CFC6C
 _MAGIC_BYTES = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
 _FRAME = b"\x95"
+_ZIP = b"PK\x03\x04"
 _PROTOCOL = 1001
 
 
@@ -29,12 +31,17 @@ def is_legacy(head: bytes) -> bool:
 
 def is_torch(head: bytes) -> bool:
     """Return whether the first 16 bytes may be those of a file of torch in any format."""
-    return head.startswith(b"PK\x03\x04") or is_legacy(head)
+    return head.startswith(_ZIP) or is_legacy(head)
+
+
+def resembles_torch(head: bytes) -> bool:
+    """Return whether the first bytes may be those of a file of torch, also if one of them is garbled."""
+    return head[:1] == b"\x80" or foreign_content.resembles(head, _ZIP)
 
 
 def is_torch_save(head: bytes) -> bool:
     """Return whether the first 256 bytes show that torch.save wrote a file: its zip archives begin with `data.pkl`."""
-    return is_legacy(head) or (head.startswith(b"PK\x03\x04") and b"/data.pkl" in head)
+    return is_legacy(head) or (head.startswith(_ZIP) and b"/data.pkl" in head)
 
 
 @dataclass(frozen=True, slots=True)
