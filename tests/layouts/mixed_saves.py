@@ -140,6 +140,11 @@ CASES = {
         ),
         {"2026-11-20_step_6000.pt", "2026-11-22_step_2000.pt", "2026-11-24_step_4000.pt"},
     ),
+    "one save each of trainings with settings in equal distances": (
+        in_turn(*((f"noise{noise}_epoch_{epoch}.pt", checkpoint_bytes.torch_state(epoch, 100 * epoch))
+                  for noise, epoch in ((10, 12), (20, 20), (30, 30)))),
+        {"noise10_epoch_12.pt", "noise20_epoch_20.pt", "noise30_epoch_30.pt"},
+    ),
     "models of several sizes": (
         in_turn(
             *((f"ckpt_{size}b_epoch_{epoch}.pt", model(2, epoch))
