@@ -261,5 +261,6 @@ def test_names_of_parts_are_read_of_what_is_there_and_not_of_all_that_was_pruned
 
     read = []
     monkeypatch.setattr(floor, "_name_parts", lambda found, name=floor._name_parts: read.append(found) or name(found))
-    assert removed(run_of(*map(save, range(1, 101)))) == {f"step_{n}" for n in range(96, 100) if n != last_of_four}
+    stays = {last_of_four, 99} if last_of_four > 95 else {last_of_four}  # 99 shows that 100 is whole
+    assert removed(run_of(*map(save, range(1, 101)))) == {f"step_{n}" for n in range(96, 100) if n not in stays}
     assert len(read) <= 5

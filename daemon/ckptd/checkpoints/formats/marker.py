@@ -8,7 +8,7 @@ The formats of DeepSpeed, Megatron and TensorFlow name the sources of their mark
 
 import contextlib
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from ckptd.checkpoints.formats import checkpoint_names, roles
@@ -18,7 +18,7 @@ from ckptd.checkpoints.formats.generic import LAST_CHECKPOINT
 from ckptd.checkpoints.formats.interface import Claim, Examination
 from ckptd.checkpoints.formats.tensorflow import STATE_FILE, read_state
 from ckptd.checkpoints.scanning.reader import NotRegularError, Reader
-from ckptd.checkpoints.scanning.tree import NAME_MAX, Directory
+from ckptd.checkpoints.scanning.tree import NAME_MAX, Directory, File
 from ckptd.core.model import Level
 
 _LATEST = ("latest", "latest_universal")  # DeepSpeed's
@@ -26,7 +26,14 @@ _ITERATION = "latest_checkpointed_iteration.txt"  # Megatron's
 _RELEASE = "release"
 _LIMIT = 4096  # bytes of a marker
 _DIGITS = re.compile(r"\d+")
+_NOTE = re.compile(
+    r"(?:[a-z]+[-_])*(?:best|last|latest|newest|resume|keep|checkpoint|ckpt)(?:[-_][a-z]+)*", re.IGNORECASE
+)
+_NOTE_SUFFIXES = ("", "txt", "json", "yaml", "yml")
+_ENTRY = re.compile(r"[\w=.,+@-]*\w")
+_MOST_NOTED = 5
 _NAMES = (*_LATEST, LAST_CHECKPOINT, _ITERATION)
+_NOT_NOTES = frozenset((*_NAMES, STATE_FILE))
 
 
 class Marker:
@@ -44,31 +51,62 @@ class Marker:
         return Examination()
 
 
-def is_beside_marker(names: Collection[str]) -> bool:
-    """Tell whether one of these names is that of a marker that may name a checkpoint beside it."""
+def has_marker(directory: Directory) -> bool:
+    """Tell whether a directory has a marker or a note that may name a checkpoint in it."""
+    return _has_named(directory.files) or next(_list_notes(directory), None) is not None
+
+
+def _has_named(names: Collection[str]) -> bool:
     return any(name in names for name in _NAMES)
 
 
-def find_named(tree: Directory, reader: Reader) -> frozenset[str]:
-    """Return the paths that markers in a tree name, of what is there or not; `claim` reports what cannot be read."""
-    named: set[str] = set()
+def find_named(tree: Directory, reader: Reader) -> dict[str, bool]:
+    """Return the paths that markers and notes in a tree name, and whether as the newest.
+
+    Markers may name what is not there. `claim` reports those that cannot be read.
+    """
+    named: dict[str, bool] = {}
     for directory in tree.walk():
-        for name in _NAMES if is_beside_marker(directory.files) else ():
+        for note in _list_notes(directory):
+            named.update(dict.fromkeys(_list_noted(directory, note, reader), False))
+        for name in _NAMES if _has_named(directory.files) else ():
             file = directory.files.get(name)
             if file is not None and file.size_bytes <= _LIMIT:
                 with contextlib.suppress(OSError, NotRegularError):
                     text = read_head(reader, file.path, _LIMIT).decode("utf-8", "surrogateescape")
                     meant = _list_meant(name, text.strip())
-                    named.update(directory.join(path) for path in meant if _is_one_of_several(directory, path))
-    return frozenset(named)
+                    paths = [directory.join(path) for path in meant if _is_one_of_several(directory, path)]
+                    named.update(dict.fromkeys(paths, True))
+    return named
 
 
-def point_out(claim: Claim, named: Collection[str]) -> Claim:
-    """Return a claim, marked as newest where a marker names it or a directory that holds it."""
+def _list_notes(directory: Directory) -> Iterator[File]:
+    """Yield the small texts that may say which checkpoint is the best or the one to resume from, as `best.txt`."""
+    for suffix in _NOTE_SUFFIXES:
+        for file in directory.by_suffix.get(suffix, ()):
+            stem = file.name[: -len(suffix) - 1] if suffix else file.name
+            if file.size_bytes <= _LIMIT and _NOTE.fullmatch(stem) and file.name not in _NOT_NOTES:
+                yield file
+
+
+def _list_noted(directory: Directory, file: File, reader: Reader) -> list[str]:
+    """Return the paths of the few entries of its directory that a note names; one that names many is a list of all."""
+    words: set[str] = set()
+    with contextlib.suppress(OSError, NotRegularError):
+        words.update(_ENTRY.findall(read_head(reader, file.path, _LIMIT).decode("utf-8", "surrogateescape")))
+    there = [name for name in words if name in directory.files or name in directory.directories]
+    meant = [name for name in there if _DIGITS.search(name) and _is_one_of_several(directory, name)]
+    return [directory.join(name) for name in meant] if len(meant) <= _MOST_NOTED else []
+
+
+def point_out(claim: Claim, named: Mapping[str, bool]) -> Claim:
+    """Return a claim, marked where a marker or a note names it or a directory that holds it."""
     path = claim.path
     while path and path not in named:
         path = path.rpartition("/")[0]
-    return replace(claim, is_newest=True) if path else claim
+    if not path:
+        return claim
+    return replace(claim, is_newest=True) if named[path] else replace(claim, is_listed=True)
 
 
 def _is_one_of_several(directory: Directory, path: str) -> bool:

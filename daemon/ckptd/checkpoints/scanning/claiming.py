@@ -5,7 +5,7 @@ matches them with its own listing, so that no answer can name a file that was no
 examine the claimed checkpoints, because starting another one would cost as much as reading twenty small files.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -201,12 +201,12 @@ def _walk(
 def _claim_all(
     directory: Directory,
     reader: Reader,
-    named: Collection[str],
+    named: Mapping[str, bool],
     begin: Callable[[int], str | None] = lambda _: None,
 ) -> list[Claim | Unknown]:
     """Let each format in turn claim in what those before it left; `begin` may say why one is not to be asked.
 
-    `named` are the paths that markers name.
+    `named` are the paths that markers and notes name, and whether as the newest.
     """
     found: list[Claim | Unknown] = []
     for index, each in enumerate(FORMATS.values()):

@@ -56,7 +56,7 @@ class EarlierCheckpoints:
         get, prefix = self._by_path.get, self._prefix
         for name, file in directory.files.items():
             found = get(prefix + file.path)
-            if found is not None and not found.is_newest and _is_only(found, file):
+            if found is not None and not (found.is_newest or found.is_listed) and _is_only(found, file):
                 known.append(found)
             elif name.rpartition(".")[2] not in _LOG_SUFFIXES:
                 return None
@@ -82,7 +82,7 @@ class EarlierCheckpoints:
 def _walk_apart_from_markers(directory: Directory) -> Iterator[Directory]:
     """Yield a directory and those below it, but none below one with a marker."""
     yield directory
-    if not marker.is_beside_marker(directory.files):
+    if not marker.has_marker(directory):
         for child in directory.directories.values():
             yield from _walk_apart_from_markers(child)
 

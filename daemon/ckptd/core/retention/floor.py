@@ -11,7 +11,15 @@ from typing import NamedTuple
 from ckptd.core.checkpoint_sets.name_numbers import Meaning, NameNumber, parse_name
 from ckptd.core.checkpoint_sets.pieces import render
 from ckptd.core.model import Certainty, Checkpoint, RunRecord
-from ckptd.core.retention import copied_runs, marked_best, references, resume_candidates, run_guards, saved_together
+from ckptd.core.retention import (
+    copied_runs,
+    marked_best,
+    not_replaced,
+    references,
+    resume_candidates,
+    run_guards,
+    saved_together,
+)
 from ckptd.core.retention.checkpoint_order import CheckpointOrder, Ranks, find_series
 from ckptd.core.retention.policy import Policy
 from ckptd.core.retention.references import Reference
@@ -24,6 +32,7 @@ _MAY_BE_TRAININGS = frozenset(
     ("gpu", "host", "node", "expert", "chain", "replica", "walker", "member", "device", "worker")
 )
 _COUNTED = frozenset((Meaning.MEMBER, Meaning.COUNT, Meaning.PROGRESS, Meaning.SAVE))
+_MARKED = "the format's marker names"
 _UNEXPLAINED = frozenset((Meaning.OPEN, Meaning.BARE))
 _IDENTITIES, _DEVICE_AND_INODE = attrgetter("identities"), itemgetter(0, 1)
 RESUMED = {
@@ -87,6 +96,7 @@ def _list_kept_in_series(run: JudgedRun) -> Iterator[tuple[int, str]]:
         if of_latest not in {furthest, indexes[-1]}:
             yield of_latest, f"the furthest progress of the latest attempt in its series ({series})"
         yield from _list_last_with_part(run, key, indexes)
+        yield from not_replaced.list_not_replaced(run.order, indexes)
     for index, each in enumerate(sets):
         if not each.record.checkpoint.grouping.progress:
             yield index, "no number in its name counts progress, so it is alone in its series"
@@ -219,7 +229,7 @@ def _list_special(run: JudgedRun) -> Iterator[tuple[int, str]]:
         if record.is_pinned:
             yield index, "pinned"
         if found.is_newest or found.is_listed:
-            yield index, f"the format's {'marker names' if found.is_newest else 'index lists'} it"
+            yield index, f"{_MARKED if found.is_newest else 'an index or a note beside it names'} it"
         if resumed:
             paths = (each.path, *(str(part.path) for part in found.parts))
             yield from ((index, resumed[path]) for path in paths if path in resumed)
