@@ -274,6 +274,8 @@ CASES = {
             ("step{}-anneal/step{}.pt", (1000, 2000, 4000)),
             ("cooldown_iter_{}/iter_{:07}/mp_rank_00/model_optim_rng.pt", (2000, 4000, 8000)),
             ("from_epoch_{}/epoch_{}.pt", (1000, 2000, 4000)),
+            ("decay_from_{}/step_{}.pt", (2000, 4000, 6000)),
+            ("sft_from_{}/checkpoint-{}/model.pt", (2000, 4000, 6000)),
             ("tuned_from_epoch_{}_epoch_{}.pt", (1000, 2000, 4000)),
         )
     },

@@ -59,11 +59,17 @@ def _is_stage(pieces: Sequence[Piece], place: Place) -> bool:
 def _branches(pieces: Sequence[Piece], place: Place, other: Place) -> bool:
     """Whether a number is the step at which a training began from another one, as in `from_step_2000/step_2300.pt`.
 
-    The steps behind it are counted by the same word, or in checkpoints' names, and go on from it.
+    The steps behind it are counted by the same word, or in checkpoints' names, and go on from it. Behind the word
+    `from`, as in `decay_from_2000/step_2300.pt`, they may be counted by any.
     """
     first = pieces[0]
     outer, inner = first.number(place), first.number(other)
-    if place >= other or Meaning.PROGRESS is not outer.meaning or outer.word in {DATE_WORD, TIME_WORD}:
+    if place >= other:
+        return False
+    if outer.word == "from":
+        beyond = {piece.number(other).value - piece.number(place).value for piece in pieces}
+        return inner.meaning in _COUNTED and inner.word not in {DATE_WORD, TIME_WORD} and min(beyond) >= 0
+    if Meaning.PROGRESS is not outer.meaning or outer.word in {DATE_WORD, TIME_WORD}:
         return False
     is_of_step = inner.meaning is Meaning.SAVE and other[0] > place[0] and _counts_steps(pieces, place)
     if not is_of_step and (inner.meaning is not Meaning.PROGRESS or not _count_alike(outer.word, inner.word)):
