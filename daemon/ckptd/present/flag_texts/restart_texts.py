@@ -105,9 +105,10 @@ def _save_in_time(evidence: EvidenceReader, advice: str) -> tuple[str, str]:
 def _describe_nothing(evidence: EvidenceReader, restarted: str, directory: str, earlier: str) -> tuple[str, str]:
     """Return statement and advice where nothing at all was found: by who named the directory."""
     if _is_named(evidence) and evidence.has("directory"):
-        statement = f"{restarted}: {directory} contained no complete checkpoint when it started, so {earlier}."
+        statement = f"{restarted}: ckptd found no complete checkpoint in {directory} when it started, so {earlier}."
         advice = (
-            f"Save a first checkpoint within a few minutes of the start, and check that it is written to {directory}."
+            f"Save a first checkpoint within a few minutes of the start, and check that it is written to {directory}. "
+            "If it contains checkpoints of a format that ckptd does not know, the job may have resumed from them."
         )
     elif evidence.has("unmet_names"):
         named = ", ".join(evidence.texts("unmet_names")[:NAMED])
