@@ -30,7 +30,7 @@ _NOTE = re.compile(
     r"(?:[a-z]+[-_])*(?:best|last|latest|newest|resume|keep|checkpoint|ckpt)(?:[-_][a-z]+)*", re.IGNORECASE
 )
 _NOTE_SUFFIXES = ("", "txt", "json", "yaml", "yml")
-_ENTRY = re.compile(r"[\w=.,+@-]*\w")
+_ENTRY = re.compile(r"[\w=.,+@-]+")
 _MOST_NOTED = 5
 _NAMES = (*_LATEST, LAST_CHECKPOINT, _ITERATION)
 _NOT_NOTES = frozenset((*_NAMES, STATE_FILE))
@@ -93,7 +93,8 @@ def _list_noted(directory: Directory, file: File, reader: Reader) -> list[str]:
     """Return the paths of the few entries of its directory that a note names; one that names many is a list of all."""
     words: set[str] = set()
     with contextlib.suppress(OSError, NotRegularError):
-        words.update(_ENTRY.findall(read_head(reader, file.path, _LIMIT).decode("utf-8", "surrogateescape")))
+        text = read_head(reader, file.path, _LIMIT).decode("utf-8", "surrogateescape")
+        words.update(word.rstrip(".,") for word in _ENTRY.findall(text))
     there = [name for name in words if name in directory.files or name in directory.directories]
     meant = [name for name in there if _DIGITS.search(name) and _is_one_of_several(directory, name)]
     return [directory.join(name) for name in meant] if len(meant) <= _MOST_NOTED else []
