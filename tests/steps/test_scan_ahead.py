@@ -12,8 +12,8 @@ from ckptd.service.scan_watch import ScanWatch
 from ckptd.service.step_table import make_runner
 from ckptd.steps import record_scans, scan, scan_groups
 from ckptd.steps.scan_groups import MAX_DIRECTORIES
-from ckptd.store.checkpoints import RecordedScan
 from ckptd.store.recorded_rows import NO_ROWS
+from ckptd.store.revision_rises import RevisionRise
 from steps.replayed_fleet import Fleet
 from support.checkpoint_bytes import torch_state
 from support.queue_facts import RUN, make_checkpoint, make_scan, merge
@@ -143,7 +143,7 @@ def test_what_a_scan_changed_is_kept_unless_something_else_changed_since_the_rec
     [known] = merge([], make_scan(2, make_checkpoint())).appeared
     look = ScanRecord(run=RUN, scan=make_scan(3), changes=CheckpointChanges(gone=(known,)))
     compared = {RUN: record_scans._Compared(NO_ROWS, (known,) if has_known else (), look.scan)}
-    updates = record_scans._list_updates([look], compared, {RUN: read_at}, {RUN: RecordedScan(4, 5)})
+    updates = record_scans._list_updates([look], compared, {RUN: read_at}, {RUN: RevisionRise(4, 5)})
     assert {run: each.after for run, each in updates.items()} == ({RUN: 5} if is_kept else {})
 
 

@@ -253,7 +253,7 @@ def test_checkpoints_of_another_revision_are_not_used(store):
 def test_the_oldest_give_way_where_there_is_no_room():
     changes = merge([], make_scan(2, make_checkpoint("a"), make_checkpoint("b")))
     update = ScanUpdate(None, 1, NO_ROWS, (), changes)
-    fresh = FreshCheckpoints(kept_count=5)
+    fresh = FreshCheckpoints(kept_count=8)
     runs = [RUN._replace(directory=f"/data/{number}") for number in range(3)]
     was_filling = []
     for run in runs:

@@ -128,7 +128,8 @@ def record_moves(
 ) -> None:
     """Record directories that were found, and watch them."""
     if moved:
-        parts.store.located_runs.record([located for _, located in moved], now)
+        risen = parts.store.located_runs.record([located for _, located in moved], now)
+        parts.store.histories.fresh.keep_same(risen)
         publish_locations(state, (), moved, now)
 
 

@@ -143,10 +143,12 @@ class PackedCandidates(_Packed[ResumeCandidate]):
 def pack(record: RecordT) -> RecordT:
     """Return a record or history that takes little memory; what is packed in it reads as the tuple did."""
     found: object = record.checkpoints
-    if isinstance(found, PackedCheckpoints):
-        return record
-    packed = cast("tuple[RecordedCheckpoint, ...]", PackedCheckpoints(record.checkpoints))
-    return replace(record, checkpoints=packed, attempts=tuple(map(_pack_attempt, record.attempts)))
+    attempts = tuple(map(_pack_attempt, record.attempts))
+    if not isinstance(found, PackedCheckpoints):
+        packed = cast("tuple[RecordedCheckpoint, ...]", PackedCheckpoints(record.checkpoints))
+        return replace(record, checkpoints=packed, attempts=attempts)
+    is_packed = all(mine is theirs for mine, theirs in zip(attempts, record.attempts, strict=True))
+    return record if is_packed else replace(record, attempts=attempts)
 
 
 def _pack_attempt(attempt: Attempt) -> Attempt:

@@ -238,7 +238,7 @@ def record_queue(parts: Parts, state: State, snapshot: QueueSnapshot | Unknown, 
         state.own(PollSlice, PollSlice).compared = None  # nobody compares these again
         changes = accounting_merge.merge_accounting(seen, ended, now)
         changes = maintenance.excuse(changes, known.tracked, known.maintenance)
-        parts.store.jobs.record(changes)
+        parts.store.histories.fresh.keep_same(parts.store.jobs.record(changes))
         record_mentions.record_snapshot(parts, state, snapshot)
         _record_success(parts, state, seen.missed if isinstance(ended, Unknown) else (), now)
         _publish_changes(state, snapshot, changes, now)

@@ -22,9 +22,9 @@ from ckptd.steps.parts import Parts
 from ckptd.steps.run_facts import FreeSpaceSamples
 from ckptd.steps.scan_groups import ScanGroups, split_by_size
 from ckptd.steps.state import State
-from ckptd.store.checkpoints import RecordedScan
 from ckptd.store.fresh_checkpoints import ScanUpdate
 from ckptd.store.recorded_rows import NO_ROWS, RecordedRows
+from ckptd.store.revision_rises import RevisionRise
 
 LONGEST_SCAN = timedelta(minutes=10)
 
@@ -261,7 +261,7 @@ def _list_updates(
     records: Iterable[ScanRecord],
     compared: Mapping[RunKey, _Compared],
     read_at: Mapping[RunKey, int],
-    written: Mapping[RunKey, RecordedScan],
+    written: Mapping[RunKey, RevisionRise],
 ) -> dict[RunKey, ScanUpdate]:
     """Return what scans changed of runs, except where something else changed a run's checkpoints meanwhile."""
     updates: dict[RunKey, ScanUpdate] = {}
@@ -347,7 +347,7 @@ def _record_scans(
     scanned: Collection[tuple[WatchedRun, Scan | Unknown]],
     compared: Mapping[RunKey, _Compared],
     now: datetime,
-) -> tuple[list[ScanRecord], dict[RunKey, RecordedScan]]:
+) -> tuple[list[ScanRecord], dict[RunKey, RevisionRise]]:
     """Record the results of scans in one transaction, then publish them; if recording fails, the scans are repeated.
 
     Returned are the results, and the revisions of the runs with changes that are all on record.
@@ -374,15 +374,17 @@ def _record_scans(
 
 def _publish_records(
     parts: Parts, state: State, due: Iterable[WatchedRun], records: Collection[ScanRecord], now: datetime
-) -> dict[RunKey, RecordedScan]:
-    """Record the results of scans in one transaction, then publish them; return what `record_scans` does."""
-    written = parts.store.checkpoints.record_scans(records) if records else {}
+) -> dict[RunKey, RevisionRise]:
+    """Record the results of scans in one transaction, then publish them; return the revisions of runs with changes."""
+    risen = parts.store.checkpoints.record_scans(records) if records else {}
+    same = {record.run: risen[record.run] for record in records if record.changes.is_empty and record.run in risen}
+    parts.store.histories.fresh.keep_same(same)
     sampled = {record.run: record.free_space_samples for record in records if record.free_space_samples is not None}
     state.change(FreeSpaceSamples, lambda samples: samples.with_samples(sampled))
     scanned = {each.key: each for each in due}
     for record in records:
         state.watchlist.record_scan(record.run, record.scan, now, scanned[record.run])
-    return written
+    return {run: rise for run, rise in risen.items() if run not in same}
 
 
 def _over_at(scan: Scan, now: datetime) -> datetime:

@@ -338,7 +338,8 @@ def _record_locations(
         found.append((watched, located))
     if is_recorded:
         parts.store.checkpoints.record_searches(_find_news(absent))
-        parts.store.located_runs.record([*unlocated, *(located for _, located in found)], now)
+        risen = parts.store.located_runs.record([*unlocated, *(located for _, located in found)], now)
+        parts.store.histories.fresh.keep_same(risen)
         declared_locations.publish_copies(state, unlocated, now)
     declared_locations.publish_locations(state, absent, found, now)
 

@@ -24,6 +24,7 @@ _later = sa.orm.aliased(AttemptTable)
 _WRITTEN_LATER = (
     sa.select(
         CheckpointTable.id,
+        CheckpointTable.run_id,
         AttemptTable.id,
         _later.id,
         CheckpointTable.modified_at,
@@ -44,28 +45,31 @@ _WRITTEN_LATER = (
 )
 
 
-def correct_writers(connection: sa.Connection, run_ids: Collection[int]) -> None:
+def correct_writers(connection: sa.Connection, run_ids: Collection[int]) -> set[int]:
     """Assign checkpoints written after an attempt's end to the attempt of its run that had started last by then.
 
     One that a scan had found complete before that start was written by a file server whose clock is ahead.
 
-    The caller must measure the lost work of the attempts that lose a checkpoint again. Another part of the run, on
-    another cluster, measures that of its own.
+    Return the runs of these checkpoints. The caller must measure the lost work of the attempts that lose a checkpoint
+    again. Another part of the run, on another cluster, measures that of its own.
     """
+    changed: set[int] = set()
     for chunk in split(run_ids):
         rows = connection.execute(_WRITTEN_LATER, {"row_ids": chunk}).all()
         wrong = [
-            (checkpoint, before if is_own else None, writer)
-            for checkpoint, before, writer, written_at, ended_at, next_at, is_own, there_at in rows
+            (checkpoint, run_id, before if is_own else None, writer)
+            for checkpoint, run_id, before, writer, written_at, ended_at, next_at, is_own, there_at in rows
             if not _was_there(there_at, next_at)
             and (ended_at is None or not is_last_save(written_at, ended_at, next_at))
         ]
-        writers = {checkpoint: writer for checkpoint, _, writer in wrong}
+        writers = {checkpoint: writer for checkpoint, *_, writer in wrong}
         for checkpoint, writer in writers.items():
             connection.execute(
                 sa.update(CheckpointTable).where(CheckpointTable.id == checkpoint).values(attempt_id=writer)
             )
-        lost_work.reopen_lines(connection, {before for _, before, _ in wrong if before is not None})
+        lost_work.reopen_lines(connection, {before for _, _, before, _ in wrong if before is not None})
+        changed.update(run_id for _, run_id, *_ in wrong)
+    return changed
 
 
 def _was_there(there_at: datetime | None, next_at: datetime) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -25,19 +25,13 @@ from ckptd.store.attempt_rows import read_attempts
 from ckptd.store.bulk_inserts import insert_rows
 from ckptd.store.engine import select_through
 from ckptd.store.recorded_rows import RecordedRows
+from ckptd.store.revision_rises import RevisionRise, list_rises
 from ckptd.store.rows import ROW_IDS, split, table_of
 from ckptd.store.tables import CheckpointTable, ClusterTable, RunTable
 from ckptd.store.transactions import StorePart, reading, writing, writing_if_any
 
 GONE_COUNT = 20_000  # deleted checkpoints of a run that stay recorded: names change faster than records expire
 GONE_SLACK = 1.05  # so many times as many may be there for a while
-
-
-class RecordedScan(NamedTuple):
-    """A run's revisions around what was recorded of a scan."""
-
-    before: int
-    after: int
 
 
 class CheckpointStore(StorePart):
@@ -67,11 +61,12 @@ class CheckpointStore(StorePart):
         return checkpoint_rows.read_deleted_alike(select_through(connection), found)
 
     @writing
-    def record_scans(self, connection: sa.Connection, looks: Collection[ScanRecord]) -> dict[RunKey, RecordedScan]:
+    def record_scans(self, connection: sa.Connection, looks: Collection[ScanRecord]) -> dict[RunKey, RevisionRise]:
         """Record what scans of runs' directories found, completely or not at all.
 
         A run that is no longer recorded, because it joined another one meanwhile, is skipped. Returned are the
-        revisions of the runs with changes, if these are on record now and nothing else about their checkpoints changed.
+        revisions of the runs with changes, if these are on record now and nothing else about their checkpoints changed;
+        and of the others, if something beside their checkpoints did.
         """
         by_run = {look.run: look for look in looks}
         rows = {row_id: by_run[key] for key, row_id in runs.find_runs(connection, by_run).items()}
@@ -99,7 +94,9 @@ class CheckpointStore(StorePart):
             if found:
                 _record_cluster_scan(connection, cluster, max(found))
         after = runs.read_revisions(connection, recorded)
-        return {rows[row_id].run: RecordedScan(before[row_id], after[row_id]) for row_id in recorded}
+        same = {row_id: before[row_id] for row_id, look in rows.items() if look.changes.is_empty}
+        risen = list_rises(connection, same, without=adopted)
+        return risen | {rows[row_id].run: RevisionRise(before[row_id], after[row_id]) for row_id in recorded}
 
     @writing_if_any
     def record_searches(self, connection: sa.Connection, found: Mapping[RunKey, Unknown | None]) -> None:

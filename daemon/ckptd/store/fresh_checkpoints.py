@@ -5,7 +5,7 @@ What a scan found first is selected for a history as `history_rows` selects it f
 changed is added to the history before it, where that leads to the same.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ckptd.core.model import (
@@ -18,8 +18,9 @@ from ckptd.core.model import (
     Totals,
 )
 from ckptd.core.runs.attempt_progress import SavedProgress, list_saved
-from ckptd.core.runs.progress import CheckpointChanges, identify
-from ckptd.store.recorded_rows import RecordedRows, SavedSize
+from ckptd.core.runs.progress import NO_CHANGES, CheckpointChanges, identify
+from ckptd.store.recorded_rows import NO_ROWS, RecordedRows, SavedSize
+from ckptd.store.revision_rises import RevisionRise
 
 KEPT_COUNT = 10_000  # checkpoints in memory, about 1.5 kB each
 
@@ -32,14 +33,23 @@ class ScanUpdate(NamedTuple):
     there: RecordedRows  # before it: all that were there
     compared: tuple[RecordedCheckpoint, ...]  # before it: those that it could change, also deleted ones
     changes: CheckpointChanges
+    is_same: bool = False  # something else was recorded of the run, and all of its checkpoints are as they were
 
     @property
     def checkpoint_count(self) -> int:
         return len(self.there) + len(self.changes.appeared)
 
+    @property
+    def cost(self) -> int:
+        """How much room it takes, in checkpoints."""
+        return self.checkpoint_count + 1
+
 
 class FreshCheckpoints:
-    """The last update of each run that no decision has seen yet. Use it under one lock."""
+    """The last update of each run that no decision has seen yet. Use it under one lock.
+
+    What was recorded of a run beside its checkpoints, before an update or after it, is joined to it.
+    """
 
     def __init__(self, kept_count: int = KEPT_COUNT) -> None:
         self._kept_count = kept_count
@@ -53,28 +63,43 @@ class FreshCheckpoints:
 
     def keep(self, run: RunKey, update: ScanUpdate) -> None:
         """Keep what was recorded, as long as there is room; the oldest gives way."""
-        self.take(run, -1)
+        earlier = self._remove(run)
+        if earlier is not None and earlier.is_same and earlier.after == update.before:
+            update = update._replace(before=earlier.before)
         self._by_run[run] = update
-        self._count += update.checkpoint_count
+        self._count += update.cost
         while self._count > self._kept_count:
-            self.take(next(iter(self._by_run)), -1)
+            self._remove(next(iter(self._by_run)))
+
+    def keep_same(self, risen: Mapping[RunKey, RevisionRise]) -> None:
+        """Keep that something else was recorded of these runs, which changed nothing about their checkpoints."""
+        for run, rise in risen.items():
+            known = self._by_run.get(run)
+            if known is not None and known.after == rise.before:
+                self._by_run[run] = known._replace(after=rise.after)
+            else:
+                self.keep(run, ScanUpdate(rise.before, rise.after, NO_ROWS, (), NO_CHANGES, is_same=True))
 
     def take(self, run: RunKey, revision: int) -> ScanUpdate | None:
         """Remove and return the update of a run; None if it did not lead to this revision."""
+        kept = self._remove(run)
+        return kept if kept is not None and kept.after == revision else None
+
+    def _remove(self, run: RunKey) -> ScanUpdate | None:
         kept = self._by_run.pop(run, None)
-        if kept is None:
-            return None
-        self._count -= kept.checkpoint_count
-        return kept if kept.after == revision else None
+        if kept is not None:
+            self._count -= kept.cost
+        return kept
 
 
 class SelectedCheckpoints(NamedTuple):
     """What a history has of a run's checkpoints; with sums over all of them, where it leaves some out."""
 
-    checkpoints: list[RecordedCheckpoint]  # in any order
+    checkpoints: Sequence[RecordedCheckpoint]  # in any order
     saved: list[SavedProgress] | None = None  # of all, or those added since `earlier`
     totals: Totals | None = None
     earlier: RunRecord | None = None  # whose sums count the others
+    is_same: bool = False  # they are those of the record before, which may be packed
 
 
 class ShownCheckpoints(NamedTuple):
@@ -103,6 +128,8 @@ def follow(known: RunRecord, update: ScanUpdate, limit: int, shown: ShownCheckpo
     A checkpoint that the record leaves out has `limit` others before it in each order. It can come in only if one of
     these ranks lower than before, or counts no longer. `shown` is what is known of the record's checkpoints.
     """
+    if update.is_same:
+        return _keep_all(known)
     before = {identify(each): each for each in update.compared}
     altered = [(before.get(identify(each)), each) for each in (*update.changes.changed, *update.changes.gone)]
     pairs = [(was, now) for was, now in altered if was is not None and not _ranks_lower(was, now)]
@@ -127,6 +154,15 @@ def follow(known: RunRecord, update: ScanUpdate, limit: int, shown: ShownCheckpo
         return None  # then only states count, and no longer what counted before
     counted = [each for each in added if each.is_state] if has_state else added
     return SelectedCheckpoints(found, counted, totals, known)
+
+
+def _keep_all(known: RunRecord) -> SelectedCheckpoints | None:
+    if known.earlier:
+        return None
+    is_cut = known.is_truncated
+    return SelectedCheckpoints(
+        known.checkpoints, [] if is_cut else None, known.totals, known if is_cut else None, is_same=True
+    )
 
 
 def _makes_room(

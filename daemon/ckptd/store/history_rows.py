@@ -2,10 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from ckptd.core.discovery.generic_job_names import is_generic
 from ckptd.core.model import (
@@ -76,7 +77,7 @@ def load_records(
         totals = _load_totals(select, truncated)
         kept = {row_id: selected[row_id] for row_id in chunk if row_id in selected}
         for row_id, each in kept.items():
-            found[row_id] = sorted(each.checkpoints, key=age_order)
+            found[row_id] = [*each.checkpoints] if each.is_same else sorted(each.checkpoints, key=age_order)
             totals |= {} if each.totals is None else {row_id: each.totals}
         reaches = _measure_reaches(select, attempts, truncated, kept)
         savers = _find_savers(select, runs)
@@ -103,7 +104,10 @@ def load_records(
                 summed=decode_summed(summed),
                 reaches=reaches.get(row_id),
             )
-            result[row_id] = (revision, record if is_whole else with_rhythm(record))  # pruning asks for none
+            record = record if is_whole else with_rhythm(record)  # pruning asks for none
+            if row_id in kept and kept[row_id].is_same:  # as they are packed, so that nobody packs them again
+                record = replace(record, checkpoints=cast("tuple[RecordedCheckpoint, ...]", kept[row_id].checkpoints))
+            result[row_id] = (revision, record)
     return result
 
 

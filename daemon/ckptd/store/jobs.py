@@ -6,11 +6,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from ckptd.core.model import SUSPENDED_STATES, Attempt, JobKey
+from ckptd.core.model import SUSPENDED_STATES, Attempt, JobKey, RunKey
 from ckptd.core.queue import GUESSED_CAUSES, JobChanges, TrackedJob
 from ckptd.store import checkpoint_writers, lost_work, resumed_from, runs
 from ckptd.store.bulk_inserts import insert_rows
 from ckptd.store.listing_readers import JobReader
+from ckptd.store.revision_rises import RevisionRise, list_rises, lock_revisions
 from ckptd.store.rows import (
     ATTEMPT_COLUMNS,
     JOB_COLUMNS,
@@ -69,15 +70,20 @@ class JobStore(StorePart, JobReader):
             )
         return result
 
-    def record(self, changes: JobChanges) -> None:
-        """Record what one poll changed, except vanished jobs: merge accounting's data about them first."""
+    def record(self, changes: JobChanges) -> dict[RunKey, RevisionRise]:
+        """Record what one poll changed, except vanished jobs: merge accounting's data about them first.
+
+        Return the runs that were on record before and whose checkpoints are as they were, with their revisions.
+        """
         if changes.is_empty and not changes.updated:
-            return
+            return {}
         begun = {(attempt.job, attempt.restart_count) for attempt in changes.begun}
         with self.database.writing() as connection:
             open_before = [each for each in changes.ended if (each.job, each.restart_count) not in begun]
             _date_scans_before(connection, open_before)
-            record_jobs(connection, changes)
+            known = find_rows(connection, _list_changed(changes))
+            before = lock_revisions(connection, known.runs())
+            return list_rises(connection, before, without=record_jobs(connection, changes))
 
     @reading
     def list_unconfirmed_attempts(
@@ -120,13 +126,19 @@ def _read_latest(connection: sa.Connection, cluster: str) -> dict[int, Any]:
     return {row[0]: row[1:] for row in rows}
 
 
-def record_jobs(connection: sa.Connection, changes: JobChanges) -> None:
-    """Record what one poll changed, except vanished jobs."""
+def _list_changed(changes: JobChanges) -> set[JobKey]:
+    """Return the jobs of the runs that a poll changed."""
+    attempts = {each.job for each in (*changes.begun, *changes.updated, *changes.ended)}
+    return attempts.union(known.key for known in (*changes.replaced, *changes.changed))
+
+
+def record_jobs(connection: sa.Connection, changes: JobChanges) -> set[int]:
+    """Record what one poll changed, except vanished jobs; return the runs with checkpoints of another attempt now."""
     runs.ensure_cluster(connection, changes.cluster)
     _update_jobs(connection, (*changes.replaced, *changes.changed), changes.polled_at)
     _leave_queue(connection, changes.forgotten)
     _insert_jobs(connection, changes)
-    _record_attempts(connection, changes)
+    return _record_attempts(connection, changes)
 
 
 def _insert_jobs(connection: sa.Connection, changes: JobChanges) -> None:
@@ -236,12 +248,12 @@ def correct_attempts(connection: sa.Connection, attempts: Collection[Attempt]) -
     lost_work.write_lines_of_jobs(connection, rows.rows())
 
 
-def _record_attempts(connection: sa.Connection, changes: JobChanges) -> None:
+def _record_attempts(connection: sa.Connection, changes: JobChanges) -> set[int]:
     attempts = {
         (attempt.job, attempt.restart_count): attempt for attempt in (*changes.begun, *changes.updated, *changes.ended)
     }
     if not attempts:
-        return
+        return set()
     rows = find_rows(connection, list({key for key, _ in attempts}))
     known = _find_attempts(connection, rows)
     fresh: list[dict[str, Any]] = []
@@ -259,8 +271,9 @@ def _record_attempts(connection: sa.Connection, changes: JobChanges) -> None:
     runs.touch_runs(connection, rows.runs())
     begun_in = {rows[attempt.job][1] for attempt in changes.begun}
     resumed_from.record_resumes(connection, begun_in)
-    checkpoint_writers.correct_writers(connection, begun_in)
+    rewritten = checkpoint_writers.correct_writers(connection, begun_in)
     lost_work.write_lines_of_jobs(connection, rows.rows())
+    return rewritten
 
 
 def _date_scans_before(connection: sa.Connection, ended: Collection[Attempt]) -> None:

@@ -120,8 +120,11 @@ def read_revisions(connection: sa.Connection, row_ids: Collection[int]) -> dict[
 _REVISIONS = sa.select(RunTable.id, RunTable.revision).where(RunTable.id.in_(ROW_IDS))
 
 
-def assign_runs(connection: sa.Connection, found: Collection[LocationRecord], now: datetime) -> None:
-    """Assign jobs to runs, with the attempts that have no other directory; see LocatedRunStore.record."""
+def assign_runs(connection: sa.Connection, found: Collection[LocationRecord], now: datetime) -> set[int]:
+    """Assign jobs to runs, with the attempts that have no other directory; see LocatedRunStore.record.
+
+    Return the runs that got checkpoints of others.
+    """
     for cluster in {each.run.cluster for each in found}:
         ensure_cluster(connection, cluster)
     keys = {each.run: RunLocation(each.run, each.user, each.located_by) for each in found}
@@ -133,11 +136,13 @@ def assign_runs(connection: sa.Connection, found: Collection[LocationRecord], no
     continued = {each.continues: targets[each.run] for each in found if each.continues is not None}
     _continue_runs(connection, {row_id: continued[key] for key, row_id in find_runs(connection, continued).items()})
     moves = _find_moves(connection, {job: targets[each.run] for each in found for job in each.jobs})
+    absorbing: set[int] = set()
     if moves:
         _move_jobs(connection, moves)
-        _absorb_empty(connection, {move.left: move.target for move in moves})
+        absorbing = _absorb_empty(connection, {move.left: move.target for move in moves})
         assign_kinds(connection, {move.target for move in moves})
         touch_runs(connection, {row_id for move in moves for row_id in (move.target, move.left)})
+    return absorbing
 
 
 def _record_locators(connection: sa.Connection, locators: Mapping[int, str]) -> None:
@@ -207,13 +212,19 @@ def _continue_runs(connection: sa.Connection, targets: Mapping[int, int]) -> Non
     touch_runs(connection, {*targets, *targets.values()})
 
 
-def _absorb_empty(connection: sa.Connection, targets: Mapping[int, int]) -> None:
-    """Move the data of runs that stood for one job without a directory to the run that the job joined."""
+def _absorb_empty(connection: sa.Connection, targets: Mapping[int, int]) -> set[int]:
+    """Move the data of runs that stood for one job without a directory to the run that the job joined.
+
+    Return the runs that got checkpoints.
+    """
+    absorbing: set[int] = set()
     for chunk in split(targets):
-        rows = connection.execute(_EMPTY, {"row_ids": chunk})
+        rows = connection.execute(_EMPTY, {"row_ids": chunk}).all()
         values = [{"key_left": left, "key_target": targets[left], "key_since": since} for left, since in rows]
         if not values:
             continue
+        saved = sa.select(CheckpointTable.run_id).where(CheckpointTable.run_id.in_([row_id for row_id, _ in rows]))
+        absorbing.update(targets[row_id] for row_id in connection.scalars(saved.distinct()))
         target = sa.bindparam("key_target", type_=RunTable.id.type)
         for table in map(table_of, (FlagTable, NoticeTable, AuditTable, CheckpointTable)):
             is_left = table.c.run_id == sa.bindparam("key_left")
@@ -225,6 +236,7 @@ def _absorb_empty(connection: sa.Connection, targets: Mapping[int, int]) -> None
         left = [each["key_left"] for each in values]
         connection.execute(sa.delete(LocationTable).where(LocationTable.run_id.in_(left)))  # the next search adds them
         connection.execute(sa.delete(RunTable).where(RunTable.id.in_(left)))
+    return absorbing
 
 
 _EMPTY = sa.select(RunTable.id, RunTable.recorded_since).where(
