@@ -9,6 +9,7 @@ import pytest
 from ckptd.core import queue
 from ckptd.core.model import JobState
 from ckptd.core.model.records import LocationRecord, ScanRecord
+from ckptd.core.runs.cadence import with_rhythm
 from ckptd.store import history_rows
 from ckptd.store.fresh_checkpoints import ScanUpdate, ShownCheckpoints
 from support import recorded
@@ -26,7 +27,10 @@ pytestmark = pytest.mark.filled_by(record=begin_run)
 
 def read_revised(store, known=None):
     found = store.histories.read_changed({RUN: known}).records.get(RUN)
-    return known if found is None else found._replace(shown=ShownCheckpoints.of(found.record.checkpoints))
+    if found is None:
+        return known
+    record = with_rhythm(replace(found.record, scan=None))  # of the same checkpoints, decisions complete both
+    return found._replace(record=record, shown=ShownCheckpoints.of(record.checkpoints))
 
 
 def poll(store, minute, *jobs):

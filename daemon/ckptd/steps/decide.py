@@ -11,6 +11,7 @@ from ckptd.core.health import array_folding, flag_changes, node_locations
 from ckptd.core.health.no_room import needed_bytes
 from ckptd.core.model import Flag, Job, RunHistory, RunKey, Scan, Unknown
 from ckptd.core.node_scans.node_directories import is_on_nodes
+from ckptd.core.runs.cadence import with_rhythm
 from ckptd.steps import awaited_scans, job_action_history, plan_notices, read_scripts
 from ckptd.steps.decision_slice import DecisionSlice
 from ckptd.steps.evaluated_runs import EvaluatedRun, has_damaged
@@ -296,7 +297,8 @@ def _evaluate_run(
     now: datetime,
     max_poll_age: timedelta,
 ) -> None:
-    opened = unpack(history)
+    opened = with_rhythm(unpack(history))
+    history = replace(history, rhythm=opened.rhythm)
     rules = tuple(health.choose_rules(opened, parts.rules, parts.overrides))
     is_unseen_here = is_on_nodes(opened.key.directory, parts.node_scans.directories)
     timed = health.evaluate_until(

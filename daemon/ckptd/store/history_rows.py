@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -62,7 +61,8 @@ def load_records(
     """Return the revision and record of these runs, by row id.
 
     `is_whole` reads all checkpoints that are there and the latest deleted ones, as pruning needs them. The checkpoints
-    of runs in `selected` are not read.
+    of runs in `selected` are not read. Those that are the same as before stay packed: their scan lists none, and their
+    rhythm is measured by whoever unpacks them.
     """
     result: dict[int, tuple[int, RunRecord]] = {}
     for chunk in split(row_ids):
@@ -72,18 +72,20 @@ def load_records(
         attempts = read_attempts(select, chunk, parts)
         names = read_job_names(select, [row_id for row_id in chunk if len(attempts[row_id]) > 1], parts)
         unread = [row_id for row_id in chunk if row_id not in selected]
-        found = _load_checkpoints(select, list_numbers(unread), is_whole=is_whole) if unread else {}
+        found: dict[int, Sequence[RecordedCheckpoint]] = defaultdict(list)
+        found |= _load_checkpoints(select, list_numbers(unread), is_whole=is_whole) if unread else {}
         truncated = [row_id for row_id in unread if len(found[row_id]) >= CHECKPOINT_LIMIT]
         totals = _load_totals(select, truncated)
         kept = {row_id: selected[row_id] for row_id in chunk if row_id in selected}
         for row_id, each in kept.items():
-            found[row_id] = [*each.checkpoints] if each.is_same else sorted(each.checkpoints, key=age_order)
+            found[row_id] = each.checkpoints if each.is_same else sorted(each.checkpoints, key=age_order)
             totals |= {} if each.totals is None else {row_id: each.totals}
         reaches = _measure_reaches(select, attempts, truncated, kept)
         savers = _find_savers(select, runs)
         for row in select(f"SELECT {_RUN.of('r')} FROM runs r WHERE r.id IN ({runs})", {}):  # noqa: S608
             row_id, revision, scanned_at, user_settings, free_space, cluster, uid, directory, *rest = _RUN.decode(row)
             key, (user, located_by, since, *scanned, summed) = RunKey(cluster, uid, directory), rest
+            is_same = row_id in kept and kept[row_id].is_same
             record = RunRecord(
                 key=key,
                 user=user,
@@ -91,9 +93,9 @@ def load_records(
                 jobs=tuple(open_jobs[row_id]),
                 suspended_until=suspended.get(row_id, NOTHING),
                 attempts=tuple(attempts[row_id]),
-                checkpoints=tuple(found[row_id]),
+                checkpoints=cast("tuple[RecordedCheckpoint, ...]", found[row_id]) if is_same else tuple(found[row_id]),
                 polled_at=None,
-                scan=_scan(key, scanned_at, scanned, found[row_id]),
+                scan=_scan(key, scanned_at, scanned, () if is_same else found[row_id]),
                 recorded_since=since,
                 user_settings=parse_user_settings(user_settings) if user_settings else _NO_SETTINGS,
                 free_space_samples=decode_free_space(free_space),
@@ -104,10 +106,7 @@ def load_records(
                 summed=decode_summed(summed),
                 reaches=reaches.get(row_id),
             )
-            record = record if is_whole else with_rhythm(record)  # pruning asks for none
-            if row_id in kept and kept[row_id].is_same:  # as they are packed, so that nobody packs them again
-                record = replace(record, checkpoints=cast("tuple[RecordedCheckpoint, ...]", kept[row_id].checkpoints))
-            result[row_id] = (revision, record)
+            result[row_id] = (revision, record if is_whole or is_same else with_rhythm(record))  # pruning asks for none
     return result
 
 
@@ -277,7 +276,7 @@ def _load_saved(select: Select, row_ids: list[int]) -> dict[int, list[SavedProgr
 
 
 def _scan(
-    key: RunKey, scanned_at: datetime | None, scanned: list[Any], found: list[RecordedCheckpoint]
+    key: RunKey, scanned_at: datetime | None, scanned: list[Any], found: Iterable[RecordedCheckpoint]
 ) -> Scan | Unknown | None:
     problems, leftovers, free_bytes, total_bytes, quota_left, quota_error, kind, what, reason = scanned
     if what is not None:
