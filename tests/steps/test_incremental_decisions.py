@@ -312,6 +312,22 @@ def test_decisions_about_many_runs_are_some_time_apart_and_none_is_forgotten(cou
         assert twin.state.decision_due.is_set() is not is_decided
 
 
+@pytest.mark.parametrize(("per_run", "pause"), [(1, len(JOBS)), (3600, 60 * decision_slice.SHARE_OF_GAP)])
+def test_a_decision_after_a_poll_waits_for_the_scans_that_follow_but_not_until_the_next_poll(
+    counted, monkeypatch, per_run, pause
+):
+    twin, _ = counted
+    assert twin.parts.poll_interval == timedelta(seconds=60)
+    twin.state.decision_due.set()
+    decide.run(twin.parts, twin.state, at(2))
+    monkeypatch.setattr(decision_slice, "PAUSE_PER_RUN", timedelta(seconds=per_run))
+    twin.poll(600, [make_job(job_id) for job_id in JOBS])
+    for seconds, is_decided in ((0, False), (pause - 1, False), (pause, True)):
+        twin.state.decision_due.set()
+        decide.run(twin.parts, twin.state, at(600) + timedelta(seconds=seconds))
+        assert twin.state.decision_due.is_set() is not is_decided
+
+
 def test_decisions_come_sooner_while_scans_fill_the_room_for_what_they_changed(counted, monkeypatch):
     twin, _ = counted
     monkeypatch.setattr(decision_slice, "PAUSE_PER_RUN", timedelta(seconds=10))
@@ -373,4 +389,20 @@ def test_a_run_that_another_process_moves_during_a_decision_keeps_no_other_flag_
     monkeypatch.setattr(twin.store.flags, "record", move_before)
     twin.decide(2)
     assert [each.finding.run.directory for each in twin.store.flags.list_open(CLUSTER)] == ["/scratch/2"]
+    twin.store.close()
+
+
+def test_many_tasks_of_one_run_do_not_keep_decisions_apart_as_many_runs_do(tmp_path):
+    twin = Deciding(tmp_path, forgets=False, rules=(Counted(),))
+    tasks = [make_job(number, array_job_id=1, array_task_id=number) for number in range(1, 401)]
+    twin.poll(0, tasks)
+    for task in tasks:
+        twin.locate(0, task.job_id, "/scratch/sweep")
+    twin.state.decision_due.set()
+    decide.run(twin.parts, twin.state, at(1))
+    assert len(twin.state.find(DecisionSlice).evaluated.by_run) == 1
+    for milliseconds, is_decided in ((5, False), (10, True)):
+        twin.state.decision_due.set()
+        decide.run(twin.parts, twin.state, at(1) + timedelta(milliseconds=milliseconds))
+        assert twin.state.decision_due.is_set() is not is_decided
     twin.store.close()

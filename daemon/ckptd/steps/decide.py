@@ -53,7 +53,8 @@ def run(parts: Parts, state: State, now: datetime) -> StepResult:
     memory = state.own(DecisionSlice, DecisionSlice)
     about_clock = memory.follow_clock(parts, now)
     is_due = memory.must_evaluate_all or state.decision_due.is_set() or memory.must_decide(now, parts.poll_interval)
-    if not is_due or memory.must_pause(now, is_filling=parts.store.histories.fresh.is_filling):
+    memory.note_poll(state.latest(PolledQueue).polled_at, now)
+    if not is_due or memory.must_pause(now, parts.poll_interval, is_filling=parts.store.histories.fresh.is_filling):
         return StepResult(found_work=False, lines=about_clock) if about_clock else IDLE
     memory.decided_at = now
     state.decision_due.clear()  # what is polled or scanned from here on is for the next decision
