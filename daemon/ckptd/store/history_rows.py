@@ -39,6 +39,8 @@ from ckptd.store.run_rows import IS_LOCATED
 # newest ones in a history, and newest ones that were complete once: enough for medians of intervals, and failed saves
 # hide none that a restart can load; pruning reads all of them
 CHECKPOINT_LIMIT = 64
+NAMESAKES = 1000  # latest jobs of one name that tell whether jobs like a new one save
+NAMES_AT_ONCE = 100  # in one statement
 
 _RUN = Columns(
     (
@@ -211,33 +213,37 @@ _UNLOCATED_JOBS = """
 SELECT j.run_id, r.cluster, r.uid, j.name, j.work_dir FROM jobs j JOIN runs r ON r.id = j.run_id
 WHERE j.run_id IN ({runs}) AND j.ended_at IS NULL AND NOT ({is_located}) AND j.work_dir IS NOT NULL
 """
-_SAVING_JOBS = """
-SELECT DISTINCT r.cluster, r.uid, j.name, j.work_dir FROM jobs j JOIN runs r ON r.id = j.run_id
-WHERE r.cluster IN ({clusters}) AND r.uid IN ({uids}) AND j.name IN ({names}) AND {is_located}
-    AND EXISTS (SELECT 1 FROM checkpoints c WHERE c.run_id = r.id AND c.completed_at IS NOT NULL)
-"""
+# the latest ones alone, because a user may have a million jobs of one name
+_HAS_SAVED = f"""
+SELECT {{place}} WHERE EXISTS (
+    SELECT 1 FROM (
+        SELECT run_id, work_dir FROM jobs WHERE uid = {{uid}} AND name = :n{{place}} ORDER BY id DESC LIMIT :count
+    ) j JOIN runs r ON r.id = j.run_id
+    WHERE r.cluster = :c{{place}} AND j.work_dir = :w{{place}} AND {IS_LOCATED}
+        AND EXISTS (SELECT 1 FROM checkpoints c WHERE c.run_id = r.id AND c.completed_at IS NOT NULL)
+)
+"""  # noqa: S608 - row ids
 
 
 def _find_savers(select: Select, runs: str) -> set[int]:
     """Return the runs without a directory whose users have other jobs of equal name and working directory that saved.
 
-    Generic names, such as `bash`, prove nothing and are skipped.
+    Only the latest NAMESAKES of each name count. Generic names, such as `bash`, prove nothing and are skipped.
     """
-    unlocated = select(_UNLOCATED_JOBS.format(runs=runs, is_located=IS_LOCATED), {})
-    found_jobs = {row[0]: tuple(map(decode_any, row[1:])) for row in unlocated}
-    wanted = {row_id: each for row_id, each in found_jobs.items() if not is_generic(each[2])}
-    if not wanted:
-        return set()
-    uids = list_numbers({each[1] for each in wanted.values()})
-    clusters = {f":c{place}": encode_text(name) for place, name in enumerate({each[0] for each in wanted.values()})}
-    saving: set[tuple[Any, ...]] = set()
-    for chunk in split({each[2] for each in wanted.values()}):
-        values = {f"n{place}": encode_text(name) for place, name in enumerate(chunk)}
-        names = ", ".join(f":{name}" for name in values)
-        statement = _SAVING_JOBS.format(clusters=", ".join(clusters), uids=uids, names=names, is_located=IS_LOCATED)
-        found = select(statement, values | {place.removeprefix(":"): name for place, name in clusters.items()})
-        saving |= {tuple(map(decode_any, row)) for row in found}
-    return {row_id for row_id, each in wanted.items() if each in saving}
+    wanted: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    for row_id, *job in select(_UNLOCATED_JOBS.format(runs=runs, is_located=IS_LOCATED), {}):
+        if not is_generic(decode_any(job[2])):
+            wanted[tuple(job)].append(row_id)
+    found: set[int] = set()
+    for start in range(0, len(wanted), NAMES_AT_ONCE):
+        jobs = list(wanted)[start : start + NAMES_AT_ONCE]
+        values: dict[str, object] = {"count": NAMESAKES}
+        for place, (cluster, _, name, work_dir) in enumerate(jobs):
+            values |= {f"c{place}": cluster, f"n{place}": name, f"w{place}": work_dir}
+        asked = (_HAS_SAVED.format(place=place, uid=int(job[1])) for place, job in enumerate(jobs))
+        for (place,) in select(" UNION ALL ".join(asked), values):
+            found.update(wanted[jobs[place]])
+    return found
 
 
 # sparse files may claim more than a whole number holds

@@ -95,6 +95,7 @@ class JobTable(Base):
     __tablename__ = "jobs"
     __table_args__ = (
         sa.UniqueConstraint("cluster", "job_id", "first_seen_at"),
+        sa.Index(None, "uid", "name", "id"),
         sa.Index(
             "uq_jobs_in_queue",
             "cluster",
