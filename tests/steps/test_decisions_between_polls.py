@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from ckptd.core.model import CheckpointState
+from ckptd.core.model import CheckpointState, JobState, RunKey
+from ckptd.steps import evaluated_runs
 from ckptd.steps.decision_slice import DecisionSlice
 from ckptd.steps.evaluated_runs import EvaluatedRun
 from ckptd.steps.snapshots import CurrentFlags
+from ckptd.store import history_rows
 from support.deciding import Always, Counted, Deciding, files
 from support.queue_facts import CLUSTER, at, make_job
 
@@ -108,3 +110,40 @@ def test_a_flag_of_a_job_whose_directory_is_found_moves_with_it_and_does_not_ope
     assert twin.state.latest(CurrentFlags).flags == twin.store.flags.list_open(CLUSTER)
     assert {flag.finding.run.directory for flag in twin.store.flags.list_open(CLUSTER)} > {"/scratch/1"}
     twin.store.close()
+
+
+def test_a_job_that_follows_another_in_its_directory_has_none_of_its_checkpoints_read(twin, monkeypatch):
+    found = files(1, 20, 2, CheckpointState.COMPLETE)
+    key = RunKey(CLUSTER, make_job(1).uid, "/scratch/1")
+    evaluated = twin.state.find(DecisionSlice).evaluated
+    twin.scan(20, 1, found, 10**8)
+    twin.decide(20)
+    others = [make_job(job_id) for job_id in (2, 3)]
+    twin.poll(21, [make_job(1, state=JobState.COMPLETED, ends_at=at(21)), *others])
+    twin.scan(22, 1, found, 10**8)
+    twin.decide(22)
+    assert key not in evaluated.by_run
+    readings = []
+    load = history_rows._load_checkpoints
+
+    def note(select, runs, **words):
+        readings.append(runs)
+        return load(select, runs, **words)
+
+    monkeypatch.setattr(history_rows, "_load_checkpoints", note)
+    twin.poll(23, [make_job(9, started_at=at(23)), *others])
+    twin.locate(23, 9, "/scratch/1")
+    twin.decide(23)
+    known = evaluated.by_run[key].history
+    assert readings == []
+    assert (len(known.attempts), len(known.checkpoints)) == (2, len(found))
+    assert key not in evaluated.left
+
+
+def test_records_of_few_runs_whose_jobs_have_ended_are_kept(twin, monkeypatch):
+    monkeypatch.setattr(evaluated_runs, "LEFT_COUNT", 2)
+    evaluated = twin.state.find(DecisionSlice).evaluated
+    keys = list(evaluated.by_run)
+    for key in keys:
+        evaluated.remove(key)
+    assert list(evaluated.left) == keys[-2:]

@@ -80,8 +80,7 @@ class Deciding:
             settings_directory="/scratch",
         )
         watched = self.state.watchlist.get(known.run)
-        self.store.located_runs.record([where], at(minute))
-        declared_locations.publish_locations(self.state, (), [(watched, where)], at(minute))
+        declared_locations.record_moves(self.parts, self.state, [(watched, where)], at(minute))
 
     def scan(self, minute, job_id, checkpoints, free_bytes):
         watched = self.state.watchlist.get(RunKey(CLUSTER, make_job(job_id).uid, f"/scratch/{job_id}"))

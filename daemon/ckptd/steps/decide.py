@@ -263,7 +263,8 @@ def _evaluate_some(
     """
     memory = state.own(DecisionSlice, DecisionSlice)
     known = memory.evaluated.by_run
-    revised = parts.store.histories.read_changed({key: known[key].revised if key in known else None for key in scans})
+    before_read = {key: memory.evaluated.find_record(key) for key in scans}
+    revised = parts.store.histories.read_changed(before_read)
     for key in revised.missing:
         memory.evaluated.remove(key)
     wanted: dict[RunKey, RevisedRecord] = {}
@@ -274,6 +275,8 @@ def _evaluate_some(
             if unchanged and key not in due and key not in memory.evaluated.noted_flags and unchanged.has(each):
                 continue
             wanted[key] = each.revised
+        elif (left := before_read[key]) is not None and key not in revised.missing:
+            wanted[key] = left
     before = {key: known[key].history if key in known else None for key in wanted}
     queue = memory.sort_jobs(state.latest(PolledQueue))
     current = [each for each in bring_up(parts, state, wanted, scans, queue, before) if not each.is_only_copy]

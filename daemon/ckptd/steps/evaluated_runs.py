@@ -25,6 +25,7 @@ _FREE_CONTEXT = frozenset({"interruptions", "open_evidence", "flagged"})
 _CONTEXT = tuple(each.name for each in fields(RunContext) if each.name not in _FREE_CONTEXT)
 _NO_TIME = datetime.min.replace(tzinfo=UTC)
 FEW_ENDS = 100
+LEFT_COUNT = 1000  # runs whose jobs have ended: about 3 kB each, with their checkpoints packed
 _Array = tuple[int, int]  # owner, id
 
 
@@ -124,6 +125,7 @@ class EvaluatedRuns:
     """All runs that decisions are about. Owned by the step `decide`."""
 
     by_run: dict[RunKey, EvaluatedRun] = field(default_factory=dict)
+    left: dict[RunKey, RevisedRecord] = field(default_factory=dict)  # the records of the runs that were removed last
     unrecorded: set[RunKey] = field(default_factory=set)  # evaluated since flags were last recorded
     flagged: set[RunKey] = field(default_factory=set)  # flags that rules ask for changed since they were evaluated
     noted_flags: set[RunKey] = field(default_factory=set)  # others changed
@@ -135,6 +137,7 @@ class EvaluatedRuns:
         """Note a new evaluation of a run."""
         key = evaluated.history.key
         self._forget_tasks(key)
+        self.left.pop(key, None)
         self.by_run[key] = evaluated
         self.unrecorded.add(key)
         self._forget_flags(key)
@@ -146,6 +149,11 @@ class EvaluatedRuns:
         for array in _arrays_of(evaluated.history):
             self._tasks[array].add(key)
             self._changed_arrays.add(array)
+
+    def find_record(self, key: RunKey) -> RevisedRecord | None:
+        """Return the record of a run at the revision at which it was last evaluated."""
+        known = self.by_run.get(key)
+        return self.left.get(key) if known is None else known.revised
 
     def take_ended(self, now: datetime) -> set[RunKey]:
         """Return the runs whose evaluation held until now; each evaluation is returned once."""
@@ -177,9 +185,12 @@ class EvaluatedRuns:
             self.remove(key)
 
     def remove(self, key: RunKey) -> None:
-        """Remove a run that is no longer recorded or watched."""
+        """Remove a run that is no longer recorded or watched; keep its record for a job that may follow soon."""
         self._forget_tasks(key)
-        self.by_run.pop(key, None)
+        if (known := self.by_run.pop(key, None)) is not None:
+            self.left[key] = known.revised
+            if len(self.left) > LEFT_COUNT:
+                del self.left[next(iter(self.left))]
         self.unrecorded.discard(key)
         self._forget_flags(key)
 
