@@ -16,6 +16,7 @@ from ckptd.checkpoints.agent.lease_memory import LeaseOverError
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.agent.user_switch import become
 from ckptd.checkpoints.scanning import user_paths
+from ckptd.checkpoints.scanning.inspection import collector_paused
 from ckptd.checkpoints.scanning.shared_parser import SharedParser
 from ckptd.errors import CkptdError
 
@@ -50,7 +51,7 @@ def run(
         become(request["uid"])
         _confine(request, policy)
         _limit(request["operation"])
-        paths = requests.list_directories(request)
+        paths, operation = requests.list_directories(request), request["operation"]
         parser = SharedParser(request["uid"], paths, policy.allowed_roots)
         shared: dict[str, Any] = {"parser": parser, "memory": {}}
         with os.fdopen(pipe, "wb") as out, parser:
@@ -58,9 +59,9 @@ def run(
             for index, item in enumerate(request["items"]):
                 require_lease()  # once more: the whole host may have been frozen meanwhile
                 seconds = max(0.0, until - time.monotonic()) / (len(request["items"]) - index)
-                result = answer(request["operation"], item, policy, operations, seconds, shared)
-                out.write(json.dumps({"index": index, "result": result}).encode() + b"\n")
-                out.flush()
+                with collector_paused():  # until the answer is written: the collector would go through all of it
+                    out.write(_encode_answer(index, answer(operation, item, policy, operations, seconds, shared)))
+                    out.flush()
         status = 0
     except (DeniedUserError, LeaseOverError) as error:
         with os.fdopen(pipe, "wb") as out:
@@ -69,6 +70,10 @@ def run(
         sys.stderr.write(f"agent: request {request['id']} failed: {type(error).__name__}: {error}\n")
     finally:
         os._exit(status)
+
+
+def _encode_answer(index: int, result: dict[str, Any]) -> bytes:
+    return json.dumps({"index": index, "result": result}).encode() + b"\n"
 
 
 def lead_group(process_id: int) -> None:

@@ -11,7 +11,7 @@ from ckptd.checkpoints.agent import scan_json
 from ckptd.checkpoints.agent.limited_child import ChildLimits
 from ckptd.checkpoints.scanning import adapter_bases, declarations, pointers, reads_since_start, silent_work_dirs
 from ckptd.checkpoints.scanning.allowed_roots import open_allowed
-from ckptd.checkpoints.scanning.inspection import Inspection, collector_paused, inspect_tree
+from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree
 from ckptd.checkpoints.scanning.mounts import Mount, find_mount, read_recent_mounts
 from ckptd.checkpoints.scanning.quota import read_quota_left
 from ckptd.checkpoints.scanning.tree_fingerprint import CHANGED, UNCHANGED, read_fingerprint
@@ -37,7 +37,7 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
         OSError: the directory itself cannot be opened.
 
     """
-    with collector_paused(), open_allowed(item["directory"], item["allowed_roots"]) as descriptor:
+    with open_allowed(item["directory"], item["allowed_roots"]) as descriptor:
         if item["fingerprint"] is None:
             return _scan(item, descriptor)
         found, entry_count = read_fingerprint(
