@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import TracebackType
 from typing import Any, BinaryIO
 
 from ckptd.checkpoints.formats import facts, state_walk
@@ -50,6 +51,8 @@ class PartFindings:
 
     def add_facts(self, content: Any, number: facts.Number = facts.plain_number) -> None:
         """Add the epoch, step, metrics and best checkpoint that a part's content states."""
+        if not content:
+            return
         found = facts.find_facts(content, number)
         self.epoch = found.epoch if self.epoch is None else self.epoch
         self.step = found.step if self.step is None else self.step
@@ -68,6 +71,22 @@ class PartFindings:
         """Add the signs of the checkpoint's role in a part's content."""
         if self.role is None and not self.signs.is_whole_state:
             state_walk.add_role_signs(self.signs, content, number)
+
+
+class _Blame:
+    """A context that puts a text before the damage found within it."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._prefix and isinstance(error, DamagedError):
+            raise DamagedError(f"{self._prefix}{error}") from error
 
 
 @dataclass(kw_only=True)
@@ -139,15 +158,9 @@ class CheckpointParts:
         if name not in self.files:
             raise DamagedError(f"{self.place}{name} is missing{why and f' ({why})'}")
 
-    @contextmanager
-    def blame(self, name: str) -> Iterator[None]:
+    def blame(self, name: str) -> "_Blame":
         """Add the file's name to damage found within this context, unless the file is the whole checkpoint."""
-        try:
-            yield
-        except DamagedError as error:
-            if len(self.files) == 1 and not self.place:
-                raise
-            raise DamagedError(f"{self.place}{name}: {error}") from error
+        return _Blame("" if len(self.files) == 1 and not self.place else f"{self.place}{name}: ")
 
     @contextmanager
     def torch(self, name: str) -> Iterator[TorchArchive | TorchLegacy]:

@@ -84,6 +84,7 @@ _DEPTH = 3
 _HOLDERS = (dict, Opaque)
 
 Number = Callable[[Any], float | int | None]
+Entries = Sequence[tuple[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +118,8 @@ def find_facts(value: Any, number: Number = plain_number) -> StateFacts:
     metrics: dict[str, float] = {}
     texts: dict[str, str] = {}
     flags: dict[str, bool] = {}
-    for name, item in _walk(value):
+    top = _entries(value)
+    for name, item in _walk(top, value):
         if isinstance(item, str):
             texts.setdefault(name, item)
         elif isinstance(item, bool):
@@ -129,8 +131,8 @@ def find_facts(value: Any, number: Number = plain_number) -> StateFacts:
     epoch = _first(found, _EPOCH_KEYS)
     epoch = _first(found, _EPOCH_KEYS_LATE) if epoch is None else epoch
     step = _first(found, _STEP_KEYS)
-    step = _find_fairseq_step(value, number) if step is None else step
-    goal_epoch, goal_step = _find_goal(value, number)
+    step = _find_fairseq_step(top, number) if step is None else step
+    goal_epoch, goal_step = _find_goal(top, number)
     best_path = next((texts[key] for key in _BEST_PATH_KEYS if texts.get(key)), None)
     return StateFacts(
         epoch=int(epoch) if epoch is not None and epoch == int(epoch) else epoch,
@@ -143,22 +145,23 @@ def find_facts(value: Any, number: Number = plain_number) -> StateFacts:
     )
 
 
-def _find_fairseq_step(value: Any, number: Number) -> float | int | None:
+def _find_fairseq_step(top: Entries, number: Number) -> float | int | None:
     """Return the number of updates in the last entry of `optimizer_history` (fairseq/trainer.py)."""
-    history = next((item for name, item in _entries(value) if name == "optimizer_history"), None)
-    last = history[-1] if isinstance(history, list) and history else None
-    updates = next((item for name, item in _entries(last) if name == "num_updates"), None)
+    history = next((item for name, item in top if name == "optimizer_history"), None)
+    if not isinstance(history, list) or not history:
+        return None
+    updates = next((item for name, item in _entries(history[-1]) if name == "num_updates"), None)
     return number(updates)
 
 
-def _find_goal(value: Any, number: Number) -> tuple[float | int | None, float | int | None]:
+def _find_goal(top: Entries, number: Number) -> tuple[float | int | None, float | int | None]:
     """Return the epochs and steps at which a training ends, from its state or the settings in it."""
     goals: dict[str, float | int] = {}
     settings: dict[str, float | int] = {}
-    for name, item in _entries(value):
+    for name, item in top:
         if isinstance(item, _HOLDERS) and _SETTINGS.fullmatch(name.lower()):
-            _add_numbers(settings, item, number)
-    _add_numbers(goals, value, number)
+            _add_numbers(settings, _entries(item), number)
+    _add_numbers(goals, top, number)
     epoch, step = _first(goals, _GOAL_EPOCH_KEYS), _first(goals, _GOAL_STEP_KEYS)
     return (
         _first(settings, _SETTING_EPOCH_KEYS) if epoch is None else epoch,
@@ -166,8 +169,8 @@ def _find_goal(value: Any, number: Number) -> tuple[float | int | None, float | 
     )
 
 
-def _add_numbers(found: dict[str, float | int], holder: Any, number: Number) -> None:
-    for name, item in _entries(holder):
+def _add_numbers(found: dict[str, float | int], entries: Entries, number: Number) -> None:
+    for name, item in entries:
         if (lower := name.lower()) in _ALL_GOAL_KEYS and (as_number := number(item)) is not None:
             found.setdefault(lower, as_number)
 
@@ -190,8 +193,8 @@ def _is_metric(name: str) -> bool:
     return bool(_METRIC.search(lower)) and not _NO_METRIC.search(lower)
 
 
-def _walk(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield named leaves, breadth first."""
+def _walk(top: Entries, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield named leaves, breadth first, of a value with these entries."""
     level: list[Any] = [value]
     seen: set[int] = set()
     for _ in range(_DEPTH):
@@ -200,7 +203,7 @@ def _walk(value: Any) -> Iterator[tuple[str, Any]]:
             if id(holder) in seen:
                 continue
             seen.add(id(holder))
-            for key, item in _entries(holder)[:_WIDTH]:
+            for key, item in (top if holder is value else _entries(holder))[:_WIDTH]:
                 yield key, item
                 is_holder = isinstance(item, _HOLDERS) and len(deeper) < _WIDTH
                 if is_holder and not _NOT_STATE.search(key.lower()):
@@ -208,7 +211,7 @@ def _walk(value: Any) -> Iterator[tuple[str, Any]]:
         level = deeper
 
 
-def _entries(holder: Any) -> Sequence[tuple[str, Any]]:
+def _entries(holder: Any) -> Entries:
     if isinstance(holder, Opaque):
         return [*_named(holder.attributes), *_named(holder.entries or {})]
     return _named(holder) if isinstance(holder, dict) else ()

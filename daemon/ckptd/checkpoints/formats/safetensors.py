@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from struct import unpack
 from typing import Any, BinaryIO, NamedTuple
 
@@ -43,6 +44,9 @@ class Tensor(NamedTuple):
     begin: int
     end: int
     element_bits: int | None
+
+
+_PLACE = attrgetter("begin", "end")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +83,7 @@ def read_header(file: BinaryIO, size_bytes: int) -> SafetensorsHeader:
     except ValueError as error:
         raise DamagedError(f"its header is no JSON: {error}") from error
     metadata = content.pop("__metadata__", {})
-    tensors = sorted([_tensor(name, entry) for name, entry in content.items()], key=lambda tensor: tensor.begin)
+    tensors = sorted([_tensor(name, entry) for name, entry in content.items()], key=_PLACE)
     _check_cover(tensors, size_bytes - 8 - length)
     return SafetensorsHeader(
         data_start=8 + length,
@@ -104,7 +108,7 @@ def _tensor(name: str, entry: Any) -> Tensor:
 
 def _check_cover(tensors: list[Tensor], data_bytes: int) -> None:
     position = 0
-    for tensor in sorted(tensors, key=lambda tensor: (tensor.begin, tensor.end)):
+    for tensor in tensors:
         if tensor.begin != position or tensor.end < tensor.begin:
             raise DamagedError(f"tensor {tensor.name!r} lies at {tensor.begin}, where {position} is due")
         position = tensor.end

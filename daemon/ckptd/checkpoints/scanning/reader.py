@@ -2,6 +2,7 @@
 
 import os
 import stat
+from io import BufferedReader, FileIO
 from pathlib import PurePosixPath
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -9,6 +10,8 @@ from typing import BinaryIO, Self
 from ckptd.checkpoints.scanning.access_times import open_keeping_atime
 from ckptd.checkpoints.scanning.tree import open_root
 from ckptd.errors import CkptdError
+
+BUFFER_BYTES = 16 << 10  # a file system may ask for reads of 4 MiB, and most headers are shorter than this
 
 
 class NotRegularError(CkptdError):
@@ -64,7 +67,7 @@ class Reader:
         if is_strange or not is_regular:
             os.close(found)
             raise NotRegularError(f"{path!r} {'belongs to another user' if is_regular else 'is not a regular file'}")
-        return os.fdopen(found, "rb")
+        return BufferedReader(FileIO(found, "rb"), BUFFER_BYTES)
 
     def is_there(self, path: str) -> bool:
         """Return whether something has this path now, be it a link; false also where nobody can tell."""
