@@ -47,7 +47,7 @@ class SetDraft:
     @property
     def span_ns(self) -> "WriteSpan":
         times = [piece.modified_ns for piece in self.parts]
-        return WriteSpan(min(times), max(times))
+        return WriteSpan(min(times), max(times)) if len(times) > 1 else WriteSpan(times[0], times[0])
 
 
 class WriteSpan(NamedTuple):

@@ -6,6 +6,7 @@ The groups are drafts: `joining` decides by the times of writing which of them a
 import posixpath
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from ckptd.core.checkpoint_sets.directories import count_members, find_result, list_ranks
 from ckptd.core.checkpoint_sets.drafts import DraftGroup, SetDraft, list_words
@@ -19,7 +20,7 @@ from ckptd.core.checkpoint_sets.name_numbers import (
 )
 from ckptd.core.checkpoint_sets.pieces import Piece, Place, join_path, render, render_series, variants_of
 from ckptd.core.checkpoint_sets.places import residual_of, without_components
-from ckptd.core.checkpoint_sets.signatures import sign
+from ckptd.core.checkpoint_sets.signatures import Signature, is_alone, sign
 from ckptd.core.model import Role
 
 
@@ -49,23 +50,21 @@ def _group(
     family: Family, pieces: Sequence[Piece], progress: tuple[Place, ...]
 ) -> tuple[list[DraftGroup], list[SetDraft]]:
     """Return the pieces of a family by directory and progress; pieces with equal numbers are single ones."""
-    marks = family.member_marks(pieces[0])
-    by_place: dict[tuple[str, tuple[str, ...]], dict[tuple[int, ...], list[Piece]]] = {}
+    names = pieces[0].names
+    marks = {at: mark for at, mark in family.member_marks(pieces[0]).items() if at[0] < len(names) - 1}
+    by_directory: dict[str, dict[tuple[int, ...], list[Piece]]] = {}
     for piece in pieces:
-        place = (
-            render(piece.names[:-1], {at: mark for at, mark in marks.items() if at[0] < len(piece.names) - 1}),
-            variants_of(piece.names),
-        )
         values = tuple([piece.number(each).value for each in progress])
-        by_place.setdefault(place, {}).setdefault(values, []).append(piece)
+        by_directory.setdefault(render(piece.names[:-1], marks), {}).setdefault(values, []).append(piece)
     groups: list[DraftGroup] = []
     alone: list[SetDraft] = []
-    for (directory, variants), saves in by_place.items():
+    forms = _Forms(family, progress)
+    for directory, saves in by_directory.items():
         first = next(iter(saves.values()))[0]
         group = DraftGroup(
             anchor=without_components(directory),
             residual=residual_of(first),
-            variants=variants,
+            variants=variants_of(names),
             words=list_words(first.names, progress),
             is_sure=bool(family.progress),
             is_data=all(piece.is_data for piece in pieces) and not COMPANION.search(posixpath.basename(first.path)),
@@ -77,14 +76,48 @@ def _group(
             is_special=bool(SPECIAL.search(posixpath.basename(first.path))),
         )
         for values, members in saves.items():
-            if len({_member_values(family, piece) for piece in members}) < len(members):
+            if len(members) > 1 and len({_member_values(family, piece) for piece in members}) < len(members):
                 why = "several have the same progress in their names and differ only in a measured value"
                 alone += [_draft_one(family, piece, family.doubt or why) for piece in members]
             else:
-                group.drafts[values] = _draft_save(family, members, progress, values)
+                group.drafts[values] = _draft_save(family, members, forms, values)
         if group.drafts:
             groups.append(group)
     return groups, alone
+
+
+class _Form(NamedTuple):
+    """What the names of one family's checkpoints have in common."""
+
+    signature: Signature
+    series: str
+    words: tuple[str, ...]
+
+
+class _Forms:
+    """The forms of the names of one family, each made once: a directory may hold 100,000 of its files."""
+
+    def __init__(self, family: Family, progress: tuple[Place, ...]) -> None:
+        self.progress = progress
+        self._family = family
+        self._places = tuple((place, place in progress) for place in family.pieces[0].places())
+        self._known: dict[tuple[tuple[str, Meaning, str], ...], _Form] = {}
+
+    def find(self, members: Sequence[Piece]) -> _Form:
+        """Return the form of one checkpoint's names."""
+        first = members[0]
+        if len(members) > 1 or not is_alone(first):
+            return self._make(members)
+        numbers = [(first.number(place), is_progress) for place, is_progress in self._places]
+        key = tuple([("" if is_progress else each.text, each.meaning, each.word) for each, is_progress in numbers])
+        if (known := self._known.get(key)) is None:
+            known = self._known[key] = self._make(members)
+        return known
+
+    def _make(self, members: Sequence[Piece]) -> _Form:
+        names = members[0].names
+        series = render_series(names, self._family.member_marks(members[0]), self.progress)
+        return _Form(sign(members), series, list_words(names, self.progress))
 
 
 def _is_companion(pieces: Sequence[Piece]) -> bool:
@@ -98,19 +131,17 @@ def _member_values(family: Family, piece: Piece) -> tuple[int, ...]:
     return tuple(piece.number(place).value for place in family.members)
 
 
-def _draft_save(
-    family: Family, members: Sequence[Piece], progress: tuple[Place, ...], values: tuple[int, ...]
-) -> SetDraft:
+def _draft_save(family: Family, members: Sequence[Piece], forms: _Forms, values: tuple[int, ...]) -> SetDraft:
     first = members[0]
-    marks = family.member_marks(first)
     is_single = len(members) == 1 and not family.members
+    form = forms.find(members)
     return SetDraft(
-        path=first.path if is_single else _common_path(first, members, marks),
+        path=first.path if is_single else _common_path(first, members, family.member_marks(first)),
         parts=members,
-        signature=sign(members),
-        series=render_series(first.names, marks, progress),
+        signature=form.signature,
+        series=form.series,
         progress=values,
-        words=list_words(first.names, progress),
+        words=form.words,
         evidence=family.evidence,
         has_progress_word=family.has_progress_word,
         is_directory=is_single and first.is_directory,

@@ -62,6 +62,7 @@ _NUMBER = re.compile(
     r"|(?P<fraction>\d+\.\d+(?!\d|\.\d)(?:[eE][-+]?\d+)?)"  # in `m.5.0.39` that of epoch 5 is 0.39
     r"|(?P<whole>\d+)"
 )
+_ALL_DIGITS_ALIKE = str.maketrans("123456789", "0" * 9)
 _CP2K = re.compile("cp2k", re.IGNORECASE)
 _WORD_BEFORE = re.compile(r"([A-Za-z]+)[-_=. ]{0,2}$")
 _WORD_BEHIND = re.compile(r"[-_]?(?:global_)?([A-Za-z]+)(?![A-Za-z]|[-_=.]?\d)")
@@ -91,15 +92,45 @@ class Name(NamedTuple):
     numbers: tuple[NameNumber, ...]
 
 
+class _Split(NamedTuple):
+    """Where the numbers of a name are, and what they mean."""
+
+    spans: tuple[tuple[int, int], ...]
+    numbers: tuple[NameNumber, ...]
+
+
 @lru_cache(maxsize=131_072)
 def parse_name(name: str) -> Name:
     """Split one component of a path. Digits in a suffix such as `.h5`, and all digits of very long names, are text."""
     if len(name) > _LONGEST:
         return Name((name,), ())
+    spans, alike = _split(name if _CP2K.search(name) else name.translate(_ALL_DIGITS_ALIKE))
+    texts: list[str] = []
+    numbers: list[NameNumber] = []
+    at = 0
+    for (begin, end), number in zip(spans, alike, strict=True):
+        text = name[begin:end]
+        numbers.append(NameNumber(_value(text), text, number.meaning, number.word))
+        texts.append(name[at:begin])
+        at = end
+    texts.append(name[at:])
+    return Name(tuple(texts), tuple(numbers))
+
+
+def _value(text: str) -> int:
+    if text.isdigit():
+        return int(text[:_MAX_DIGITS])
+    return 0 if "." in text else int(re.sub(r"\D", "", text)[:_MAX_DIGITS])
+
+
+@lru_cache(maxsize=8_192)
+def _split(name: str) -> _Split:
+    """Find the numbers of a name; for all names that differ only in the digits themselves the result is the same."""
     suffix = _SUFFIX.search(name)
     stem = name[: suffix.start()] if suffix else name
     texts: list[str] = []
     numbers: list[NameNumber] = []
+    spans: list[tuple[int, int]] = []
     at = 0
     for found in _NUMBER.finditer(stem):
         if len(numbers) == _MAX_NUMBERS or len(found[0]) > _MAX_DIGITS + 8:
@@ -108,9 +139,10 @@ def parse_name(name: str) -> Name:
             continue  # its digit is part of a program's name, and no number of a checkpoint `cp2`
         numbers.append(_number(found, stem))
         texts.append(stem[at : found.start()])
+        spans.append(found.span())
         at = found.end()
     texts.append(name[at:])
-    return Name(tuple(texts), tuple(_resolve_meanings(numbers, texts)))
+    return _Split(tuple(spans), tuple(_resolve_meanings(numbers, texts)))
 
 
 def _number(found: re.Match[str], stem: str) -> NameNumber:

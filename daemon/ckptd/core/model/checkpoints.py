@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from operator import attrgetter
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -119,13 +120,14 @@ class Checkpoint:
         if grouping == self.grouping:
             return self
         made = object.__new__(Checkpoint)
-        for name in Checkpoint.__slots__:
-            _set(made, name, getattr(self, name))
+        for name, value in zip(Checkpoint.__slots__, _read_all(self), strict=True):
+            _set(made, name, value)
         _set(made, "grouping", grouping)
         return made
 
 
 _set = object.__setattr__
+_read_all = attrgetter(*Checkpoint.__slots__)
 
 
 class SeenLink(NamedTuple):
