@@ -147,7 +147,9 @@ def test_what_a_job_saved_in_its_end_while_slurm_was_asked_is_found(saving):
     fleet.source.read_queue = scan_meanwhile
     poll.poll(fleet.parts, fleet.state, minute(30))
     fleet.source.read_queue = read_queue
-    record_scans._record(fleet.parts, fleet.state, *(begun[each] for each in ("due", "before", "found", "at")))
+    record_scans._decode_and_record(
+        fleet.parts, fleet.state, *(begun[each] for each in ("due", "before", "found", "at"))
+    )
     fleet.run(31)
     assert read_states(fleet)["a_30.pt"] is CheckpointState.COMPLETE
     [key] = fleet.parts.store.runs.list_keys()

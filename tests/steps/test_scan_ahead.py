@@ -10,7 +10,7 @@ from ckptd.core.model.records import ScanRecord
 from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.service.scan_watch import ScanWatch
 from ckptd.service.step_table import make_runner
-from ckptd.steps import record_scans, scan, scan_groups
+from ckptd.steps import compared_scans, scan, scan_groups
 from ckptd.steps.scan_groups import MAX_DIRECTORIES
 from ckptd.store.recorded_rows import NO_ROWS
 from ckptd.store.revision_rises import RevisionRise
@@ -62,9 +62,12 @@ def test_a_group_is_scanned_while_the_one_before_it_is_recorded(tmp_path, work_d
 
 def test_large_directories_of_one_request_are_recorded_one_by_one(fleet, monkeypatch):
     monkeypatch.setattr(scan_groups, "MAX_ENTRIES", 3)
-    monkeypatch.setattr(scan_groups, "EXPECTED_ENTRIES", 1)
+    jobs = [fleet.job(number, comment=f"ckpt=ck{number}") for number in (1, 2, 3)]
     for number in (1, 2, 3):
-        for epoch in (1, 2, 3):
+        fleet.save(f"ck{number}/epoch_1.pt", 10, torch_state(1))
+    fleet.run(20, *jobs)  # each of them was small
+    for number in (1, 2, 3):
+        for epoch in (2, 3, 4):
             fleet.save(f"ck{number}/epoch_{epoch}.pt", 10 + epoch, torch_state(epoch))
     store = type(fleet.parts.store.checkpoints)
     record, sizes = store.record_scans, []
@@ -74,7 +77,7 @@ def test_large_directories_of_one_request_are_recorded_one_by_one(fleet, monkeyp
         return record(self, records)
 
     monkeypatch.setattr(store, "record_scans", note)
-    fleet.run(20, *(fleet.job(number, comment=f"ckpt=ck{number}") for number in (1, 2, 3)))
+    fleet.run(40, *jobs)
     assert sizes == [[3], [3], [3]]
 
 
@@ -142,8 +145,8 @@ def test_what_a_scan_changed_is_kept_unless_something_else_changed_since_the_rec
 ):
     [known] = merge([], make_scan(2, make_checkpoint())).appeared
     look = ScanRecord(run=RUN, scan=make_scan(3), changes=CheckpointChanges(gone=(known,)))
-    compared = {RUN: record_scans._Compared(NO_ROWS, (known,) if has_known else (), look.scan)}
-    updates = record_scans._list_updates([look], compared, {RUN: read_at}, {RUN: RevisionRise(4, 5)})
+    compared = {RUN: compared_scans.ComparedScan(NO_ROWS, (known,) if has_known else (), look.scan)}
+    updates = compared_scans.list_updates([look], compared, {RUN: read_at}, {RUN: RevisionRise(4, 5)})
     assert {run: each.after for run, each in updates.items()} == ({RUN: 5} if is_kept else {})
 
 

@@ -1,13 +1,15 @@
-"""How many directories of one owner are scanned in one request."""
+"""How many directories of one owner are scanned in one request, and how many checkpoints are in memory at once."""
 
+import threading
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from ckptd.core.discovery.scan_schedule import WatchedRun
-from ckptd.core.model import Unknown
-from ckptd.steps.scan_groups import EXPECTED_ENTRIES, MAX_DIRECTORIES, MAX_ENTRIES, ScanGroups, split_by_size
+from ckptd.core.model import Scan, Unknown
+from ckptd.steps.scan_groups import MAX_DIRECTORIES, MAX_ENTRIES, LargeDirectories, ScanGroups, split_by_size
+from demo.patience import allow
 from support.queue_facts import NOON, RUN, make_checkpoint, make_scan
 
 
@@ -16,11 +18,11 @@ def make_watched(number, entry_count=None):
     return WatchedRun(key=RUN._replace(directory=f"/scratch/{number}"), due_at=NOON + timedelta(number), last=last)
 
 
-def list_sizes(groups, found=()):
+def list_sizes(groups, entry_counts=()):
     sizes = []
     while group := groups.take():
         sizes.append(len(group))
-        groups.note(found)
+        groups.note(entry_counts)
     return sizes
 
 
@@ -43,10 +45,8 @@ def test_the_entries_that_the_last_scans_counted_limit_a_group(entry_counts, siz
 @pytest.mark.parametrize(("found", "size"), [(3, MAX_DIRECTORIES), (2000, 2), (8000, 1)])
 def test_directories_never_scanned_are_expected_to_be_like_the_others(found, size):
     groups = ScanGroups(make_watched(number) for number in range(40))
-    first, *others = list_sizes(
-        groups, [replace(make_scan(0), entry_count=found), Unknown(what="directory", reason="denied")]
-    )
-    assert first == MAX_ENTRIES // EXPECTED_ENTRIES
+    first, *others = list_sizes(groups, [found, None])
+    assert first == 1
     assert set(others[:-1]) == {size}
     known = ScanGroups([make_watched(0, found), *(make_watched(number) for number in range(1, 40))])
     assert list_sizes(known)[0] == size
@@ -78,6 +78,24 @@ def test_what_is_recorded_at_once_has_a_bounded_number_of_checkpoints(checkpoint
         else (make_watched(number), replace(make_scan(0), checkpoints=(one,) * count))
         for number, count in enumerate(checkpoint_counts)
     ]
-    parts = [*split_by_size(scanned)]
+    parts = [*split_by_size(scanned, lambda each: len(each.checkpoints) if isinstance(each, Scan) else 0)]
     assert [len(part) for part in parts] == sizes
     assert [each for part in parts for each in part] == scanned
+
+
+def test_the_checkpoints_of_one_large_directory_are_in_memory_at_a_time():
+    large = LargeDirectories()
+    has_entered = threading.Event()
+
+    def enter(count):
+        with large.wait_for_turn(count):
+            has_entered.set()
+
+    with large.wait_for_turn(MAX_ENTRIES + 1):
+        enter(MAX_ENTRIES)  # few of them need not wait
+        has_entered.clear()
+        waiting = threading.Thread(target=enter, args=[MAX_ENTRIES + 1], daemon=True)
+        waiting.start()
+        assert not has_entered.wait(0.05)
+    assert has_entered.wait(allow(20))
+    waiting.join()

@@ -1,13 +1,18 @@
 """Checkpoints on record are passed on to a scan, and compared with what it found, without being decoded."""
 
 import json
+import pickle
+from dataclasses import replace
 
 import pytest
 
+from ckptd.checkpoints.agent.answer_pieces import PackedItems
 from ckptd.core.model import CheckpointState, Grouping, Level, Role
 from ckptd.core.model.records import ScanRecord
 from ckptd.core.rows.sent_checkpoints import decode_contents
 from ckptd.core.rows.stored_checkpoints import RowContext
+from ckptd.steps import known_checkpoints
+from ckptd.steps.known_checkpoints import KnownCheckpoints
 from ckptd.store import recorded_rows
 from support import recorded
 from support.queue_facts import RUN, at, make_checkpoint, make_job, make_scan, merge
@@ -46,10 +51,34 @@ def name_of(recorded_one):
 
 
 def test_a_scan_is_told_what_is_on_record(rows):
-    sent = json.loads(json.dumps(rows.encode(range(len(rows)))))
+    sent = json.loads(json.dumps([*rows.encode(range(len(rows)))]))
     told = decode_contents(sent, RowContext(RUN.directory, RUN.uid))
     assert told == [each.checkpoint for each in rows]
     assert {each.path: each for each in told} == {each.path: each for each in FOUND}
+
+
+def test_rows_are_the_same_after_they_were_packed(store, rows):
+    rows.pack()
+    assert len(rows) == len(FOUND)
+    rows.pack()
+    packed = pickle.dumps([rows._packed])
+    assert rows._unpacked is None
+    assert list(rows) == list(store.checkpoints.read(RUN))
+    assert rows.list_unsettled([]) == list(range(len(FOUND)))
+    assert len(packed) < len(pickle.dumps(rows._unpacked))
+
+
+def test_what_is_sent_of_a_large_directory_is_packed_until_then(rows, monkeypatch):
+    plain = KnownCheckpoints(rows, ["/nowhere"]).encode()
+    monkeypatch.setattr(known_checkpoints, "MAX_ENTRIES", len(FOUND) - 1)
+    known = KnownCheckpoints(rows)
+    sent = known.encode()
+    assert isinstance(sent, PackedItems)
+    assert sent.expected_count == len(FOUND)
+    assert [*sent] == json.loads(json.dumps(plain))
+    assert rows._unpacked is None
+    whole = known.complete(replace(make_scan(3), unchanged=(0, 2)))
+    assert whole.checkpoints == (rows[0].checkpoint, rows[2].checkpoint)
 
 
 def test_a_scan_may_change_what_it_did_not_find_and_what_is_not_sure(store, rows):

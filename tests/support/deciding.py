@@ -8,6 +8,7 @@ from ckptd.core import health
 from ckptd.core.model import CheckpointState, Finding, RunKey, Scan, Severity
 from ckptd.core.model.records import LocationRecord
 from ckptd.steps import decide, declared_locations, poll, record_scans
+from ckptd.steps.compared_scans import ComparedScan
 from ckptd.steps.decision_slice import DecisionSlice
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.state import begin
@@ -96,7 +97,7 @@ class Deciding:
             filesystem_type="lustre",
             fingerprint=make_fingerprint(checkpoints),
         )
-        compared = {watched.key: record_scans._Compared(NO_ROWS, recorded, seen)}
+        compared = {watched.key: ComparedScan(NO_ROWS, recorded, seen)}
         record_scans._record_scans(self.parts, self.state, [(watched, seen)], compared, at(minute))
 
     def decide(self, minute):

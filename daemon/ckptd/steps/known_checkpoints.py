@@ -2,9 +2,11 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
+from ckptd.checkpoints.agent.answer_pieces import PackedItems
+from ckptd.checkpoints.agent.scan_client import KnownRows
 from ckptd.core.model import RecordedCheckpoint, Scan, Unknown
+from ckptd.steps.scan_groups import MAX_ENTRIES
 from ckptd.store.recorded_rows import RecordedRows
 
 
@@ -16,12 +18,21 @@ class KnownCheckpoints:
     def __init__(self, recorded: RecordedRows, reread: Collection[str] = ()) -> None:
         """Take all that are there; those at the paths to reread are not sent."""
         self.recorded = recorded
+        numbers: Sequence[int] = range(len(recorded))
         left_out = recorded.find_at(reread) if reread else frozenset()
-        self._sent = [number for number in range(len(recorded)) if number not in left_out]
+        self._sent = [number for number in numbers if number not in left_out] if left_out else numbers
 
-    def encode(self) -> list[list[Any]]:
-        """Return what is sent with the request for a scan."""
-        return self.recorded.encode(self._sent)
+    def encode(self) -> KnownRows:
+        """Return what is sent with the request for a scan; packed, as what is on record then, if there is much of it.
+
+        A large directory takes long to be scanned, and others wait for the agent, too.
+        """
+        rows = self.recorded.encode(self._sent)
+        if len(self._sent) <= MAX_ENTRIES:
+            return [*rows]
+        packed = PackedItems.of(rows)
+        self.recorded.pack()
+        return packed
 
     def complete(self, scan: Scan | Unknown) -> Scan | Unknown:
         """Return a scan with all the checkpoints that it found."""

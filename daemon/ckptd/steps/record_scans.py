@@ -4,29 +4,34 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from ckptd.checkpoints.agent.client import NOT_REACHED
-from ckptd.checkpoints.agent.scan_client import JobPlaces, rescan_as_answered, rescan_runs, scan_runs
+from ckptd.checkpoints.agent.scan_client import (
+    JobPlaces,
+    KnownRows,
+    ScanAnswer,
+    request_scans,
+    rescan_as_answered,
+    rescan_runs,
+)
 from ckptd.core.discovery.scan_schedule import WatchedRun
-from ckptd.core.model import RecordedCheckpoint, RunKey, Scan, Unknown
-from ckptd.core.model.records import ScanRecord, SettledScan
+from ckptd.core.model import RunKey, Scan, Unknown
+from ckptd.core.model.records import ScanRecord
 from ckptd.core.node_scans.node_directories import is_on_nodes
 from ckptd.core.runs import ownership, progress
-from ckptd.core.runs.progress import CheckpointChanges
+from ckptd.steps import compared_scans
+from ckptd.steps.compared_scans import ComparedScan
 from ckptd.steps.event_counter import list_saves
 from ckptd.steps.file_system_turns import charge_scans
 from ckptd.steps.known_checkpoints import KnownCheckpoints
 from ckptd.steps.parts import Parts
 from ckptd.steps.run_facts import FreeSpaceSamples
-from ckptd.steps.scan_groups import ScanGroups, split_by_size
+from ckptd.steps.scan_groups import MAX_ENTRIES, LargeDirectories, ScanGroups, split_by_size
 from ckptd.steps.state import State
-from ckptd.store.fresh_checkpoints import ScanUpdate
-from ckptd.store.recorded_rows import NO_ROWS, RecordedRows
+from ckptd.store.recorded_rows import NO_ROWS
 from ckptd.store.revision_rises import RevisionRise
-
-LONGEST_SCAN = timedelta(minutes=10)
 
 
 def rescan_directories(
@@ -92,14 +97,15 @@ def is_unchanged(watched: WatchedRun, found: Scan | Unknown) -> bool:
 def _scan_in_turn(
     parts: Parts, state: State, groups: ScanGroups, now: datetime, at_once: int
 ) -> Iterator[Scan | Unknown]:
-    """Scan and record groups of directories of one owner; scan further groups while one is recorded."""
+    """Scan and record groups of directories of one owner; scan further groups while one is recorded.
+
+    The results have no checkpoints.
+    """
     first = groups.take()
     if groups.is_empty:
         if first:
             before = _read_record(parts, state, first)
-            found = _scan(parts, first, before, now)
-            _record(parts, state, first, before, found, now)
-            yield from found
+            yield from _decode_and_record(parts, state, first, before, _scan(parts, first, before, now), now)
         return
     with ThreadPoolExecutor(at_once, thread_name_prefix="scan-ahead") as ahead:
 
@@ -111,13 +117,12 @@ def _scan_in_turn(
         while begun:
             while len(begun) < at_once and (further := groups.take()):
                 begun.append(begin(further))
-            group, before, answers = begun.popleft()
-            found = answers.result()
-            groups.note(found)
+            group, before, scanning = begun.popleft()
+            answers = scanning.result()
+            groups.note(each.entry_count for each in answers if isinstance(each, ScanAnswer))
             if following := groups.take():
                 begun.append(begin(following))
-            _record(parts, state, group, before, found, now)
-            yield from found
+            yield from _decode_and_record(parts, state, group, before, answers, now)
 
 
 def scan_directories(
@@ -131,8 +136,11 @@ def scan_directories(
     if not due:
         return []
     before = _read_record(parts, state, due, reread)
-    found = _scan(parts, due, before, now)
-    _record(parts, state, due, before, found, now)
+    answers = _scan(parts, due, before, now)
+    found = [each.decode() if isinstance(each, ScanAnswer) else each for each in answers]
+    for some in split_by_size(zip(due, found, strict=True), _count_checkpoints):
+        _record(parts, state, some, before, now)
+    parts.runner.note_scanned()
     return [before.known[each.key].complete(scan) for each, scan in zip(due, found, strict=True)]
 
 
@@ -148,7 +156,9 @@ def record_on_node(parts: Parts, state: State, watched: WatchedRun, found: Scan 
         if isinstance(found, Scan):
             known = parts.store.checkpoints.read_last_scans(parts.cluster, [key])
             writers = ownership.find_writers(key, known.get(key, ownership.PreviousScan()), watched.observed_at, now)
-            changes = progress.merge_scan(recorded, replace(found, problems=()), writers, _over_at(found, now))
+            changes = progress.merge_scan(
+                recorded, replace(found, problems=()), writers, compared_scans.find_end(found, now)
+            )
             record = ScanRecord(run=key, scan=found, changes=changes)
         _publish_records(parts, state, [watched], [record], now)
     state.events.count_checkpoints(recorded, record.changes, list_saves(recorded))
@@ -160,6 +170,7 @@ class _OnRecord(NamedTuple):
 
     revisions: Mapping[RunKey, int]
     known: Mapping[RunKey, KnownCheckpoints]
+    sent: Mapping[RunKey, KnownRows]  # what the agent is to know of them
     places: JobPlaces
     shares_parser: bool
 
@@ -169,146 +180,95 @@ class _BegunGroup(NamedTuple):
 
     due: list[WatchedRun]
     before: _OnRecord
-    answers: Future[list[Scan | Unknown]]
+    answers: Future[list[ScanAnswer | Unknown]]
 
 
 def _read_record(
     parts: Parts, state: State, due: Sequence[WatchedRun], reread: Collection[str] | None = None
 ) -> _OnRecord:
     keys = [each.key for each in due]
-    with state.record_lock:
-        revisions = parts.store.runs.read_revisions_of(keys)  # first: a later change makes them outdated
-        present = parts.store.checkpoints.read_present(keys)
-    known = {key: KnownCheckpoints(present.get(key, NO_ROWS), reread or ()) for key in keys}
-    return _OnRecord(revisions, known, _read_places(parts, state, keys), shares_parser=reread is None)
+    expected = sum(each.last.entry_count if isinstance(each.last, Scan) else MAX_ENTRIES for each in due)
+    with state.own(LargeDirectories, LargeDirectories).wait_for_turn(expected):
+        with state.record_lock:
+            revisions = parts.store.runs.read_revisions_of(keys)  # first: a later change makes them outdated
+            present = parts.store.checkpoints.read_present(keys)
+        known = {key: KnownCheckpoints(present.pop(key, NO_ROWS), reread or ()) for key in keys}
+        sent = {key: each.encode() for key, each in known.items()}
+    return _OnRecord(revisions, known, sent, _read_places(parts, state, keys), shares_parser=reread is None)
 
 
-def _scan(parts: Parts, due: Sequence[WatchedRun], before: _OnRecord, now: datetime) -> list[Scan | Unknown]:
+def _scan(parts: Parts, due: Sequence[WatchedRun], before: _OnRecord, now: datetime) -> list[ScanAnswer | Unknown]:
     here = [each for each in due if not is_on_nodes(each.key.directory, parts.node_scans.directories)]
-    asked = [(each.key, before.known[each.key].encode(), each.last) for each in here]
+    asked = [(each.key, before.sent[each.key], each.last) for each in here]
     shares = before.shares_parser
-    answers = iter(scan_runs(parts.agent, asked, parts.limits, now, before.places, shares_parser=shares))
+    answers = iter(request_scans(parts.agent, asked, parts.limits, now, before.places, shares_parser=shares))
     if len(here) == len(due):
-        return list(answers)
+        return [*answers]
     # what is here by that name is another directory
     return [
         NOT_REACHED if is_on_nodes(each.key.directory, parts.node_scans.directories) else next(answers) for each in due
     ]
 
 
-def _record(
+def _decode_and_record(
     parts: Parts,
     state: State,
     due: Sequence[WatchedRun],
     before: _OnRecord,
-    found: Sequence[Scan | Unknown],
+    answers: Sequence[ScanAnswer | Unknown],
     now: datetime,
-) -> None:
-    """Record what scans of one request found; much of it in several transactions, between which others record."""
-    charge_scans(parts, state, zip((each.key for each in due), found, strict=True))
-    for some in split_by_size([pair for pair in zip(due, found, strict=True) if pair[1] is not NOT_REACHED]):
-        _record_some(parts, state, some, before, now)
+) -> list[Scan | Unknown]:
+    """Record what scans of one request found; much of it in several transactions, between which others record.
+
+    Return the results without their checkpoints.
+    """
+    large = state.own(LargeDirectories, LargeDirectories)
+    found: list[Scan | Unknown] = []
+    for some in split_by_size(zip(due, answers, strict=True), _count_checkpoints):
+        with large.wait_for_turn(sum(_count_checkpoints(each) for _, each in some)):
+            scanned = [(watched, each.decode() if isinstance(each, ScanAnswer) else each) for watched, each in some]
+            _record(parts, state, scanned, before, now)
+            found += [_without_checkpoints(each) for _, each in scanned]
+            del scanned  # before the next turn begins
     parts.runner.note_scanned()
+    return found
 
 
-def _record_some(
+def _without_checkpoints(found: Scan | Unknown) -> Scan | Unknown:
+    return replace(found, checkpoints=(), unchanged=()) if isinstance(found, Scan) else found
+
+
+def _count_checkpoints(found: ScanAnswer | Scan | Unknown) -> int:
+    if isinstance(found, ScanAnswer):
+        return found.checkpoint_count
+    return len(found.checkpoints) if isinstance(found, Scan) else 0
+
+
+def _record(
     parts: Parts,
     state: State,
-    answered: Collection[tuple[WatchedRun, Scan | Unknown]],
+    scanned: Collection[tuple[WatchedRun, Scan | Unknown]],
     before: _OnRecord,
     now: datetime,
 ) -> None:
+    """Record results in one transaction."""
+    charge_scans(parts, state, ((watched.key, found) for watched, found in scanned))
+    answered = [pair for pair in scanned if pair[1] is not NOT_REACHED]
+    if not answered:
+        return
     with state.recording():
-        compared = _compare_scans(parts, answered, before.known)
+        compared = compared_scans.compare_scans(parts, answered, before.known)
         records, written = _record_scans(parts, state, answered, compared, now)
-        updates = _list_updates(records, compared, before.revisions, written)
+        updates = compared_scans.list_updates(records, compared, before.revisions, written)
         for run, update in updates.items():
             parts.store.histories.fresh.keep(run, update)
         if written:
             state.decision_due.set()  # as long as what was recorded is in memory
         alone = {run: each for run, each in updates.items() if before.revisions.get(run) == written[run].before}
-        settled = _list_settled(records, before.revisions) | _settle_updates(records, compared, alone, now)
+        settled = compared_scans.list_settled(records, before.revisions) | compared_scans.settle_updates(
+            records, compared, alone, now
+        )
         parts.store.settled_scans.record(settled)
-
-
-class _Compared(NamedTuple):
-    """What a scan is compared with, and the scan, both without the checkpoints that certainly stay as they are."""
-
-    known: RecordedRows  # all that are there
-    recorded: tuple[RecordedCheckpoint, ...]  # those that it may change, and deleted ones that it may have found again
-    scan: Scan
-
-
-def _compare_scans(
-    parts: Parts, scanned: Collection[tuple[WatchedRun, Scan | Unknown]], known: Mapping[RunKey, KnownCheckpoints]
-) -> dict[RunKey, _Compared]:
-    """Return what each scan is compared with."""
-    unseen = {watched.key: scan.checkpoints for watched, scan in scanned if isinstance(scan, Scan)}
-    new = [key for key in unseen if not known[key].recorded]
-    deleted = parts.store.checkpoints.read_many(new) if new else {}
-    changed = {key: found for key, found in unseen.items() if found and key not in deleted}
-    deleted |= parts.store.checkpoints.read_deleted_alike(changed) if changed else {}
-    compared: dict[RunKey, _Compared] = {}
-    for watched, scan in scanned:
-        if isinstance(scan, Scan):
-            key = watched.key
-            recorded, left = known[key].compare(scan)
-            compared[key] = _Compared(known[key].recorded, (*recorded, *deleted.get(key, ())), left)
-    return compared
-
-
-def _list_updates(
-    records: Iterable[ScanRecord],
-    compared: Mapping[RunKey, _Compared],
-    read_at: Mapping[RunKey, int],
-    written: Mapping[RunKey, RevisionRise],
-) -> dict[RunKey, ScanUpdate]:
-    """Return what scans changed of runs, except where something else changed a run's checkpoints meanwhile."""
-    updates: dict[RunKey, ScanUpdate] = {}
-    for record in records:
-        change = written.get(record.run)
-        if change is None:
-            continue
-        known, recorded = compared[record.run].known, compared[record.run].recorded
-        is_first = not known and not recorded
-        if is_first or read_at.get(record.run) == change.before:
-            before = None if is_first else change.before
-            updates[record.run] = ScanUpdate(before, change.after, known, recorded, record.changes)
-    return updates
-
-
-def _list_settled(records: Iterable[ScanRecord], revisions: Mapping[RunKey, int]) -> dict[RunKey, SettledScan]:
-    """Return the scans that found what was on record at these revisions, and that only a change makes different."""
-    return {
-        record.run: SettledScan(record.scan.fingerprint, revisions[record.run], record.scan.markers)
-        for record in records
-        if record.run in revisions
-        and isinstance(record.scan, Scan)
-        and record.scan.fingerprint
-        and record.scan.is_whole
-        and record.changes.is_empty
-    }
-
-
-def _settle_updates(
-    records: Iterable[ScanRecord],
-    compared: Mapping[RunKey, _Compared],
-    updates: Mapping[RunKey, ScanUpdate],
-    now: datetime,
-) -> dict[RunKey, SettledScan]:
-    """Compare scans with what was recorded of them, so that the next ones need not list the directories."""
-    again = [
-        replace(record, changes=_compare_again(record, compared[record.run], now))
-        for record in records
-        if record.run in updates and isinstance(record.scan, Scan) and record.scan.fingerprint
-    ]
-    return _list_settled(again, {run: each.after for run, each in updates.items()})
-
-
-def _compare_again(record: ScanRecord, compared: _Compared, now: datetime) -> CheckpointChanges:
-    recorded = progress.apply(record.changes, compared.recorded)
-    nobody = ownership.Writers(owner_uid=record.run.uid)
-    return progress.merge_scan(recorded, compared.scan, nobody, _over_at(compared.scan, now))
 
 
 def _read_places(parts: Parts, state: State, keys: list[RunKey]) -> JobPlaces:
@@ -345,7 +305,7 @@ def _record_scans(
     parts: Parts,
     state: State,
     scanned: Collection[tuple[WatchedRun, Scan | Unknown]],
-    compared: Mapping[RunKey, _Compared],
+    compared: Mapping[RunKey, ComparedScan],
     now: datetime,
 ) -> tuple[list[ScanRecord], dict[RunKey, RevisionRise]]:
     """Record the results of scans in one transaction, then publish them; if recording fails, the scans are repeated.
@@ -363,7 +323,9 @@ def _record_scans(
         writers = ownership.find_writers(key, known.get(key, ownership.PreviousScan()), watched.observed_at, now)
         scan = compared[key].scan
         known_there = compared[key].known
-        changes = progress.merge_scan(compared[key].recorded, scan, writers, _over_at(scan, now), known_there)
+        changes = progress.merge_scan(
+            compared[key].recorded, scan, writers, compared_scans.find_end(scan, now), known_there
+        )
         records.append(ScanRecord(run=key, scan=scan, changes=changes, free_space_samples=free_space.sample(key, scan)))
     written = _publish_records(parts, state, [watched for watched, _ in scanned], records, now)
     for record in records:
@@ -385,9 +347,3 @@ def _publish_records(
     for record in records:
         state.watchlist.record_scan(record.run, record.scan, now, scanned[record.run])
     return {run: rise for run, rise in risen.items() if run not in same}
-
-
-def _over_at(scan: Scan, now: datetime) -> datetime:
-    """Return the time when a scan ended; its start if the clock was set back meanwhile."""
-    over_at = scan.finished_at or now
-    return over_at if now <= over_at <= now + LONGEST_SCAN else now

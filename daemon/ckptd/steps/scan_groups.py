@@ -2,18 +2,23 @@
 
 A request contains the known checkpoints of its directories and its answer those that were found, so the size of a
 group depends on how many entries the last scans counted. In a directory that was never scanned, as many are expected
-as in the owner's others. What is recorded at once depends on how many checkpoints were found.
+as in the owner's others; while none of these was scanned, a group has one directory. What is recorded at once depends
+on how many checkpoints were found.
 """
 
+import contextlib
+import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from ckptd.core.discovery.scan_schedule import WatchedRun
-from ckptd.core.model import Scan, Unknown
+from ckptd.core.model import Scan
+
+Found = TypeVar("Found")
 
 MAX_DIRECTORIES = 16  # of a group: as many as one parser reads
 MAX_ENTRIES = 4000  # expected in a group of several directories
-EXPECTED_ENTRIES = 1000  # in a directory, while none of the owner's was scanned
 
 
 class ScanGroups:
@@ -27,9 +32,9 @@ class ScanGroups:
     def is_empty(self) -> bool:
         return not self._left
 
-    def note(self, found: Iterable[Scan | Unknown]) -> None:
-        """Note how many entries the scans of a group counted."""
-        self._counts += [each.entry_count for each in found if isinstance(each, Scan)]
+    def note(self, entry_counts: Iterable[int | None]) -> None:
+        """Note how many entries the scans of a group counted; None: one failed."""
+        self._counts += [each for each in entry_counts if each is not None]
 
     def take(self) -> list[WatchedRun]:
         """Remove and return the next group; it is empty when no directory is left."""
@@ -45,20 +50,33 @@ class ScanGroups:
     def _expect(self, watched: WatchedRun) -> int:
         if isinstance(watched.last, Scan):
             return watched.last.entry_count
-        return sum(self._counts) // len(self._counts) if self._counts else EXPECTED_ENTRIES
+        return sum(self._counts) // len(self._counts) if self._counts else MAX_ENTRIES
 
 
 def split_by_size(
-    scanned: Iterable[tuple[WatchedRun, Scan | Unknown]],
-) -> Iterator[list[tuple[WatchedRun, Scan | Unknown]]]:
-    """Yield the results of some scans in parts that have a bounded number of checkpoints, or one directory each."""
-    part: list[tuple[WatchedRun, Scan | Unknown]] = []
-    count = 0
+    scanned: Iterable[tuple[WatchedRun, Found]], count: Callable[[Found], int]
+) -> Iterator[list[tuple[WatchedRun, Found]]]:
+    """Yield the results of scans in parts with a bounded number of checkpoints, or one directory each."""
+    part: list[tuple[WatchedRun, Found]] = []
+    total = 0
     for watched, found in scanned:
-        count += len(found.checkpoints) if isinstance(found, Scan) else 0
-        if part and count > MAX_ENTRIES:
+        total += count(found)
+        if part and total > MAX_ENTRIES:
             yield part
-            part, count = [], len(found.checkpoints) if isinstance(found, Scan) else 0
+            part, total = [], count(found)
         part.append((watched, found))
     if part:
         yield part
+
+
+class LargeDirectories:
+    """Lets the checkpoints of one large directory be in memory at a time, whoever owns it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def wait_for_turn(self, checkpoint_count: int) -> Iterator[None]:
+        """Enter when no other thread has more checkpoints than a group of directories; at once with no more."""
+        with self._lock if checkpoint_count > MAX_ENTRIES else contextlib.nullcontext():
+            yield

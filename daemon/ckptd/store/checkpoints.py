@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from ckptd.core.model import Checkpoint, JobKey, RecordedCheckpoint, RunKey, Scan, Unknown
 from ckptd.core.model.records import ScanRecord
-from ckptd.core.rows.stored_checkpoints import RowContext, checkpoint_to_row, key_of_path, shorten_path
+from ckptd.core.rows.stored_checkpoints import RowContext, key_of_path, shorten_path
 from ckptd.core.runs.ownership import PreviousScan
 from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.store import (
@@ -16,13 +16,13 @@ from ckptd.store import (
     checkpoint_rows,
     jobs,
     lost_work,
+    new_checkpoints,
     restart_state,
     resumed_from,
     runs,
     saved_states,
 )
 from ckptd.store.attempt_rows import read_attempts
-from ckptd.store.bulk_inserts import insert_rows
 from ckptd.store.engine import select_through
 from ckptd.store.recorded_rows import RecordedRows
 from ckptd.store.revision_rises import RevisionRise, list_rises
@@ -179,13 +179,9 @@ def _record_changes(
     attempts = jobs.find_attempt_rows(connection, [each.attempt for each in everything if each.attempt])
     updated = {row_id: (*changes.gone, *changes.changed) for row_id, changes in touched.items()}
     _update(connection, updated, contexts, attempts, is_scan=is_scan)
-    values = [
-        _to_row(each, row_id, contexts[row_id], attempts)
-        for row_id, changes in touched.items()
-        for each in changes.appeared
-    ]
-    new = _without_present(connection, values)
-    insert_rows(connection, table_of(CheckpointTable), new)
+    left_out = new_checkpoints.insert(
+        connection, {row_id: changes.appeared for row_id, changes in touched.items()}, contexts, attempts
+    )
     saves = [
         (each.completed_at, attempts.get(each.attempt)) for each in everything if each.completed_at and each.attempt
     ]
@@ -197,7 +193,6 @@ def _record_changes(
     forgotten = _forget_gone(connection, [row_id for row_id, changes in touched.items() if changes.gone])
     runs.touch_runs(connection, touched)
     resumed_from.record_resumes(connection, touched)
-    left_out = {row["run_id"] for row in values} if len(new) < len(values) else set()
     return {*touched} - left_out - forgotten - {*adopted}
 
 
@@ -227,27 +222,6 @@ def _update_originals(connection: sa.Connection, by_row: Mapping[int, Checkpoint
         lost_work.reopen_since(connection, primaries, since)
         lost_work.write_lines(connection, primaries)
         resumed_from.record_resumes(connection, primaries)
-
-
-def _without_present(connection: sa.Connection, values: Collection[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Omit new checkpoints at paths that already have one; the next scan compares that one with the disk.
-
-    It was restored from the trash, or recorded by another process, after the scan had read the database. With two
-    present rows for one path, disk and record would never agree.
-    """
-    present: set[tuple[int, str, str]] = set()
-    for chunk in split(values):
-        asked = {name: list({row[name] for row in chunk}) for name in ("run_id", "path_key")}
-        found = connection.execute(_PRESENT, {"row_ids": asked["run_id"], "path_keys": asked["path_key"]})
-        present.update((run_id, path, kind) for run_id, path, kind in found)
-    return [row for row in values if (row["run_id"], row["path"], row["format"]) not in present]
-
-
-_PRESENT = sa.select(CheckpointTable.run_id, CheckpointTable.path, CheckpointTable.format).where(
-    CheckpointTable.run_id.in_(ROW_IDS),
-    CheckpointTable.path_key.in_(sa.bindparam("path_keys", expanding=True)),
-    CheckpointTable.deleted_at.is_(None),
-)
 
 
 def _forget_gone(connection: sa.Connection, row_ids: Collection[int]) -> set[int]:
@@ -358,7 +332,7 @@ def _update(
 ) -> None:
     values = []
     for known, row_id in ((known, row_id) for row_id, found in changed.items() for known in found):
-        row = _to_row(known, row_id, contexts[row_id], attempts)
+        row = new_checkpoints.to_row(known, row_id, contexts[row_id], attempts)
         # a person, an act or a comparison may have changed them since it was read
         del row["is_pinned"], row["pruned_at"], row["comparisons"]
         keys = {f"key_{name}": row.pop(name) for name in _KEY}
@@ -381,10 +355,3 @@ _UPDATE = sa.update(table_of(CheckpointTable)).where(
     *(table_of(CheckpointTable).c[name] == sa.bindparam(f"key_{name}") for name in _KEY)
 )
 _UPDATE_FOUND = _update_found()
-
-
-def _to_row(
-    known: RecordedCheckpoint, row_id: int, context: RowContext, attempts: dict[tuple[JobKey, int], int]
-) -> dict[str, Any]:
-    attempt_id = attempts.get(known.attempt) if known.attempt else None
-    return checkpoint_to_row(known, context) | {"run_id": row_id, "attempt_id": attempt_id}

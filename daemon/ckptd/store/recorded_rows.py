@@ -4,6 +4,8 @@ A directory may have thousands of checkpoints, of which one is new. Those that a
 decoded here nor sent back.
 """
 
+import pickle
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, overload
@@ -33,6 +35,7 @@ _PATH, _FORMAT, _DETAILS, _SIZE, _MODIFIED, _STATE = (
     for name in ("path", "format", "details", "size_bytes", "modified_at", "state")
 )
 _STATES = {code: state for state, code in STATE_CODES.items()}
+_FAST = 1  # level of zlib
 
 
 class SavedSize(NamedTuple):
@@ -46,17 +49,19 @@ class SavedSize(NamedTuple):
 class RecordedRows(Sequence[RecordedCheckpoint]):
     """Checkpoints of one run, oldest first."""
 
-    __slots__ = ("_attempts", "_context", "_decoded", "_rows")
+    __slots__ = ("_attempts", "_context", "_count", "_decoded", "_packed", "_unpacked")
 
     def __init__(self, rows: Iterable[Sequence[Any]], context: RowContext, attempts: SharedAttempts) -> None:
         """Take rows of `checkpoint_rows`, in any order."""
-        self._rows = sorted(rows, key=_age_order)
+        self._unpacked: list[Sequence[Any]] | None = sorted(rows, key=_age_order)
+        self._count = len(self._unpacked)
+        self._packed = b""
         self._context = context
         self._attempts = attempts
         self._decoded: dict[int, RecordedCheckpoint] = {}
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> RecordedCheckpoint: ...
@@ -69,9 +74,24 @@ class RecordedRows(Sequence[RecordedCheckpoint]):
             return tuple(map(self._decode, range(*index.indices(len(self)))))
         return self._decode(range(len(self))[index])
 
-    def encode(self, numbers: Iterable[int]) -> list[list[Any]]:
-        """Return those with these numbers as the agent takes them; it knows the directory and its owner."""
-        return [encode_content(self._rows[number][_CONTENT]) for number in numbers]
+    def pack(self) -> None:
+        """Compress the rows until somebody looks at them again: those of a large directory, while it is scanned."""
+        if self._unpacked is not None:
+            self._packed = zlib.compress(pickle.dumps(self._unpacked, pickle.HIGHEST_PROTOCOL), _FAST)
+            self._unpacked = None
+            self._decoded.clear()
+
+    @property
+    def _rows(self) -> list[Sequence[Any]]:
+        if self._unpacked is None:
+            self._unpacked = pickle.loads(zlib.decompress(self._packed))  # noqa: S301 - of this process
+            self._packed = b""
+        return self._unpacked
+
+    def encode(self, numbers: Iterable[int]) -> Iterator[list[Any]]:
+        """Yield those with these numbers as the agent takes them; it knows the directory and its owner."""
+        rows = self._rows
+        return (encode_content(rows[number][_CONTENT]) for number in numbers)
 
     def find_at(self, paths: Iterable[str]) -> frozenset[int]:
         """Return the numbers of those at some paths."""

@@ -32,7 +32,11 @@ class AnswerQueue:
 
     def add(self, message: dict[str, Any]) -> None:
         """Send a message, now or later."""
-        self._unsent += json.dumps(message).encode() + b"\n"
+        self.add_line(json.dumps(message).encode() + b"\n")
+
+    def add_line(self, line: bytes) -> None:
+        """Send a line that is not to be encoded, now or later."""
+        self._unsent += line
         self.send()
 
     def send(self) -> None:

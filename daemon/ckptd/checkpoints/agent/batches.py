@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
+from ckptd.checkpoints.agent.answer_pieces import MAX_DEPTH
 from ckptd.checkpoints.agent.client import Answer, Batch
 from ckptd.core.model import Unknown
 from ckptd.core.text.nesting import is_nested_deeper
 
 Value = TypeVar("Value")
 MAX_BATCH = 50  # directories that one child scans before another user's turn
-MAX_ANSWER_DEPTH = 40  # of containers: a user's own settings take up to 21, a scan 7
 
 
 class BatchRunner(Protocol):
@@ -73,7 +73,7 @@ def decode_answer(answer: Answer, decode: Callable[[dict[str, Any]], Value]) -> 
     """
     if isinstance(answer, Unknown):
         return answer
-    if is_nested_deeper(answer, MAX_ANSWER_DEPTH):
+    if is_nested_deeper(answer, MAX_DEPTH):
         return Unknown(what="answer", reason="the child's answer is malformed: it is nested too deep")
     try:
         return decode(answer)

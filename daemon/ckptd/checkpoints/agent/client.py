@@ -11,7 +11,8 @@ from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
-from ckptd.checkpoints.agent import helper_process, scan_patience
+from ckptd.checkpoints.agent import answer_pieces, helper_process, scan_patience
+from ckptd.checkpoints.agent.answer_pieces import PackedItems
 from ckptd.checkpoints.agent.lease_memory import LeaseMemory
 from ckptd.core.model import Unknown
 from ckptd.errors import CkptdError
@@ -62,6 +63,7 @@ class _PendingBatch:
     answers: list[Answer]
     future: "Future[list[Answer]]" = field(default_factory=Future)
     reason: str | None = None  # why it was not done
+    pieces: list[bytes] = field(default_factory=list)  # of the next answer, packed
 
     def explain(self, reason: str) -> None:
         """Assign a child's failure to the item that it worked on; later items were not reached and may be retried.
@@ -73,6 +75,12 @@ class _PendingBatch:
             self.answers[index] = NOT_REACHED
         for index in silent[:1]:
             self.answers[index] = Unknown(what="agent", reason=reason)
+
+
+def _unpack(value: object) -> list[Any]:
+    if isinstance(value, PackedItems):
+        return [*value]
+    raise TypeError(f"{type(value).__name__} is no type of JSON")
 
 
 class AgentClient:
@@ -216,10 +224,10 @@ class AgentClient:
             request_id = self._next_id
             self._next_id += 1
             self._pending[request_id] = waiting
-        line = json.dumps({"id": request_id, **request}).encode() + b"\n"
         # an agent that waits for its answers to be read accepts no request: the reading thread must not wait here
         try:
-            with self._sending:
+            with self._sending:  # one at a time in memory, too
+                line = json.dumps({"id": request_id, **request}, default=_unpack).encode() + b"\n"
                 self._connection.sendall(line)
         except OSError as error:  # it has ended, which the reading thread has yet to see
             with self._lock:
@@ -234,7 +242,10 @@ class AgentClient:
         try:
             with self._connection.makefile("rb") as lines:
                 for line in lines:
-                    self._accept(json.loads(line))
+                    if line.startswith(answer_pieces.MARK):
+                        self._keep_piece(line)
+                    else:
+                        self._accept(json.loads(line))
         except (OSError, ValueError):
             pass  # the connection was closed under the reader: that is how it ends
         with self._lock:
@@ -245,6 +256,13 @@ class AgentClient:
         for waiting in left.values():
             waiting.reason = "the agent has ended"
             waiting.future.set_result(waiting.answers)
+
+    def _keep_piece(self, line: bytes) -> None:
+        request_id, piece = answer_pieces.read_address(line)
+        with self._lock:
+            waiting = self._pending.get(request_id)
+        if waiting is not None:
+            waiting.pieces.append(answer_pieces.pack(piece))
 
     def _accept(self, message: dict[str, Any]) -> None:
         if "id" not in message:
@@ -263,6 +281,9 @@ class AgentClient:
             waiting.future.set_result(waiting.answers)
             return
         result = message["result"]
+        pieces, waiting.pieces = waiting.pieces, []
+        if pieces:
+            result[answer_pieces.SPLIT] = PackedItems(pieces)
         if "unknown" in result:
             result = Unknown(what="directory", reason=str(result["unknown"]))
         if 0 <= message["index"] < len(waiting.answers):  # a child may have been subverted by what it read

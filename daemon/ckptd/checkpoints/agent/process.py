@@ -22,12 +22,13 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from ckptd.checkpoints.agent import child_states, confinement, node_scan_turns, orphans, request_child, requests
+from ckptd.checkpoints.agent.answer_pieces import MARK, address
 from ckptd.checkpoints.agent.answer_queue import AnswerQueue
+from ckptd.checkpoints.agent.batch_child import BatchChild
 from ckptd.checkpoints.agent.child_states import ChildSignals
 from ckptd.checkpoints.agent.lease_memory import LEASE_OVER, NOT_BEGUN, LeaseOverError, LeaseView
 from ckptd.checkpoints.agent.node_scan_turns import NodeScanTurns
@@ -43,27 +44,12 @@ MAX_CHILDREN = 8  # at work at the same time
 MAX_SILENT_CHILDREN = 32  # more that have not answered for a while: stopped by their owner, or on a disk that hangs
 MAX_SILENT_OF_OWNER = 2
 SILENT_SECONDS = 3.0  # after which a child no longer takes the place of another owner's
-MAX_LINE_BYTES = 128 * 2**20
+MAX_ANSWER_BYTES = 128 * 2**20
 MAX_REQUEST_BYTES = 2**30  # the known checkpoints of fifty large directories
 MAX_WAITING = 20_000
 LAST_SECONDS = 1.0  # that the agent waits for processes that it has killed, before it ends itself
 FORK_SECONDS = 1.0  # between two attempts to start a child when there are too many processes
 STOPPED = "its process was stopped"
-
-
-@dataclass(slots=True)
-class _BatchChild:
-    request_id: int
-    uid: int
-    operation: str
-    process_id: int
-    pipe: int
-    deadline: float
-    is_leased: bool  # it changes something, and must end with the lease
-    unanswered: int
-    answered_at: float  # when it last answered, or began
-    patience: ScanPatience | None  # None: it is ended at its deadline in any case
-    buffer: bytearray = field(default_factory=bytearray)
 
 
 class Agent:
@@ -94,7 +80,7 @@ class Agent:
         self._selector.register(connection, selectors.EVENT_READ)
         self._selector.register(self._signals, selectors.EVENT_READ)
         self._waiting: deque[dict[str, Any]] = deque()
-        self._children: dict[int, _BatchChild] = {}
+        self._children: dict[int, BatchChild] = {}
         self._abandoned: set[int] = set()
         self._has_orphans = False
         self._fork_at = 0.0  # no child is forked before, because it failed; 0: it did not
@@ -265,7 +251,7 @@ class Agent:
         asked = request["id"], request["uid"], request["operation"]
         patience = ScanPatience(process_id, seconds, now) if request["operation"] == STRETCHED else None
         deadline = now + seconds if patience is None else patience.first_at
-        child = _BatchChild(*asked, process_id, reading, deadline, self._is_leased(request), count, now, patience)
+        child = BatchChild(*asked, process_id, reading, deadline, self._is_leased(request), count, now, patience)
         self._children[reading] = child
         self._selector.register(reading, selectors.EVENT_READ)
 
@@ -275,7 +261,7 @@ class Agent:
         self._fork_at = time.monotonic() + FORK_SECONDS
         self._log.write("fork", f"no process can be started: {error.strerror}; retrying every {FORK_SECONDS:g} s")
 
-    def _read_child(self, child: _BatchChild) -> None:
+    def _read_child(self, child: BatchChild) -> None:
         data = os.read(child.pipe, 1 << 16)
         child.answered_at = time.monotonic()
         *lines, rest = data.split(b"\n")
@@ -285,6 +271,9 @@ class Agent:
         child.buffer += rest
         try:
             for line in lines:
+                if line.startswith(MARK):
+                    self._pass_on(child, line)
+                    continue
                 answer = json.loads(line)
                 if "refused" in answer:
                     reason = str(answer["refused"])[:500]
@@ -293,15 +282,22 @@ class Agent:
                     return
                 self._send({"id": child.request_id, "index": int(answer["index"]), "result": dict(answer["result"])})
                 child.unanswered -= 1
+                child.piece_bytes = 0
         except (ValueError, KeyError, TypeError, RecursionError):
             self._end(child, "its answer is malformed")
             return
-        if len(child.buffer) > MAX_LINE_BYTES:
+        if len(child.buffer) + child.piece_bytes > MAX_ANSWER_BYTES:
             self._end(child, "its answer is too large")
         elif not data:
             self._end(child, "it ended before it had answered" if child.unanswered > 0 else None)
 
-    def _end(self, child: _BatchChild, reason: str | None) -> None:
+    def _pass_on(self, child: BatchChild, line: bytes) -> None:
+        """Send a piece of a child's next answer without parsing it."""
+        child.piece_bytes += len(line)
+        if self._is_open:
+            self._answers.add_line(address(line, child.request_id))
+
+    def _end(self, child: BatchChild, reason: str | None) -> None:
         """Remove a child from the list, and kill it if it did not end by itself."""
         if reason is not None:
             with contextlib.suppress(ProcessLookupError), effective_user(child.uid):

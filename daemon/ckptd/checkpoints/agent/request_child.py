@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from ckptd.checkpoints.agent import child_states, confinement, limited_child, orphans, requests
+from ckptd.checkpoints.agent import answer_pieces, child_states, confinement, limited_child, orphans, requests
 from ckptd.checkpoints.agent.identities import DeniedUserError
 from ckptd.checkpoints.agent.lease_memory import LeaseOverError
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
@@ -38,7 +38,7 @@ def run(
     operations: Mapping[str, Operation],
     require_lease: Callable[[], None],
 ) -> NoReturn:
-    """Write an answer for each item to the pipe, one JSON document a line, and end this process.
+    """Write an answer for each item to the pipe, as `answer_pieces` does, and end this process.
 
     `require_lease` raises LeaseOverError if the next item must not be started.
     """
@@ -60,8 +60,7 @@ def run(
                 require_lease()  # once more: the whole host may have been frozen meanwhile
                 seconds = max(0.0, until - time.monotonic()) / (len(request["items"]) - index)
                 with collector_paused():  # until the answer is written: the collector would go through all of it
-                    out.write(_encode_answer(index, answer(operation, item, policy, operations, seconds, shared)))
-                    out.flush()
+                    answer_pieces.write_answer(out, index, answer(operation, item, policy, operations, seconds, shared))
         status = 0
     except (DeniedUserError, LeaseOverError) as error:
         with os.fdopen(pipe, "wb") as out:
@@ -70,10 +69,6 @@ def run(
         sys.stderr.write(f"agent: request {request['id']} failed: {type(error).__name__}: {error}\n")
     finally:
         os._exit(status)
-
-
-def _encode_answer(index: int, result: dict[str, Any]) -> bytes:
-    return json.dumps({"index": index, "result": result}).encode() + b"\n"
 
 
 def lead_group(process_id: int) -> None:

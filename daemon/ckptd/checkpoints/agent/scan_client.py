@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypeVar
 
 from ckptd.checkpoints.agent import scan_json
+from ckptd.checkpoints.agent.answer_pieces import PackedItems
 from ckptd.checkpoints.agent.batches import BatchRunner, decode_answer, run_items, run_items_as_answered
 from ckptd.checkpoints.agent.client import Answer
 from ckptd.checkpoints.agent.requests import MAX_PATH_BYTES
@@ -31,6 +32,7 @@ from ckptd.core.model.records import SettledScan
 
 Value = TypeVar("Value")
 KnownRow = Sequence[Any]  # a checkpoint on record, as `encode_content` writes it
+KnownRows = Sequence[KnownRow] | PackedItems
 QUOTA_GAP = timedelta(minutes=5)  # between two queries for one directory, however often it is scanned
 MAX_COPIES = 1000  # names of further locations of one job that are sent: the agent resolves the first few
 _NAMED = frozenset({"comment", "admin-comment", "watch", "batch-script"})  # places of which nobody has to search
@@ -106,16 +108,55 @@ class JobPlaces:
     candidates: Mapping[RunKey, tuple[datetime, Sequence[str]]] = field(default_factory=dict)
 
 
+class ScanAnswer(NamedTuple):
+    """The answer to one scan; decode it when the checkpoints are needed, of which there may be many."""
+
+    key: RunKey
+    answer: Answer
+    known_count: int
+    quota: Scan | None  # the earlier scan that has it
+
+    @property
+    def checkpoint_count(self) -> int:
+        """How many checkpoints there are; an upper bound, if the list was long."""
+        found = () if isinstance(self.answer, Unknown) else self.answer.get("checkpoints")
+        if isinstance(found, PackedItems):
+            return found.expected_count
+        return len(found) if isinstance(found, list) else 0
+
+    @property
+    def entry_count(self) -> int | None:
+        """How many directory entries the scan read; None if it failed."""
+        count = None if isinstance(self.answer, Unknown) else self.answer.get("entry_count")
+        return max(count, 0) if isinstance(count, int) else None
+
+    def decode(self) -> Scan | Unknown:
+        """Return the scan."""
+        found = decode_answer(self.answer, partial(_decode_scan, key=self.key, known_count=self.known_count))
+        return _with_quota(found, self.quota)
+
+
 def scan_runs(
     agent: BatchRunner,
-    runs: Sequence[tuple[RunKey, Sequence[KnownRow], Scan | Unknown | None]],
+    runs: Sequence[tuple[RunKey, KnownRows, Scan | Unknown | None]],
+    limits: ScanLimits,
+    now: datetime,
+    places: JobPlaces = JobPlaces(),
+) -> list[Scan | Unknown]:
+    """Scan as `request_scans`, each directory with a parser of its own, and decode all results."""
+    return [each.decode() for each in request_scans(agent, runs, limits, now, places)]
+
+
+def request_scans(
+    agent: BatchRunner,
+    runs: Sequence[tuple[RunKey, KnownRows, Scan | Unknown | None]],
     limits: ScanLimits,
     now: datetime,
     places: JobPlaces = JobPlaces(),
     *,
     shares_parser: bool = False,
-) -> list[Scan | Unknown]:
-    """Scan the directory of each run, given its known checkpoints and last scan; results are in the given order.
+) -> list[ScanAnswer]:
+    """Scan the directory of each run, given its known checkpoints and last scan; answers are in the given order.
 
     With `shares_parser`, one parser may read several of an owner's directories; never before something is removed.
     Known checkpoints that did not change are not read again, and the results have their places among the known ones
@@ -130,11 +171,10 @@ def scan_runs(
         for (key, known, _), quota in zip(runs, fresh, strict=True)
     ]
     answers = run_items(agent, "scan", items, limits.deadline)
-    found = [
-        decode_answer(answer, partial(_decode_scan, key=key, known_count=len(known)))
-        for answer, (key, known, _) in zip(answers, runs, strict=True)
+    return [
+        ScanAnswer(key, answer, known.expected_count if isinstance(known, PackedItems) else len(known), quota)
+        for answer, (key, known, _), quota in zip(answers, runs, fresh, strict=True)
     ]
-    return [_with_quota(scan, quota) for scan, quota in zip(found, fresh, strict=True)]
 
 
 def _decode_scan(data: dict[str, Any], key: RunKey, known_count: int = 0) -> Scan:
@@ -327,7 +367,7 @@ def _scan_item(
     now: datetime,
     places: JobPlaces,
     *,
-    known: Sequence[KnownRow] = (),
+    known: KnownRows = (),
     fingerprint: str | None = None,
     asks_quota: bool,
 ) -> dict[str, Any]:

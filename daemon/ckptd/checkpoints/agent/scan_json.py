@@ -55,11 +55,16 @@ def decode_scan(data: dict[str, Any], known_count: int = 0) -> Scan:
 
     """
     directory = PurePosixPath(data["directory"])
-    unchanged = tuple(each for each in data["checkpoints"] if isinstance(each, int))
-    checkpoints = tuple(decode_checkpoint(each) for each in data["checkpoints"] if not isinstance(each, int))
-    for checkpoint in checkpoints:
+    unchanged: list[int] = []
+    checkpoints: list[Checkpoint] = []
+    for each in data["checkpoints"]:  # once: pieces of a long list are parsed meanwhile
+        if isinstance(each, int):
+            unchanged.append(each)
+            continue
+        checkpoint = decode_checkpoint(each)
         if not _is_below(str(checkpoint.path), str(directory)):
             raise ValueError(f"{checkpoint.path} is not below {directory}")
+        checkpoints.append(checkpoint)
     if unchanged and not 0 <= min(unchanged) <= max(unchanged) < known_count:
         raise ValueError(f"only {known_count} checkpoints are known")
     if len(set(unchanged)) < len(unchanged):
@@ -67,8 +72,8 @@ def decode_scan(data: dict[str, Any], known_count: int = 0) -> Scan:
     return Scan(
         directory=directory,
         scanned_at=datetime.fromtimestamp(float(data["scanned_at"]), UTC),
-        checkpoints=checkpoints,
-        unchanged=unchanged,
+        checkpoints=tuple(checkpoints),
+        unchanged=tuple(unchanged),
         problems=tuple(Unknown(what=str(what), reason=str(reason)) for what, reason in data["problems"]),
         leftovers=tuple(str(name) for name in data["leftovers"]),
         free_bytes=None if data["free_bytes"] is None else int(data["free_bytes"]),

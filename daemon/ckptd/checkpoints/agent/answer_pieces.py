@@ -1,0 +1,96 @@
+"""Keeps the checkpoints of large directories packed in the main process until it sends or records them.
+
+An answer about 100,000 checkpoints has 57 MiB of JSON and takes 214 MiB once it is parsed. Several directories may have
+answered before the first of them is recorded. So such an answer comes in several lines, which are kept compressed:
+names and numbers repeat, so that they take less than a tenth. A child may be subverted by what it reads, so each piece
+is checked when it is unpacked.
+"""
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, BinaryIO
+
+from ckptd.core.text.nesting import is_nested_deeper
+
+MARK = b"+"  # of a line with a piece of the next answer; a line of JSON begins with another character
+SPLIT = "checkpoints"  # the list of an answer that may be long
+PIECE_COUNT = 1000  # items of one piece
+MAX_DEPTH = 40  # of containers in an answer: a user's own settings take up to 21, a scan 7
+_FAST = 1  # level of zlib: the higher ones take five times as long for half the size
+
+
+def write_answer(out: BinaryIO, index: int, result: dict[str, Any]) -> None:
+    """Write the answer to one item; if its list is long, first write the pieces of the list."""
+    items = result.get(SPLIT)
+    if isinstance(items, list) and len(items) > PIECE_COUNT:
+        pieces = (items[start : start + PIECE_COUNT] for start in range(0, len(items), PIECE_COUNT))
+        out.writelines(b"%b%b\n" % (MARK, json.dumps(piece).encode()) for piece in pieces)
+        result = {**result, SPLIT: []}
+    out.write(json.dumps({"index": index, "result": result}).encode() + b"\n")
+    out.flush()
+
+
+def address(line: bytes, request_id: int) -> bytes:
+    """Return a child's line as the agent passes it on: with the request that it answers."""
+    return b"%b%d %b\n" % (MARK, request_id, line[len(MARK) :])
+
+
+def read_address(line: bytes) -> tuple[int, bytes]:
+    """Return the request that a line of `address` belongs to, and the piece.
+
+    Raises:
+        ValueError: it is no such line.
+
+    """
+    number, _, piece = line[len(MARK) :].partition(b" ")
+    return int(number), piece
+
+
+class PackedItems:
+    """The items of a long list as JSON, compressed. Each iteration parses them again."""
+
+    __slots__ = ("_pieces", "expected_count")
+
+    def __init__(self, pieces: Sequence[bytes], count: int | None = None) -> None:
+        """Take pieces that `pack` returned; without their number of items, it is at most what a child sends."""
+        self._pieces = pieces
+        self.expected_count = len(pieces) * PIECE_COUNT if count is None else count
+
+    @classmethod
+    def of(cls, items: Iterable[Any]) -> "PackedItems":
+        """Pack some items, without having all of them in memory."""
+        pieces: list[bytes] = []
+        count, left = 0, iter(items)
+        while some := list(islice(left, PIECE_COUNT)):
+            pieces.append(pack(json.dumps(some).encode()))
+            count += len(some)
+        return cls(pieces, count)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the items in their order.
+
+        Raises:
+            ValueError: a piece is no list of JSON, or nested too deep.
+
+        """
+        for piece in self._pieces:
+            yield from _unpack(piece)
+
+
+def pack(piece: bytes) -> bytes:
+    """Compress a piece."""
+    return zlib.compress(piece, _FAST)
+
+
+def _unpack(packed: bytes) -> list[Any]:
+    try:
+        items = json.loads(zlib.decompress(packed))
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    if not isinstance(items, list):
+        raise ValueError("a piece is no list")  # noqa: TRY004 - of a child's answer, as everything wrong in it
+    if is_nested_deeper(items, MAX_DEPTH):
+        raise ValueError("it is nested too deep")
+    return items

@@ -1,0 +1,130 @@
+"""Answers about large directories: they take little memory until they are decoded, and a subverted child gains nothing.
+
+100,000 files in one directory are no rarity: sites warn of them, and allow users a million (for example
+https://scicomp.aalto.fi/triton/usage/smallfiles/).
+"""
+
+import json
+import os
+import tempfile
+import tracemalloc
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from ckptd.checkpoints.agent import answer_pieces
+from ckptd.checkpoints.agent.answer_pieces import PIECE_COUNT, PackedItems, pack
+from ckptd.checkpoints.agent.client import AgentClient, Batch
+from ckptd.checkpoints.agent.scan_client import ScanLimits, request_scans
+from ckptd.core.model import RunKey, Unknown
+from support.queue_facts import NOON
+from support.shared_agent import get_agent
+from support.sized_world import make_checkpoint
+
+COUNT = 3 * PIECE_COUNT + 7
+REQUESTED = 4  # directories in one request
+BYTES_A_CHECKPOINT = 400  # parsed, it takes 2,200
+SOMEONE = 54321 if os.geteuid() == 0 else os.geteuid()
+AGENT = """
+import os, stat, sys
+from ckptd.checkpoints.agent import agent_operations, process
+from ckptd.checkpoints.agent.request_policy import RequestPolicy
+def flood(item):
+    pipes = [number for number in range(3, 200) if is_pipe(number)]
+    while True:
+        for pipe in pipes:
+            os.write(pipe, LINE)
+def is_pipe(number):
+    try:
+        return stat.S_ISFIFO(os.fstat(number).st_mode)
+    except OSError:
+        return False
+LINE = b"+[" + b"1," * 10_000 + b"1]\\n"
+agent_operations.preload()
+process.MAX_ANSWER_BYTES = 2**20
+operations = {"look_up": flood, "find_workspaces": lambda item: {"workspace": None}}
+process.serve(int(sys.argv[1]), RequestPolicy, operations)
+"""
+
+
+@pytest.fixture
+def place():
+    """A directory that everyone can reach, unlike pytest's own."""
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o755)
+        yield Path(parent)
+
+
+@pytest.fixture
+def large(place):
+    directory = place / "large"
+    directory.mkdir()
+    for step in range(COUNT):
+        file = directory / f"step_{step}.safetensors"
+        file.write_bytes(make_checkpoint(step))
+        os.chown(file, SOMEONE, -1)
+    return directory
+
+
+def ask(directory, times=1, known=()):
+    agent = get_agent(keeps_children=False, max_entries=100_000)
+    run = RunKey("demo", SOMEONE, str(directory))
+    return request_scans(agent, [(run, known, None)] * times, ScanLimits(deadline=timedelta(minutes=1)), NOON)
+
+
+def test_every_checkpoint_of_a_large_directory_arrives(large):
+    [answer] = ask(large)
+    assert COUNT <= answer.checkpoint_count < COUNT + PIECE_COUNT
+    assert answer.entry_count == COUNT
+    found = answer.decode().checkpoints
+    assert {each.path.name for each in found} == {f"step_{step}.safetensors" for step in range(COUNT)}
+    assert len(found) == COUNT
+
+
+def test_answers_take_little_memory_until_they_are_decoded(place, large):
+    ask(place)  # the agent has begun
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        answers = ask(large, REQUESTED)
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(answers) == REQUESTED
+    assert held - before < REQUESTED * COUNT * BYTES_A_CHECKPOINT
+    assert peak - before < REQUESTED * COUNT * BYTES_A_CHECKPOINT
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [b"[1", b"{}", b"3", b"[" * 30 + b"[" * 30 + b"]" * 60, b"[" * 100_000, b"\xff", b'["a"]', b'[{"path": "/x"}]'],
+)
+def test_a_malformed_piece_makes_the_answer_malformed(place, piece):
+    [answer] = ask(place)
+    wrong = answer._replace(answer={**answer.answer, "checkpoints": PackedItems([pack(b"[]"), pack(piece)])})
+    found = wrong.decode()
+    assert isinstance(found, Unknown)
+    assert found.reason.startswith("the child's answer is malformed: ")
+
+
+def test_a_child_cannot_fill_the_memory_with_pieces(tmp_path, monkeypatch):
+    (tmp_path / "flooded_agent.py").write_text(AGENT)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    client = AgentClient("flooded_agent")
+    try:
+        client.wait_until_ready()
+        requests = [("look_up", {"places": ["/nowhere"], "act_id": "a"}), ("find_workspaces", {"directory": "/x"})]
+        batches = [Batch(uid=SOMEONE, operation=name, items=(item,), deadline_seconds=60) for name, item in requests]
+        [[flooded], [other]] = client.run(batches)
+        assert flooded == Unknown(what="agent", reason="its answer is too large")
+        assert other == {"workspace": None}
+    finally:
+        client.close()
+
+
+def test_a_short_answer_has_no_pieces(tmp_path):
+    with (tmp_path / "lines").open("wb") as out:
+        answer_pieces.write_answer(out, 2, {"checkpoints": [1] * PIECE_COUNT})
+    [line] = (tmp_path / "lines").read_bytes().splitlines()
+    assert json.loads(line) == {"index": 2, "result": {"checkpoints": [1] * PIECE_COUNT}}
