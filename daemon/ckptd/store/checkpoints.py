@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
@@ -330,15 +331,16 @@ def _update(
     *,
     is_scan: bool,
 ) -> None:
-    values = []
-    for known, row_id in ((known, row_id) for row_id, found in changed.items() for known in found):
-        row = new_checkpoints.to_row(known, row_id, contexts[row_id], attempts)
-        # a person, an act or a comparison may have changed them since it was read
-        del row["is_pinned"], row["pruned_at"], row["comparisons"]
-        keys = {f"key_{name}": row.pop(name) for name in _KEY}
-        deleted_at = row.pop("deleted_at")
-        values.append(row | keys | ({"found_deleted_at": deleted_at} if is_scan else {}))
-    if values:
+    pairs = ((row_id, known) for row_id, found in changed.items() for known in found)
+    while some := list(islice(pairs, new_checkpoints.AT_ONCE)):
+        values = []
+        for row_id, known in some:
+            row = new_checkpoints.to_row(known, row_id, contexts[row_id], attempts)
+            # a person, an act or a comparison may have changed them since it was read
+            del row["is_pinned"], row["pruned_at"], row["comparisons"]
+            keys = {f"key_{name}": row.pop(name) for name in _KEY}
+            deleted_at = row.pop("deleted_at")
+            values.append(row | keys | ({"found_deleted_at": deleted_at} if is_scan else {}))
         connection.execute(_UPDATE_FOUND if is_scan else _UPDATE, values)
 
 
