@@ -6,9 +6,10 @@ import pytest
 
 from ckptd.core.model import CheckpointState
 from ckptd.core.model.records import ScanRecord
-from ckptd.store import new_checkpoints
+from ckptd.store import history_rows, new_checkpoints
 from store.observing import begin_run, scan
-from support.queue_facts import RUN, make_checkpoint, make_scan, merge
+from support import recorded
+from support.queue_facts import NOON, RUN, make_checkpoint, make_scan, merge
 
 COUNT = 3000
 AT_ONCE = 100
@@ -56,3 +57,29 @@ def test_what_is_there_by_then_is_left_out_and_the_others_are_recorded(store, mo
     assert sorted(each.checkpoint.path.name for each in store.checkpoints.read(RUN)) == [
         f"{number}.pt" for number in range(7)
     ]
+
+
+def test_progress_of_runs_with_many_checkpoints_is_measured_in_portions(store, monkeypatch):
+    count = 2 * history_rows.CHECKPOINT_LIMIT
+    others = [RUN._replace(directory=f"/scratch/other{number}") for number in range(3)]
+    for number, run in enumerate([RUN, *others]):
+        recorded.note_run(store, run, NOON)
+        scan(
+            store,
+            9,
+            *(make_checkpoint(f"{step}.pt", step / count, step=step + number) for step in range(count)),
+            run=run,
+        )
+    load, portions = history_rows._load_saved, []
+
+    def note(select, row_ids):
+        portions.append(len(row_ids))
+        return load(select, row_ids)
+
+    monkeypatch.setattr(history_rows, "_load_saved", note)
+    known = dict.fromkeys([RUN, *others])
+    together = store.histories.read_changed(known)
+    monkeypatch.setattr(history_rows, "MEASURED_COUNT", 2 * count)
+    assert store.histories.read_changed(known) == together
+    assert portions == [4, 2, 2]
+    assert all(each.record.is_truncated for each in together.records.values())

@@ -1,7 +1,7 @@
 """Reads the records of runs with plain SQL: open jobs, attempts, checkpoints, the last scan."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import PurePosixPath
 from types import MappingProxyType
@@ -41,6 +41,7 @@ from ckptd.store.run_rows import IS_LOCATED
 CHECKPOINT_LIMIT = 64
 NAMESAKES = 1000  # latest jobs of one name that tell whether jobs like a new one save
 NAMES_AT_ONCE = 100  # in one statement
+MEASURED_COUNT = 50_000  # checkpoints whose progress is in memory at once, or those of one run
 
 _RUN = Columns(
     (
@@ -82,7 +83,7 @@ def load_records(
         for row_id, each in kept.items():
             found[row_id] = each.checkpoints if each.is_same else sorted(each.checkpoints, key=age_order)
             totals |= {} if each.totals is None else {row_id: each.totals}
-        reaches = _measure_reaches(select, attempts, truncated, kept)
+        reaches = _measure_reaches(select, attempts, truncated, kept, totals)
         savers = _find_savers(select, runs)
         for row in select(f"SELECT {_RUN.of('r')} FROM runs r WHERE r.id IN ({runs})", {}):  # noqa: S608
             row_id, revision, scanned_at, user_settings, free_space, cluster, uid, directory, *rest = _RUN.decode(row)
@@ -136,16 +137,34 @@ def _measure_reaches(
     attempts: Mapping[int, Sequence[Attempt]],
     truncated: Iterable[int],
     kept: Mapping[int, SelectedCheckpoints],
+    totals: Mapping[int, Totals],
 ) -> dict[int, tuple[AttemptProgress, ...]]:
     """Return how far each attempt got, of runs whose histories leave out checkpoints."""
     known = {row_id: each.earlier for row_id, each in kept.items() if each.earlier is not None}
     counted = {
         row_id for row_id, record in known.items() if _list_spans(record.attempts) == _list_spans(attempts[row_id])
     }
-    saved = _load_saved(select, [*truncated, *(known.keys() - counted)])
-    saved |= {row_id: each.saved for row_id, each in kept.items() if each.saved is not None and row_id not in saved}
-    reaches = {row_id: measure_reaches(attempts[row_id], each) for row_id, each in saved.items()}
+    reaches = {
+        row_id: measure_reaches(attempts[row_id], each.saved) for row_id, each in kept.items() if each.saved is not None
+    }
+    for some in _split_by_total([*truncated, *(known.keys() - counted)], totals):
+        saved = _load_saved(select, some)
+        reaches |= {row_id: measure_reaches(attempts[row_id], each) for row_id, each in saved.items()}
     return reaches | {row_id: add_reaches(known[row_id], reaches[row_id]) for row_id in counted}
+
+
+def _split_by_total(row_ids: Iterable[int], totals: Mapping[int, Totals]) -> Iterator[list[int]]:
+    """Yield runs in portions with a bounded number of checkpoints, or of one run."""
+    portion: list[int] = []
+    count = 0
+    for row_id in row_ids:
+        count += totals[row_id].checkpoint_count
+        if portion and count > MEASURED_COUNT:
+            yield portion
+            portion, count = [], totals[row_id].checkpoint_count
+        portion.append(row_id)
+    if portion:
+        yield portion
 
 
 def _list_spans(attempts: Iterable[Attempt]) -> list[tuple[datetime, datetime | None]]:
