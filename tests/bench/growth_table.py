@@ -49,7 +49,7 @@ SHAPES = {
     "array/2000": WorldShape(jobs=2000, running=200, users=1, files=2000, directories=1, is_array=True),
     "array/20000": WorldShape(jobs=20_000, running=2000, users=1, files=20_000, directories=1, is_array=True),
     "large-directories/1": WorldShape(jobs=1, running=1, users=1, files=100_000),
-    "large-directories/5": WorldShape(jobs=5, running=5, users=5, files=100_000),
+    "large-directories/6": WorldShape(jobs=6, running=6, users=2, files=100_000),
     "large-directories/50": WorldShape(jobs=50, running=50, users=10, files=100_000),  # 20 GB on a disk
 }
 DEFAULT_FILES = 100_000
