@@ -187,7 +187,8 @@ def _read_record(
     parts: Parts, state: State, due: Sequence[WatchedRun], reread: Collection[str] | None = None
 ) -> _OnRecord:
     keys = [each.key for each in due]
-    expected = sum(each.last.entry_count if isinstance(each.last, Scan) else MAX_ENTRIES for each in due)
+    # after a restart, a directory whose last scan is not known may have any number on record
+    expected = sum(each.last.entry_count if isinstance(each.last, Scan) else MAX_ENTRIES + 1 for each in due)
     with state.own(LargeDirectories, LargeDirectories).wait_for_turn(expected):
         with state.record_lock:
             revisions = parts.store.runs.read_revisions_of(keys)  # first: a later change makes them outdated
