@@ -1,11 +1,12 @@
 """Between two polls, a decision looks only at the runs of which something changed."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from ckptd.core.model import CheckpointState, JobState, RunKey
-from ckptd.steps import evaluated_runs
+from ckptd.steps import decide, evaluated_runs
 from ckptd.steps.decision_slice import DecisionSlice
 from ckptd.steps.evaluated_runs import EvaluatedRun
 from ckptd.steps.snapshots import CurrentFlags
@@ -147,3 +148,19 @@ def test_records_of_few_runs_whose_jobs_have_ended_are_kept(twin, monkeypatch):
     for key in keys:
         evaluated.remove(key)
     assert list(evaluated.left) == keys[-2:]
+
+
+def test_many_tasks_of_one_run_do_not_keep_decisions_apart_as_many_runs_do(tmp_path):
+    twin = Deciding(tmp_path, forgets=False, rules=(Counted(),))
+    tasks = [make_job(number, array_job_id=1, array_task_id=number) for number in range(1, 401)]
+    twin.poll(0, tasks)
+    for task in tasks:
+        twin.locate(0, task.job_id, "/scratch/sweep")
+    twin.state.decision_due.set()
+    decide.run(twin.parts, twin.state, at(1))
+    assert len(twin.state.find(DecisionSlice).evaluated.by_run) == 1
+    for milliseconds, is_decided in ((5, False), (10, True)):
+        twin.state.decision_due.set()
+        decide.run(twin.parts, twin.state, at(1) + timedelta(milliseconds=milliseconds))
+        assert twin.state.decision_due.is_set() is not is_decided
+    twin.store.close()

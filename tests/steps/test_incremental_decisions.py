@@ -390,19 +390,3 @@ def test_a_run_that_another_process_moves_during_a_decision_keeps_no_other_flag_
     twin.decide(2)
     assert [each.finding.run.directory for each in twin.store.flags.list_open(CLUSTER)] == ["/scratch/2"]
     twin.store.close()
-
-
-def test_many_tasks_of_one_run_do_not_keep_decisions_apart_as_many_runs_do(tmp_path):
-    twin = Deciding(tmp_path, forgets=False, rules=(Counted(),))
-    tasks = [make_job(number, array_job_id=1, array_task_id=number) for number in range(1, 401)]
-    twin.poll(0, tasks)
-    for task in tasks:
-        twin.locate(0, task.job_id, "/scratch/sweep")
-    twin.state.decision_due.set()
-    decide.run(twin.parts, twin.state, at(1))
-    assert len(twin.state.find(DecisionSlice).evaluated.by_run) == 1
-    for milliseconds, is_decided in ((5, False), (10, True)):
-        twin.state.decision_due.set()
-        decide.run(twin.parts, twin.state, at(1) + timedelta(milliseconds=milliseconds))
-        assert twin.state.decision_due.is_set() is not is_decided
-    twin.store.close()
