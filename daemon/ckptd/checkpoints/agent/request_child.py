@@ -11,12 +11,12 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from ckptd.checkpoints.agent import answer_pieces, child_states, confinement, limited_child, orphans, requests
+from ckptd.checkpoints.agent.garbage_collector import collector_paused
 from ckptd.checkpoints.agent.identities import DeniedUserError
 from ckptd.checkpoints.agent.lease_memory import LeaseOverError
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.agent.user_switch import become
 from ckptd.checkpoints.scanning import user_paths
-from ckptd.checkpoints.scanning.inspection import collector_paused
 from ckptd.checkpoints.scanning.shared_parser import SharedParser
 from ckptd.errors import CkptdError
 

@@ -1,13 +1,13 @@
 """Inspects one directory tree: lists it, and lets the formats claim and examine checkpoints in limited children."""
 
-import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from ckptd.checkpoints.agent.garbage_collector import collector_paused
 from ckptd.checkpoints.agent.limited_child import ChildLimits
 from ckptd.checkpoints.formats.generic import is_ordinary
 from ckptd.checkpoints.formats.interface import Claim, Examination
@@ -185,18 +185,6 @@ def _list_leftovers(claims: Iterable[Claim]) -> tuple[str, ...]:
     if len(left) > MAX_LEFTOVERS:
         left.sort(key=lambda claim: max((file.modified_ns for file in claim.files), default=0))
     return tuple(claim.path for claim in left[-MAX_LEFTOVERS:])
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Disable garbage collection while many values without cycles are made; it would take a third of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _is_wanted(claim: Claim, tree: Directory, entry: str | None, only: frozenset[str] | None) -> bool:
