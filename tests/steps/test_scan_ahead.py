@@ -6,14 +6,13 @@ from dataclasses import replace
 import pytest
 
 from ckptd.core.discovery.file_system_budgets import FileSystemBudget
-from ckptd.core.model.records import ScanRecord
+from ckptd.core.model.records import RevisionRise, ScanRecord
 from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.service.scan_watch import ScanWatch
 from ckptd.service.step_table import make_runner
 from ckptd.steps import compared_scans, scan, scan_groups
 from ckptd.steps.scan_groups import MAX_DIRECTORIES
 from ckptd.store.recorded_rows import NO_ROWS
-from ckptd.store.revision_rises import RevisionRise
 from steps.replayed_fleet import Fleet
 from support.checkpoint_bytes import torch_state
 from support.queue_facts import RUN, make_checkpoint, make_scan, merge

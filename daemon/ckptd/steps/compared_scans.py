@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import RecordedCheckpoint, RunKey, Scan, Unknown
-from ckptd.core.model.records import ScanRecord, SettledScan
+from ckptd.core.model.records import RevisionRise, ScanRecord, SettledScan
 from ckptd.core.runs import ownership, progress
 from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.steps.known_checkpoints import KnownCheckpoints
 from ckptd.steps.parts import Parts
 from ckptd.store.fresh_checkpoints import ScanUpdate
 from ckptd.store.recorded_rows import RecordedRows
-from ckptd.store.revision_rises import RevisionRise
 
 LONGEST_SCAN = timedelta(minutes=10)
 

@@ -18,7 +18,7 @@ from ckptd.checkpoints.agent.scan_client import (
 )
 from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import RunKey, Scan, Unknown
-from ckptd.core.model.records import ScanRecord
+from ckptd.core.model.records import RevisionRise, ScanRecord
 from ckptd.core.node_scans.node_directories import is_on_nodes
 from ckptd.core.runs import ownership, progress
 from ckptd.steps import compared_scans
@@ -31,7 +31,6 @@ from ckptd.steps.run_facts import FreeSpaceSamples
 from ckptd.steps.scan_groups import MAX_ENTRIES, LargeDirectories, ScanGroups, split_by_size
 from ckptd.steps.state import State
 from ckptd.store.recorded_rows import NO_ROWS
-from ckptd.store.revision_rises import RevisionRise
 
 
 def rescan_directories(

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.model import Checkpoint, JobKey, RecordedCheckpoint, RunKey, Scan, Unknown
-from ckptd.core.model.records import ScanRecord
+from ckptd.core.model.records import RevisionRise, ScanRecord
 from ckptd.core.rows.stored_checkpoints import RowContext, key_of_path, shorten_path
 from ckptd.core.runs.ownership import PreviousScan
 from ckptd.core.runs.progress import CheckpointChanges
@@ -26,7 +26,7 @@ from ckptd.store import (
 from ckptd.store.attempt_rows import read_attempts
 from ckptd.store.engine import select_through
 from ckptd.store.recorded_rows import RecordedRows
-from ckptd.store.revision_rises import RevisionRise, list_rises
+from ckptd.store.revision_rises import list_rises
 from ckptd.store.rows import ROW_IDS, split, table_of
 from ckptd.store.tables import CheckpointTable, ClusterTable, RunTable
 from ckptd.store.transactions import StorePart, reading, writing, writing_if_any

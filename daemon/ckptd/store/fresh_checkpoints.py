@@ -17,10 +17,10 @@ from ckptd.core.model import (
     RunRecord,
     Totals,
 )
+from ckptd.core.model.records import RevisionRise
 from ckptd.core.runs.attempt_progress import SavedProgress, list_saved
 from ckptd.core.runs.progress import NO_CHANGES, CheckpointChanges, identify
 from ckptd.store.recorded_rows import NO_ROWS, RecordedRows, SavedSize
-from ckptd.store.revision_rises import RevisionRise
 
 KEPT_COUNT = 10_000  # checkpoints in memory, about 1.5 kB each
 

@@ -7,11 +7,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from ckptd.core.model import SUSPENDED_STATES, Attempt, JobKey, RunKey
+from ckptd.core.model.records import RevisionRise
 from ckptd.core.queue import GUESSED_CAUSES, JobChanges, TrackedJob
 from ckptd.store import checkpoint_writers, lost_work, resumed_from, runs
 from ckptd.store.bulk_inserts import insert_rows
 from ckptd.store.listing_readers import JobReader
-from ckptd.store.revision_rises import RevisionRise, list_rises, lock_revisions
+from ckptd.store.revision_rises import list_rises, lock_revisions
 from ckptd.store.rows import (
     ATTEMPT_COLUMNS,
     JOB_COLUMNS,

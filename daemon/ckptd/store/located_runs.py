@@ -6,10 +6,10 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from ckptd.core.model import NamedLocation, RunKey
-from ckptd.core.model.records import LocationRecord
+from ckptd.core.model.records import LocationRecord, RevisionRise
 from ckptd.core.runs.history import EPOCH
 from ckptd.store import checkpoint_writers, locations, lost_work, restart_state, runs
-from ckptd.store.revision_rises import RevisionRise, list_rises, lock_revisions
+from ckptd.store.revision_rises import list_rises, lock_revisions
 from ckptd.store.transactions import StorePart, reading
 
 

@@ -4,20 +4,14 @@ What is known of the checkpoints at the lower revision then holds at the higher 
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
 from ckptd.core.model import RunKey
+from ckptd.core.model.records import RevisionRise
 from ckptd.store.rows import ROW_IDS, RUN_KEY_COLUMNS, run_key, split
 from ckptd.store.tables import RunTable
-
-
-class RevisionRise(NamedTuple):
-    """A run's revisions around what one transaction recorded of it."""
-
-    before: int
-    after: int
 
 
 def lock_revisions(connection: sa.Connection, row_ids: Collection[int]) -> dict[int, int]:

@@ -98,6 +98,13 @@ class SettledScan(NamedTuple):
     markers: tuple[str, ...] = ()
 
 
+class RevisionRise(NamedTuple):
+    """A run's revisions around what one transaction recorded of it."""
+
+    before: int
+    after: int
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrunableRun:
     """The facts for pruning one run: its history has all checkpoints that are on disk."""
