@@ -63,7 +63,20 @@ def test_what_another_program_wrote_is_not_called_damaged(tmp_path, files):
 
 
 TORCH = torch_state(1, 100)
+GARBLED = b"\xa5" * 128
+ERRORS = {  # of S3, GitHub and Hugging Face, as `curl` without --fail saves them
+    "xml": b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AccessDenied</Code></Error>',
+    "text": b"404: Not Found",
+    "sentence": b"Entry not found",
+    "json": b'{"error":"Repository not found"}',
+    "page": b'<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN">\n<html>',
+}
 BROKEN = {
+    "a garbled block": {
+        "model.ckpt": GARBLED + TORCH[len(GARBLED) :],
+        "md.cpt": GARBLED + CPT(Save(s=100))[len(GARBLED) :],
+    },
+    "an answer of a server": {f"{kind}/model.ckpt": text for kind, text in ERRORS.items()},
     "a garbled byte": {"model.ckpt": b"X" + TORCH[1:], "md.cpt": b"X" + CPT(Save(s=100))[1:]},
     "cut off": {"model.ckpt": TORCH[:2], "md.cpt": CPT(Save(s=100))[:2]},
     "zeros": {"model.ckpt": bytes(len(TORCH)), "md.cpt": bytes(4096)},

@@ -9,7 +9,13 @@ HEAD_BYTES = 512
 _LEAST_TEXT = 16
 _LFS_POINTER = b"version https://"  # https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
 _TRACEBACK = b"Traceback (most "
-_WEB_PAGE = re.compile(rb"\s*(?:<!--.{0,500}?-->\s*)?<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
+_XML = rb"\s*(?:<\?xml[^>]{0,200}\?>\s*)?"
+_WEB_PAGE = re.compile(_XML + rb"(?:<!--.{0,500}?-->\s*)?<(?:!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
+_ERROR = re.compile(  # of S3, of web APIs, of GitHub and Hugging Face
+    _XML + rb"(?:<Error>|\{\s*\"(?:error|message|detail)\"\s*:\s*\""
+    rb"|(?:\d{3}:? )?(?:Entry |Repository )?(?:Not Found|Forbidden|Unauthorized|Access Denied)\b)",
+    re.IGNORECASE,
+)
 _MAGICS = (
     (b"\x89HDF\r\n\x1a\n", "HDF5"),
     (b"\x0e\x03\x13\x01", "HDF4"),
@@ -34,6 +40,8 @@ def name_failed_write(head: bytes) -> str | None:
         return "a pointer of Git LFS"
     if head.startswith(_TRACEBACK):
         return "an error message of Python"
+    if _ERROR.match(head):
+        return "an error message of a web server"
     return "a web page" if _WEB_PAGE.match(head) else None
 
 

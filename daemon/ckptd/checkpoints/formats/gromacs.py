@@ -28,6 +28,7 @@ from ckptd.core.model import Level
 _MAGIC = 171817
 _MAGIC_BYTES = _MAGIC.to_bytes(4, "big")
 _END_MAGIC = 171819
+_END_BYTES = _END_MAGIC.to_bytes(4, "big")
 _LARGEST_VERSION = 99  # 2022 writes 22; one more with every change of the header
 _KNOWN_VERSION = 22  # up to here the fields between header and state are known
 _FLAG_FIELDS = ((4, 2), (14, 1), (15, 1), (16, 1), (17, 1), (18, 1), (22, 1))  # (since version, how many integers)
@@ -68,7 +69,9 @@ class Gromacs:
             cursor = Cursor(file, order=">")
             if not cursor.size:
                 raise DamagedError("the file is empty")
-            if _is_of_another_program(file.read(foreign_content.HEAD_BYTES)):
+            head = file.read(foreign_content.HEAD_BYTES)
+            file.seek(max(0, cursor.size - len(_END_BYTES)))
+            if _is_of_another_program(head, file.read()):
                 return Examination(reason="of no format that is known here")
             file.seek(0)
             header = _read_header(cursor)
@@ -87,9 +90,11 @@ class Gromacs:
         ).shown_as(self.role_unread)
 
 
-def _is_of_another_program(head: bytes) -> bool:
-    """Whether the first bytes are not GROMACS's, zeros or text: Desmond's files have the same suffix."""
-    return any(head) and not foreign_content.resembles(head, _MAGIC_BYTES) and not foreign_content.is_text(head)
+def _is_of_another_program(head: bytes, end: bytes) -> bool:
+    """Whether a file neither begins nor ends as GROMACS's do, or with zeros or text: Desmond has the same suffix."""
+    if not any(head) or foreign_content.is_text(head):
+        return False
+    return end != _END_BYTES and not foreign_content.resembles(head, _MAGIC_BYTES)
 
 
 def _read_header(cursor: Cursor) -> _GromacsHeader:

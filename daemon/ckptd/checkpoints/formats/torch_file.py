@@ -22,6 +22,7 @@ from ckptd.core.model import CheckpointState, Level
 
 _SUFFIXES = ("pt", "pth", "ckpt", "pt2", "ptc", "th", "t7", "tar")
 _SHARED_SUFFIXES = (".ckpt", ".t7")  # also of SpeechBrain's texts, of MindSpore and of Torch in Lua
+_ZIP_END, _ZIP_END_BYTES = b"PK\x05\x06", 22
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
 _EXPORTED = frozenset({"models/model.json", "archive_format", "serialized_exported_program.json"})
 
@@ -53,11 +54,20 @@ class TorchFile:
 
 
 def _is_of_another_program(content: FileSlice) -> bool:
-    """Whether the first bytes are unlike torch's, and neither zeros nor what a failed download leaves."""
+    """Whether the first bytes are unlike torch's, and neither zeros nor what a failed download leaves.
+
+    A zip archive whose beginning was overwritten still ends as torch ends it.
+    """
     head = content.read(0, min(foreign_content.HEAD_BYTES, content.size_bytes))
-    if torch_legacy.resembles_torch(head) or foreign_content.name_failed_write(head):
+    if torch_legacy.resembles_torch(head) or foreign_content.name_failed_write(head) or _ends_as_zip(content):
         return False
     return any(head) and foreign_content.name_other_format(head) is None
+
+
+def _ends_as_zip(content: FileSlice) -> bool:
+    """Whether a file ends with the last record of a zip archive without a comment, as all of torch are."""
+    start = content.size_bytes - _ZIP_END_BYTES
+    return start >= 0 and content.read(start, _ZIP_END_BYTES).startswith(_ZIP_END)
 
 
 def _list_by_suffix(directory: Directory) -> Iterator[File]:
