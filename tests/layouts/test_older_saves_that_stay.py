@@ -68,6 +68,17 @@ def test_the_save_that_a_program_kept_past_newer_ones_stays(tmp_path, name):
     assert list_kept(tmp_path, watch, at + 3 * HOUR) == {name.format(BEST), name.format(8)}
 
 
+@pytest.mark.parametrize("name", ["epoch_{}.pt", "checkpoint_{:06}/state.pt"])
+def test_what_a_restart_from_an_older_save_overwrote_was_deleted_by_no_rotation(tmp_path, name):
+    watch = pipeline.Watch(tmp_path, os.geteuid())
+    for number, epoch in enumerate((1, 2, 3, 4, 5, 6, 3, 4, 5, 6, 7), 1):
+        at = pipeline.START + 2 * number * HOUR
+        put(tmp_path, name.format(epoch), torch_state(epoch), at)
+        watch.look(at + pipeline.UNTIL_SEEN)
+    watch.look(at + 2 * HOUR)
+    assert list_kept(tmp_path, watch, at + 3 * HOUR) == {name.format(7)}
+
+
 NOTES = {
     "best.txt": "epoch_3.pt\n",
     "best_checkpoint.json": '{"path": "epoch_3.pt", "val_loss": 0.3}',

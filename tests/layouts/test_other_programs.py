@@ -69,7 +69,7 @@ ERRORS = {  # of S3, GitHub and Hugging Face, as `curl` without --fail saves the
     "text": b"404: Not Found",
     "sentence": b"Entry not found",
     "json": b'{"error":"Repository not found"}',
-    "page": b'<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN">\n<html>',
+    "page": b'<?xml version="1.0"?>\n<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN">\n<html>',
 }
 BROKEN = {
     "a garbled block": {

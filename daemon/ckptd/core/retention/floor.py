@@ -67,6 +67,7 @@ def list_floor(run: JudgedRun) -> Iterator[tuple[int, str]]:
     if sets[last_written].at > sets[newest].at:
         yield last_written, "the complete one that was written last"
     yield from _list_kept_in_series(run)
+    yield from not_replaced.list_not_replaced(run.order)
     yield from saved_together.list_newest_common(run.order)
     for index, each in enumerate(sets):
         if not each.is_complete and (index > newest or each.at > sets[last_written].at):
@@ -96,7 +97,6 @@ def _list_kept_in_series(run: JudgedRun) -> Iterator[tuple[int, str]]:
         if of_latest not in {furthest, indexes[-1]}:
             yield of_latest, f"the furthest progress of the latest attempt in its series ({series})"
         yield from _list_last_with_part(run, key, indexes)
-        yield from not_replaced.list_not_replaced(run.order, indexes)
     for index, each in enumerate(sets):
         if not each.record.checkpoint.grouping.progress:
             yield index, "no number in its name counts progress, so it is alone in its series"
