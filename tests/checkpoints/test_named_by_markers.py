@@ -6,7 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from checkpoints.recognising import recognise
+from ckptd.checkpoints.formats import marker as markers
 from ckptd.checkpoints.scanning.inspection import inspect_tree
+from ckptd.checkpoints.scanning.reader import Reader
+from ckptd.checkpoints.scanning.tree import list_tree
 from support import checkpoint_bytes
 
 LATER = datetime.now(UTC) + timedelta(hours=1)
@@ -67,3 +70,36 @@ def test_a_marker_that_is_set_back_or_deleted_counts_where_files_are_not_read_ag
         assert list_newest({each.path: each for each in found}) == {str(tmp_path / name.format(number).split("/")[0])}
     os.remove(marker)
     assert not any(each.is_newest for each in inspect_tree(tmp_path, now=LATER, known=found).checkpoints)
+
+
+class CountingPattern:
+    def __init__(self, pattern):
+        self.pattern = pattern
+        self.call_count = 0
+
+    def __getattr__(self, name):
+        self.call_count += 1
+        return getattr(self.pattern, name)
+
+
+def test_a_note_that_names_hundreds_of_files_is_not_compared_with_each_of_them(tmp_path, monkeypatch):
+    names = [f"{first}{second}{third}1" for first in "abcdefgh" for second in "abcdefgh" for third in "abcdefgh"]
+    for name in names:
+        (tmp_path / name).touch()
+    for letter in "abcd":
+        (tmp_path / f"best_{letter}.txt").write_text(" ".join(names))
+    counting = CountingPattern(markers._DIGITS)
+    monkeypatch.setattr(markers, "_DIGITS", counting)
+    tree = list_tree(tmp_path)
+    with Reader(tmp_path) as reader:
+        assert not markers.find_named(tree, reader)
+    assert len(names) < counting.call_count < 20 * len(names)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link"])
+def test_a_note_that_is_no_regular_file_names_nothing(tmp_path, kind):
+    write(tmp_path, "run/epoch_5.pth", "run/epoch_6.pth")
+    (tmp_path / "note").write_text("epoch_5.pth")
+    note = tmp_path / "run/best.txt"
+    os.mkfifo(note) if kind == "fifo" else note.symlink_to("../note")
+    assert not any(each.is_listed for each in inspect_tree(tmp_path, now=LATER).checkpoints)

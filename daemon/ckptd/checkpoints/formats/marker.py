@@ -8,6 +8,7 @@ The formats of DeepSpeed, Megatron and TensorFlow name the sources of their mark
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
@@ -66,16 +67,17 @@ def find_named(tree: Directory, reader: Reader) -> dict[str, bool]:
     Markers may name what is not there. `claim` reports those that cannot be read.
     """
     named: dict[str, bool] = {}
+    series = _NameSeries()
     for directory in tree.walk():
         for note in _list_notes(directory):
-            named.update(dict.fromkeys(_list_noted(directory, note, reader), False))
+            named.update(dict.fromkeys(_list_noted(directory, note, reader, series), False))
         for name in _NAMES if _has_named(directory.files) else ():
             file = directory.files.get(name)
             if file is not None and file.size_bytes <= _LIMIT:
                 with contextlib.suppress(OSError, NotRegularError):
                     text = read_head(reader, file.path, _LIMIT).decode("utf-8", "surrogateescape")
                     meant = _list_meant(name, text.strip())
-                    paths = [directory.join(path) for path in meant if _is_one_of_several(directory, path)]
+                    paths = [directory.join(path) for path in meant if series.is_one_of_several(directory, path)]
                     named.update(dict.fromkeys(paths, True))
     return named
 
@@ -89,14 +91,14 @@ def _list_notes(directory: Directory) -> Iterator[File]:
                 yield file
 
 
-def _list_noted(directory: Directory, file: File, reader: Reader) -> list[str]:
+def _list_noted(directory: Directory, file: File, reader: Reader, series: "_NameSeries") -> list[str]:
     """Return the paths of the few entries of its directory that a note names; one that names many is a list of all."""
     words: set[str] = set()
     with contextlib.suppress(OSError, NotRegularError):
         text = read_head(reader, file.path, _LIMIT).decode("utf-8", "surrogateescape")
         words.update(word.rstrip(".,") for word in _ENTRY.findall(text))
     there = [name for name in words if name in directory.files or name in directory.directories]
-    meant = [name for name in there if _DIGITS.search(name) and _is_one_of_several(directory, name)]
+    meant = [name for name in there if _DIGITS.search(name) and series.is_one_of_several(directory, name)]
     return [directory.join(name) for name in meant] if len(meant) <= _MOST_NOTED else []
 
 
@@ -110,16 +112,24 @@ def point_out(claim: Claim, named: Mapping[str, bool]) -> Claim:
     return replace(claim, is_newest=True) if named[path] else replace(claim, is_listed=True)
 
 
-def _is_one_of_several(directory: Directory, path: str) -> bool:
-    """Tell whether others beside a path differ from it in numbers alone; otherwise a marker makes no choice."""
-    *parents, name = path.split("/")
-    for parent in parents:
-        if (below := directory.directories.get(parent)) is None:
-            return False
-        directory = below
-    shape = _DIGITS.sub("#", name)
-    names = (*directory.files, *directory.directories)
-    return any(other != name and _DIGITS.sub("#", other) == shape for other in names)
+class _NameSeries:
+    """Names that differ in numbers alone, counted once for each directory: a note may name hundreds of its files."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[str]] = {}
+
+    def is_one_of_several(self, directory: Directory, path: str) -> bool:
+        """Tell whether others beside a path differ from it in numbers alone; otherwise a marker makes no choice."""
+        *parents, name = path.split("/")
+        for parent in parents:
+            if (below := directory.directories.get(parent)) is None:
+                return False
+            directory = below
+        if directory.path not in self._counts:
+            names = (*directory.files, *directory.directories)
+            self._counts[directory.path] = Counter(_DIGITS.sub("#", each) for each in names)
+        is_there = name in directory.files or name in directory.directories
+        return self._counts[directory.path][_DIGITS.sub("#", name)] > is_there
 
 
 def _list_meant(marker: str, text: str) -> Iterator[str]:
