@@ -45,6 +45,17 @@ def test_what_a_file_system_hid_from_one_listing_was_moved_by_nobody():
         assert (changed.deleted_at, changed.renamed_at) == (None, renamed_at), (hidden.files, changed_ns)
 
 
+def test_what_a_person_moved_is_not_taken_for_one_of_the_trash_by_a_clock_that_was_set_back():
+    taken, other = make_checkpoint("a", written=0), make_checkpoint("b", written=1)
+    taken, other = record(taken, other, seen=9)
+    changes = merge(
+        [replace(taken, deleted_at=at(3)), other], make_scan(4, taken.checkpoint, other.checkpoint), looked=3
+    )
+    (back,) = changes.changed
+    assert back.renamed_at == at(9)
+    assert not back.was_in_trash
+
+
 def test_what_comes_back_beside_later_ones_was_moved_by_a_person():
     (known,) = record(make_checkpoint("a", written=0))
     later = record(make_checkpoint("b", written=4), seen=5)

@@ -1,6 +1,6 @@
 """Data of pruning beside the histories: what selects a run's policy, user settings, and moved checkpoints."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -36,19 +36,19 @@ class PruneRecordStore(StorePart, PrunableRunReader):
         connection: sa.Connection,
         key: RunKey,
         moved: Mapping[Occurrence, datetime],
-        brought: Collection[Occurrence],
+        brought: Mapping[Occurrence, datetime],
     ) -> None:
-        """Record deleted checkpoints as pruned by another daemon, and present ones as brought back by a person."""
+        """Record deleted checkpoints as pruned by another daemon, and present ones as back after that, with the times."""
         row_id = runs.find_run(connection, key)
         update = sa.update(CheckpointTable)
         for (path, first_seen_at), pruned_at in moved.items():
             is_meant = is_at(row_id, shorten_path(path, key.directory)) & CheckpointTable.pruned_at.is_(None)
             is_meant &= (CheckpointTable.first_seen_at == first_seen_at) & CheckpointTable.deleted_at.is_not(None)
             connection.execute(update.where(is_meant).values(pruned_at=pruned_at))
-        for path, first_seen_at in brought:
+        for (path, first_seen_at), moved_at in brought.items():
             is_meant = is_at(row_id, shorten_path(path, key.directory)) & CheckpointTable.deleted_at.is_(None)
             is_meant &= CheckpointTable.first_seen_at == first_seen_at
-            connection.execute(update.where(is_meant).values(renamed_at=first_seen_at))
+            connection.execute(update.where(is_meant).values(renamed_at=moved_at))
         runs.touch_runs(connection, [row_id])
 
 

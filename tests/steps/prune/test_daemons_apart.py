@@ -130,6 +130,26 @@ def test_what_the_job_saves_again_after_a_start_over_is_pruned_by_both():
         assert second.names() == ["epoch_8.npz", "epoch_9.npz"]
 
 
+def test_what_a_job_saves_again_is_pruned_by_a_daemon_that_never_saw_it_before():
+    with two_daemons() as (first, second):
+        start(first)
+        first.train(range(1, 7))
+        first.wait(90)
+        assert prune(first, 2) == 4
+        first.end_jobs()
+        first.wait(5)
+        for name in first.names():
+            (first.directory / name).unlink()
+        first.look()
+        second.now = first.now = first.now + timedelta(minutes=1)
+        for each in (first, second):
+            each.start_job(2)
+        train(first, second, range(1, 10))
+        wait(90, first, second)
+        prune(second, 2)
+        assert second.names() == ["epoch_8.npz", "epoch_9.npz"]
+
+
 def test_nothing_is_removed_until_a_trash_that_takes_several_turns_was_read_to_its_end(monkeypatch):
     monkeypatch.setattr(foreign_removals, "TURN", TurnLimits(limit=1, seconds=60))
     with two_daemons() as (first, second):

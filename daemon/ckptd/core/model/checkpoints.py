@@ -192,9 +192,15 @@ class RecordedCheckpoint:
     deleted_at: datetime | None = None
     pruned_at: datetime | None = None
     is_pinned: bool = False
-    # when a file in it was first seen renamed, or it was first back from where a person had moved it: it is kept then
+    # when a file in it was first seen renamed, or it was first back from where a person had moved it: it is kept then.
+    # If earlier than `first_seen_at`: when another daemon had moved one with its path and size to the trash.
     renamed_at: datetime | None = None
     verified_full_at: datetime | None = None  # when all its present bytes were last verified
     owner_verified_at: datetime | None = None  # the same by a job of its owner, which says what its owner likes
     owner_damage: str | None = None  # why such a job calls it damaged, until this node verifies it
     comparisons: tuple[ContentComparison, ...] = ()  # of a copy: the last one with each original, oldest first
+
+    @property
+    def was_in_trash(self) -> bool:
+        """Whether another daemon had moved one of its path and size to the trash; a person or a job made it again."""
+        return self.renamed_at is not None and self.renamed_at < self.first_seen_at

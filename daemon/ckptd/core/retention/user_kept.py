@@ -54,10 +54,12 @@ def find_kept(
     `tolerance`. Where `is_copied`, they are copies of another location's, which may arrive in any order.
     """
     reasons = {} if is_copied else dict.fromkeys(_find_backdated(present, recorded, tolerance), BACKDATED)
-    reasons |= {path: MEMBER_RENAMED for path, record in present if record.renamed_at is not None}
+    reasons |= {
+        path: MEMBER_RENAMED for path, record in present if record.renamed_at is not None and not record.was_in_trash
+    }
     reasons |= copies.find_copies(present, recorded)
     earlier = [each for each in recorded if each.deleted_at is not None or each.pruned_at is not None]
-    if not earlier:
+    if not earlier and not any(record.was_in_trash for _, record in present):
         return reasons
     reasons |= _find_moved(present, earlier, _Temporaries(recorded))
     pruned = _Pruned(earlier)
@@ -199,8 +201,10 @@ class _Pruned:
         """Whether it appeared after one with the same names and sizes was pruned, and is no other one of its series.
 
         All checkpoints of DeepSpeed or Megatron have the same files; only the numbers of their directories differ.
-        Under a name of another kind, a person chose the number.
+        Under a name of another kind, a person chose the number. What another daemon pruned may not be on record.
         """
+        if record.was_in_trash:
+            return True
         found = record.checkpoint
         self._index(self._known.pop(self._size(record), ()))
         if not self._alike:

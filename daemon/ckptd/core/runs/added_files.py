@@ -144,7 +144,9 @@ class StayedCheckpoints:
             inodes.isdisjoint(identity.inode for identity in each.checkpoint.identities) for each in beside
         )
         is_moved = is_moved and not _is_left_in_place(returned.checkpoint, found)
-        renamed_at = returned.renamed_at or (self._scan.scanned_at if is_moved else None)
+        renamed_at = returned.renamed_at
+        if is_moved and (renamed_at is None or returned.was_in_trash):
+            renamed_at = max(self._scan.scanned_at, returned.first_seen_at)  # a clock may be set back
         return replace(returned, deleted_at=None, renamed_at=renamed_at)
 
     @cached_property

@@ -134,8 +134,10 @@ def _mark_renamed(
         return appeared, changed
 
     def mark(known: RecordedCheckpoint) -> RecordedCheckpoint:
-        is_new = known.renamed_at is None and added_files.is_renamed(known.checkpoint, taken_out)
-        return replace(known, renamed_at=now) if is_new else known
+        is_new = (known.renamed_at is None or known.was_in_trash) and added_files.is_renamed(
+            known.checkpoint, taken_out
+        )
+        return replace(known, renamed_at=max(now, known.first_seen_at)) if is_new else known  # a clock may be set back
 
     return [mark(known) for known in appeared], [mark(known) for known in changed]
 

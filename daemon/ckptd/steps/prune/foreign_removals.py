@@ -91,25 +91,25 @@ class ForeignRemovals:
 
 def match(
     recorded: Iterable[RecordedCheckpoint], entries: Iterable[TrashEntry]
-) -> tuple[dict[Occurrence, datetime], list[Occurrence]]:
-    """Return the deleted checkpoints that are these entries, with the time of the move, and those that are back.
+) -> tuple[dict[Occurrence, datetime], dict[Occurrence, datetime]]:
+    """Return the deleted checkpoints that are these entries, and those that are back, with the times of the moves.
 
     A checkpoint counts as back only if none of its path and size is on record as deleted or pruned: where one is, the
-    plan can compare the two.
+    plan can compare the two. The plan also decides whether a person copied it back or a job saved it again.
     """
     by_place: dict[tuple[str, int], list[RecordedCheckpoint]] = defaultdict(list)
     for record in recorded:
         by_place[str(record.checkpoint.path), record.checkpoint.size_bytes].append(record)
     moved: dict[Occurrence, datetime] = {}
-    brought: list[Occurrence] = []
+    brought: dict[Occurrence, datetime] = {}
     for entry in entries:
         there = by_place.get((entry.path, entry.size_bytes), [])
         for record in there:
             occurrence = (entry.path, record.first_seen_at)
             if record.deleted_at is not None and record.pruned_at is None:
                 moved[occurrence] = min(entry.moved_at, record.deleted_at)
-            elif record.deleted_at is None and len(there) == 1 and record.first_seen_at >= entry.moved_at:
-                brought.append(occurrence)
+            elif len(there) == 1 and record.renamed_at is None and record.first_seen_at > entry.moved_at:
+                brought[occurrence] = entry.moved_at
     return moved, brought
 
 
