@@ -38,7 +38,7 @@ class PruneRecordStore(StorePart, PrunableRunReader):
         moved: Mapping[Occurrence, datetime],
         brought: Mapping[Occurrence, datetime],
     ) -> None:
-        """Record deleted checkpoints as pruned by another daemon, and present ones as back after that, with the times."""
+        """Record deleted checkpoints as pruned by another daemon, and present ones as back after that."""
         row_id = runs.find_run(connection, key)
         update = sa.update(CheckpointTable)
         for (path, first_seen_at), pruned_at in moved.items():
