@@ -122,3 +122,13 @@ def test_a_member_is_not_missing_before_it_comes_as_late_as_in_the_saves_before(
             put(tmp_path, f"gpt3_step_{step}.pt", torch_state(step=step), at + timedelta(minutes=40))
     assert not list_damaged(inspect_tree(tmp_path, now=at + timedelta(minutes=30)))
     assert list_damaged(inspect_tree(tmp_path, now=at + timedelta(minutes=60)))
+
+
+def test_a_member_with_an_old_time_of_writing_makes_no_save_seem_to_take_years(tmp_path):
+    years_ago = pipeline.START - 9000 * HOUR  # as `cp -p` leaves it
+    for step in (1, 2, 3):
+        at = pipeline.START + 2 * step * HOUR
+        put(tmp_path, f"step_{step}/base_model.pt", checkpoint_bytes.torch_weights(), years_ago)
+        for name in ("model", "optimizer") if step < 3 else ("model",):
+            put(tmp_path, f"step_{step}/{name}.pt", torch_state(step=step), at)
+    assert list_damaged(inspect_tree(tmp_path, now=at + 2 * HOUR))

@@ -34,10 +34,15 @@ def mark_missing(built: Sequence[Checkpoint], drafts: Sequence[SetDraft], unchan
         last_of = {drafts[at].signature: position for position, at in enumerate(found)}
         for position, at in enumerate(found):
             if short := _find_missing(drafts, found, position, last_of):
-                before = drafts[found[position - 1]].span_ns if position else None
-                usual_ns = before.end - before.begin if before else 0  # how long a save takes
+                usual_ns = _find_duration_ns(drafts[found[position - 1]], drafts[at]) if position else 0
                 marked[at] = _mark(marked[at], short, unchanged_since_ns - usual_ns)
     return marked
+
+
+def _find_duration_ns(before: SetDraft, later: SetDraft) -> int:
+    """Return how long a save took, at most until the next one began: a member may be an old file, copied by `cp -p`."""
+    begin, end = before.span_ns
+    return min(end - begin, max(0, later.span_ns.begin - begin))
 
 
 def is_short_of_others(found: Checkpoint) -> bool:
