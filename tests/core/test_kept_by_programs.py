@@ -1,30 +1,17 @@
 """How often the checkpoints of a run are read to find those that a program kept when it deleted newer ones."""
 
 from dataclasses import replace
-from datetime import datetime
 
 from ckptd.core import retention
 from ckptd.core.retention import not_replaced
 from core.retention_facts import NOW, hours, policy_of, run_of, saved
+from support.counted_instant import CountedInstant
 
 COUNT = 400
 
 
-class CountedInstant(datetime):
-    comparison_count = 0
-
-    def __gt__(self, other):
-        CountedInstant.comparison_count += 1
-        return super().__gt__(other)
-
-    def __lt__(self, other):
-        CountedInstant.comparison_count += 1
-        return super().__lt__(other)
-
-
 def count_at(record):
-    at = record.checkpoint.modified_at
-    counted = CountedInstant(*at.timetuple()[:6], at.microsecond, tzinfo=at.tzinfo)
+    counted = CountedInstant.of(record.checkpoint.modified_at)
     return replace(record, checkpoint=replace(record.checkpoint, modified_at=counted), completed_at=counted)
 
 

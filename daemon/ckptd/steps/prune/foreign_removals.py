@@ -4,6 +4,7 @@ A daemon with a database of its own sees such a checkpoint only disappear. The m
 pruned. The trash's owner may have forged it, which keeps no more than the owner's own checkpoints.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -97,19 +98,27 @@ def match(
     A checkpoint counts as back only if none of its path and size is on record as deleted or pruned: where one is, the
     plan can compare the two. The plan also decides whether a person copied it back or a job saved it again.
     """
-    by_place: dict[tuple[str, int], list[RecordedCheckpoint]] = defaultdict(list)
+    times: dict[tuple[str, int], list[datetime]] = defaultdict(list)
+    for entry in entries:
+        times[entry.path, entry.size_bytes].append(entry.moved_at)
+    there: dict[tuple[str, int], list[RecordedCheckpoint]] = defaultdict(list)
     for record in recorded:
-        by_place[str(record.checkpoint.path), record.checkpoint.size_bytes].append(record)
+        place = str(record.checkpoint.path), record.checkpoint.size_bytes
+        if place in times:
+            there[place].append(record)
     moved: dict[Occurrence, datetime] = {}
     brought: dict[Occurrence, datetime] = {}
-    for entry in entries:
-        there = by_place.get((entry.path, entry.size_bytes), [])
-        for record in there:
-            occurrence = (entry.path, record.first_seen_at)
+    for place, records in there.items():
+        moves = sorted(times[place])
+        for record in records:
+            occurrence = (place[0], record.first_seen_at)
             if record.deleted_at is not None and record.pruned_at is None:
-                moved[occurrence] = min(entry.moved_at, record.deleted_at)
-            elif len(there) == 1 and record.renamed_at is None and record.first_seen_at > entry.moved_at:
-                brought[occurrence] = entry.moved_at
+                number = bisect_right(moves, record.deleted_at)
+                moved[occurrence] = moves[number - 1] if number else record.deleted_at
+            elif len(records) == 1 and record.renamed_at is None:
+                number = bisect_left(moves, record.first_seen_at)
+                if number:
+                    brought[occurrence] = moves[number - 1]
     return moved, brought
 
 
