@@ -12,7 +12,7 @@ import pytest
 
 from ckptd.checkpoints import trash
 from ckptd.checkpoints.scanning import tree
-from ckptd.checkpoints.trash import TrashResult
+from ckptd.checkpoints.trash import TrashResult, entries, entry_limit
 from support.trash_facts import (
     NOW,
     PATHS,
@@ -168,3 +168,14 @@ def test_names_that_are_no_text_go_and_come_back(directory):
     assert move(asked).result is TrashResult.MOVED
     assert as_user(lambda: trash.restore(beside(directory), "act-1")).result is TrashResult.RESTORED
     assert read_files(directory) == {name: b"odd"}
+
+
+def test_known_entries_of_a_full_trash_do_not_hide_others(directory, monkeypatch):
+    monkeypatch.setattr(entry_limit, "MAX_ENTRIES", 2)
+    for n in (1, 2, 3):
+        write(directory, "file", n)
+        move(request(directory, "file", n))
+    names = os.listdir(beside(directory))
+    assert len(names) == 3
+    listed = as_user(lambda: entries.list_others(beside(directory), names[:2], entry_limit.WHOLE))
+    assert [each.act_id for each in listed.found] == names[2:]

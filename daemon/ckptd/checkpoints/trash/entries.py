@@ -79,8 +79,7 @@ def list_others(
         with open_place(place, is_locked=False) as opened:
             if opened is None:
                 return ListedEntries(())
-            there = set(known)
-            progress = TurnProgress((name for name in list_names(opened.trash) if name not in there), turn)
+            progress = TurnProgress(list_names(opened.trash, frozenset(known)), turn)
             found = [_read_entry(place, opened, name, is_measured=is_measured) for name in progress]
     except (OSError, RefusedError) as error:
         return ListedEntries((Unknown(what=str(place), reason=explain(error)),))

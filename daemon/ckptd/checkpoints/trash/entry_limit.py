@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from math import inf
 from typing import NamedTuple
@@ -39,7 +39,7 @@ class TurnProgress:
         self.reached = None
 
 
-def list_names(trash: int) -> list[str]:
-    """Return the names in an open trash, in order, up to a limit."""
+def list_names(trash: int, known: Collection[str] = ()) -> list[str]:
+    """Return the names in an open trash that are not known, in order, up to a limit."""
     with os.scandir(trash) as found:
-        return sorted(each.name for each in islice(found, MAX_ENTRIES))
+        return sorted(islice((each.name for each in found if each.name not in known), MAX_ENTRIES))
