@@ -1,7 +1,8 @@
 """Marker files that name the checkpoint from which the next start resumes, or a missing one, so that it fails.
 
 Some formats handle their own markers. This module also handles those beside checkpoints of other formats, such as
-verl's `global_step_N/` and the single files of MMEngine and Detectron2.
+verl's `global_step_N/` and the single files of MMEngine and Detectron2. Notes such as `best.txt` name a checkpoint that
+a person or a script wants to keep; what they name need not be the newest.
 The formats of DeepSpeed, Megatron and TensorFlow name the sources of their markers; the source of Detectron2's
 `last_checkpoint` is fvcore/common/checkpoint.py.
 """
