@@ -4,11 +4,13 @@ import os
 import shutil
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 
 from ckptd.checkpoints.trash import TurnLimits
 from ckptd.core.retention import KeepLast
 from ckptd.steps.prune import foreign_removals
-from support.prune_facts import Workshop, make_policy, make_site, own, workshop
+from ckptd.steps.prune.recovery import PruneParts
+from support.prune_facts import CLUSTER, Workshop, make_policy, make_site, own, workshop
 
 
 @contextmanager
@@ -148,6 +150,29 @@ def test_what_a_job_saves_again_is_pruned_by_a_daemon_that_never_saw_it_before()
         wait(90, first, second)
         prune(second, 2)
         assert second.names() == ["epoch_8.npz", "epoch_9.npz"]
+
+
+def test_what_was_pruned_of_two_runs_beside_each_other_is_recorded_of_both_if_one_is_asked_about_first():
+    with two_daemons() as (first, second):
+        (first.root / "home/beside").mkdir()
+        own(first.root / "home/beside")
+        start(first, second)
+        for each in (first, second):
+            each.start_job(2, comment="ckpt=beside")
+        train(first, second, range(1, 5))
+        first.directory = first.root / "home/beside"
+        train(first, second, range(1, 5))
+        wait(90, first, second)
+        assert prune(first, 2) == 4
+        wait(5, first, second)
+        hands = PruneParts(second.store, second.agent, second.site, CLUSTER)
+        runs = [second.run, first.run]
+        for run in runs:
+            assert not second.memory.foreign.record(hands, [run], second.now)
+        for run in runs:
+            second.directory = Path(run.directory)
+            pruned = {name for name, record in second.record().items() if record.pruned_at is not None}
+            assert pruned == {"epoch_1.npz", "epoch_2.npz"}
 
 
 def test_nothing_is_removed_until_a_trash_that_takes_several_turns_was_read_to_its_end(monkeypatch):

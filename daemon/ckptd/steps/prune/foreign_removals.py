@@ -6,7 +6,7 @@ pruned. The trash's owner may have forged it, which keeps no more than the owner
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -25,9 +25,13 @@ TURN = TurnLimits(limit=5000, seconds=2.0)  # of one trash; the rest of it follo
 
 @dataclass(slots=True)
 class ForeignRemovals:
-    """Which entries of trashes are recorded, and when the trash of each run was last listed."""
+    """Which entries of trashes were read, and when the trash of each run was last listed.
 
-    _recorded: dict[TrashLocation, set[str]] = field(default_factory=lambda: defaultdict(set))
+    Runs beside each other have one trash. What is read of other runs than those asked about waits for their turn.
+    """
+
+    _read: dict[TrashLocation, set[str]] = field(default_factory=lambda: defaultdict(set))
+    _waiting: dict[RunKey, set[str]] = field(default_factory=lambda: defaultdict(set))
     _listed_at: dict[RunKey, datetime] = field(default_factory=dict)
 
     def list_due(self, runs: Iterable[PrunableRun], ready: Collection[RunKey], now: datetime) -> list[RunKey]:
@@ -64,24 +68,35 @@ class ForeignRemovals:
         self._record_entries(hands, runs, [each for each in listings if isinstance(each, TrashListing)])
         for place, listing in answers.items():
             if isinstance(listing, TrashListing):
-                self._recorded[place].update(entry.act_id for entry in listing.entries if _is_moved(entry))
+                self._remember(place, _list_moved(listing, hands.cluster), frozenset(runs))
         read = [run for run in runs if all(_is_read(place, answers[place]) for place in trash_client.places_of([run]))]
         self._listed_at.update(dict.fromkeys(read, now))
         return read
 
     def _ask(self, runs: Collection[RunKey], own: Mapping[RunKey, Collection[str]]) -> list[TrashRequest]:
+        waiting = {act_id for run in runs for act_id in self._waiting.get(run, ())}
         known: dict[TrashLocation, set[str]] = {}
         for run in runs:
             for place in trash_client.places_of([run]):
-                known.setdefault(place, set(self._recorded[place])).update(own.get(run, ()))
+                known.setdefault(place, self._read[place] - waiting).update(own.get(run, ()))
         return [TrashRequest(place, sorted(act_ids), TURN) for place, act_ids in known.items()]
+
+    def _remember(
+        self, place: TrashLocation, moved: Iterable[tuple[RunKey, TrashEntry]], runs: frozenset[RunKey]
+    ) -> None:
+        for run, entry in moved:
+            self._read[place].add(entry.act_id)
+            if run not in runs:
+                self._waiting[run].add(entry.act_id)
+            elif run in self._waiting:
+                self._waiting[run].discard(entry.act_id)
 
     @staticmethod
     def _record_entries(hands: PruneParts, runs: Collection[RunKey], listings: Iterable[TrashListing]) -> None:
         entries: dict[RunKey, list[TrashEntry]] = defaultdict(list)
-        for entry in (entry for listing in listings for entry in listing.entries if _is_moved(entry)):
-            run = entry.run._replace(cluster=hands.cluster)
-            if run in runs:
+        asked = frozenset(runs)
+        for run, entry in (each for listing in listings for each in _list_moved(listing, hands.cluster)):
+            if run in asked:
                 entries[run].append(entry)
         for found in hands.store.prune_records.read(hands.cluster, entries) if entries else ():
             history = found.history
@@ -122,8 +137,11 @@ def match(
     return moved, brought
 
 
-def _is_moved(entry: TrashEntry) -> bool:
-    return entry.state is not EntryState.MOVING
+def _list_moved(listing: TrashListing, cluster: str) -> Iterator[tuple[RunKey, TrashEntry]]:
+    """Yield the entries whose move is complete, each with its run as this cluster's daemon knows it."""
+    for entry in listing.entries:
+        if entry.state is not EntryState.MOVING:
+            yield entry.run._replace(cluster=cluster), entry
 
 
 def _is_read(place: TrashLocation, listing: TrashListing | Unknown) -> bool:
