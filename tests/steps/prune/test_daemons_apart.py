@@ -132,6 +132,42 @@ def test_what_the_job_saves_again_after_a_start_over_is_pruned_by_both():
         assert second.names() == ["epoch_8.npz", "epoch_9.npz"]
 
 
+def test_what_is_copied_back_stays_if_the_trash_was_read_before_anything_of_it_was_on_record():
+    with two_daemons() as (first, second):
+        start(first)
+        first.train(range(1, 7))
+        first.wait(90)
+        assert prune(first, 2) == 4
+        second.now = first.now
+        start(second)
+        wait(5, first, second)
+        second.act()
+        copy_back(first, "epoch_2.npz")
+        wait(5, first, second)
+        train(first, second, range(7, 10))
+        wait(90, first, second)
+        prune(second, 2)
+        assert "epoch_2.npz" in second.names()
+
+
+def test_what_is_copied_back_stays_if_the_trash_was_read_before_a_scan_missed_it():
+    with two_daemons() as (first, second):
+        start(first, second)
+        train(first, second, range(1, 7))
+        wait(90, first, second)
+        assert prune(first, 2) == 4
+        hands = PruneParts(second.store, second.agent, second.site, CLUSTER)
+        second.memory.foreign.record(hands, [second.run], second.now)
+        wait(5, first, second)
+        wait(5, first, second)
+        copy_back(first, "epoch_2.npz")
+        wait(5, first, second)
+        train(first, second, range(7, 10))
+        wait(90, first, second)
+        prune(second, 2)
+        assert "epoch_2.npz" in second.names()
+
+
 def test_what_a_job_saves_again_is_pruned_by_a_daemon_that_never_saw_it_before():
     with two_daemons() as (first, second):
         start(first)

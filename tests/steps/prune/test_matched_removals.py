@@ -1,30 +1,17 @@
 """Which recorded checkpoints are those that another daemon moved to the trash."""
 
 from datetime import timedelta
-from pathlib import PurePosixPath
 
-from ckptd.checkpoints.trash import EntryState, TrashEntry
-from ckptd.core.model import RunKey
 from ckptd.steps.prune import foreign_removals
-from core.retention_facts import DIRECTORY, NOW, UID, hours, saved
+from core.retention_facts import DIRECTORY, NOW, hours, saved
 from support.counted_instant import CountedInstant
 
 SECOND = timedelta(seconds=1)
 
 
 def move(name, age, size=100):
-    """An entry of the trash: another daemon moved it there so many hours ago."""
-    return TrashEntry(
-        act_id="a",
-        place=PurePosixPath(f"{DIRECTORY}/.ckptd-trash"),
-        path=f"{DIRECTORY}/{name}",
-        state=EntryState.HELD,
-        uid=UID,
-        size_bytes=size,
-        moved_at=CountedInstant.of(NOW - hours(age)),
-        reasons=(),
-        run=RunKey("c", UID, DIRECTORY),
-    )
+    """Another daemon moved it to the trash so many hours ago."""
+    return foreign_removals.ForeignMove(f"{DIRECTORY}/{name}", size, CountedInstant.of(NOW - hours(age)))
 
 
 def at_place(record):

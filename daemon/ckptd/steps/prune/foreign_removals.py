@@ -6,13 +6,14 @@ pruned. The trash's owner may have forged it, which keeps no more than the owner
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from ckptd.checkpoints.agent import trash_client
 from ckptd.checkpoints.agent.trash_client import TrashListing, TrashLocation, TrashRequest
-from ckptd.checkpoints.trash import EntryState, TrashEntry, TurnLimits
+from ckptd.checkpoints.trash import EntryState, TurnLimits
 from ckptd.core.model import RecordedCheckpoint, RunKey, Unknown
 from ckptd.core.model.records import PrunableRun
 from ckptd.steps.prune import owner_turns
@@ -20,18 +21,28 @@ from ckptd.steps.prune.recovery import PruneParts
 from ckptd.store.prune_records import Occurrence
 
 AGAIN = timedelta(hours=1)  # until the trash of a run from which files disappear is listed again
+_MOST_MOVES = 50_000  # of one owner, who may forge manifests, in memory
 TURN = TurnLimits(limit=5000, seconds=2.0)  # of one trash; the rest of it follows in the next step
+
+
+class ForeignMove(NamedTuple):
+    """What the manifest of an entry in the trash says of a checkpoint that another daemon moved there."""
+
+    path: str
+    size_bytes: int
+    moved_at: datetime
 
 
 @dataclass(slots=True)
 class ForeignRemovals:
-    """Which entries of trashes were read, and when the trash of each run was last listed.
+    """The moves of other daemons that this one has read, and when the trash of each run was last listed.
 
-    Runs beside each other have one trash. What is read of other runs than those asked about waits for their turn.
+    A move stays in memory until its checkpoint is on record as pruned. The next scan may be the first to miss it or to
+    see it, and runs beside each other have one trash without being asked about together.
     """
 
     _read: dict[TrashLocation, set[str]] = field(default_factory=lambda: defaultdict(set))
-    _waiting: dict[RunKey, set[str]] = field(default_factory=lambda: defaultdict(set))
+    _moves: dict[RunKey, dict[str, ForeignMove]] = field(default_factory=lambda: defaultdict(dict))
     _listed_at: dict[RunKey, datetime] = field(default_factory=dict)
 
     def list_due(self, runs: Iterable[PrunableRun], ready: Collection[RunKey], now: datetime) -> list[RunKey]:
@@ -60,62 +71,70 @@ class ForeignRemovals:
 
     def _record_group(self, hands: PruneParts, runs: Collection[RunKey], now: datetime) -> list[RunKey]:
         """Return those of these runs whose trash was read to its end."""
-        asked = self._ask(runs, hands.store.audit.read_moved_bytes(runs))
+        own = hands.store.audit.read_moved_bytes(runs)
+        asked = self._ask(runs, own)
         listings = owner_turns.ask(
             asked, lambda part: trash_client.list_others(hands.agent, part, hands.site.look_deadline)
         )
         answers = {each.place: listing for each, listing in zip(asked, listings, strict=True)}
-        self._record_entries(hands, runs, [each for each in listings if isinstance(each, TrashListing)])
         for place, listing in answers.items():
-            if isinstance(listing, TrashListing):
-                self._remember(place, _list_moved(listing, hands.cluster), frozenset(runs))
+            if isinstance(listing, TrashListing) and listing.entries:
+                self._remember(place, listing, hands.cluster)
+        self._match(hands, runs, own)
         read = [run for run in runs if all(_is_read(place, answers[place]) for place in trash_client.places_of([run]))]
         self._listed_at.update(dict.fromkeys(read, now))
         return read
 
     def _ask(self, runs: Collection[RunKey], own: Mapping[RunKey, Collection[str]]) -> list[TrashRequest]:
-        waiting = {act_id for run in runs for act_id in self._waiting.get(run, ())}
         known: dict[TrashLocation, set[str]] = {}
         for run in runs:
             for place in trash_client.places_of([run]):
-                known.setdefault(place, self._read[place] - waiting).update(own.get(run, ()))
+                known.setdefault(place, set(self._read[place])).update(own.get(run, ()))
         return [TrashRequest(place, sorted(act_ids), TURN) for place, act_ids in known.items()]
 
-    def _remember(
-        self, place: TrashLocation, moved: Iterable[tuple[RunKey, TrashEntry]], runs: frozenset[RunKey]
-    ) -> None:
-        for run, entry in moved:
+    def _remember(self, place: TrashLocation, listing: TrashListing, cluster: str) -> None:
+        """Remember what was read, whichever run it is of: a manifest may name any."""
+        count = sum(len(moves) for run, moves in self._moves.items() if run.uid == place.uid)
+        for entry in listing.entries:
+            if entry.state is EntryState.MOVING:
+                continue
             self._read[place].add(entry.act_id)
-            if run not in runs:
-                self._waiting[run].add(entry.act_id)
-            elif run in self._waiting:
-                self._waiting[run].discard(entry.act_id)
+            if count < _MOST_MOVES:
+                count += 1
+                run = entry.run._replace(cluster=cluster)
+                self._moves[run][entry.act_id] = ForeignMove(entry.path, entry.size_bytes, entry.moved_at)
 
-    @staticmethod
-    def _record_entries(hands: PruneParts, runs: Collection[RunKey], listings: Iterable[TrashListing]) -> None:
-        entries: dict[RunKey, list[TrashEntry]] = defaultdict(list)
-        asked = frozenset(runs)
-        for run, entry in (each for listing in listings for each in _list_moved(listing, hands.cluster)):
-            if run in asked:
-                entries[run].append(entry)
-        for found in hands.store.prune_records.read(hands.cluster, entries) if entries else ():
+    def _match(self, hands: PruneParts, runs: Iterable[RunKey], own: Mapping[RunKey, Collection[str]]) -> None:
+        """Record what is known of these runs by now, and forget the moves of what is on record and gone."""
+        for run in runs:
+            moves = self._moves.get(run, {})
+            for act_id in moves.keys() & own.get(run, ()):
+                del moves[act_id]
+        asked = [run for run in runs if self._moves.get(run)]
+        for found in hands.store.prune_records.read(hands.cluster, asked) if asked else ():
             history = found.history
-            moved, brought = match(history.checkpoints, entries[history.key])
+            moves = self._moves[history.key]
+            moved, brought = match(history.checkpoints, moves.values())
             if moved or brought:
                 hands.store.prune_records.record_removed_elsewhere(history.key, moved, brought)
+            deleted = (each.checkpoint for each in history.checkpoints if each.deleted_at is not None)
+            gone = {(str(each.path), each.size_bytes) for each in deleted}
+            self._moves[history.key] = {
+                act_id: move for act_id, move in moves.items() if (move.path, move.size_bytes) not in gone
+            }
 
 
 def match(
-    recorded: Iterable[RecordedCheckpoint], entries: Iterable[TrashEntry]
+    recorded: Iterable[RecordedCheckpoint], moves: Iterable[ForeignMove]
 ) -> tuple[dict[Occurrence, datetime], dict[Occurrence, datetime]]:
-    """Return the deleted checkpoints that are these entries, and those that are back, with the times of the moves.
+    """Return the deleted checkpoints that were moved, and those that are back, with the times of the moves.
 
     A checkpoint counts as back only if none of its path and size is on record as deleted or pruned: where one is, the
     plan can compare the two. The plan also decides whether a person copied it back or a job saved it again.
     """
     times: dict[tuple[str, int], list[datetime]] = defaultdict(list)
-    for entry in entries:
-        times[entry.path, entry.size_bytes].append(entry.moved_at)
+    for move in moves:
+        times[move.path, move.size_bytes].append(move.moved_at)
     there: dict[tuple[str, int], list[RecordedCheckpoint]] = defaultdict(list)
     for record in recorded:
         place = str(record.checkpoint.path), record.checkpoint.size_bytes
@@ -124,24 +143,17 @@ def match(
     moved: dict[Occurrence, datetime] = {}
     brought: dict[Occurrence, datetime] = {}
     for place, records in there.items():
-        moves = sorted(times[place])
+        instants = sorted(times[place])
         for record in records:
             occurrence = (place[0], record.first_seen_at)
             if record.deleted_at is not None and record.pruned_at is None:
-                number = bisect_right(moves, record.deleted_at)
-                moved[occurrence] = moves[number - 1] if number else record.deleted_at
+                number = bisect_right(instants, record.deleted_at)
+                moved[occurrence] = instants[number - 1] if number else record.deleted_at
             elif len(records) == 1 and record.renamed_at is None:
-                number = bisect_left(moves, record.first_seen_at)
+                number = bisect_left(instants, record.first_seen_at)
                 if number:
-                    brought[occurrence] = moves[number - 1]
+                    brought[occurrence] = instants[number - 1]
     return moved, brought
-
-
-def _list_moved(listing: TrashListing, cluster: str) -> Iterator[tuple[RunKey, TrashEntry]]:
-    """Yield the entries whose move is complete, each with its run as this cluster's daemon knows it."""
-    for entry in listing.entries:
-        if entry.state is not EntryState.MOVING:
-            yield entry.run._replace(cluster=cluster), entry
 
 
 def _is_read(place: TrashLocation, listing: TrashListing | Unknown) -> bool:
