@@ -21,6 +21,9 @@ _TEXT = frozenset(
 _TEMPORARY = re.compile(
     r"(?i)^(?:[.~#]|te?mp)|[._~-](?:te?mp|part|partial|incomplete|unfinished|writing)(?:[._~\d-]|$)"
 )
+# POSIX leaves open whether rename(2) sets the change time of what it renames. Sources: pjdfstest's rename_ctime for ZFS,
+# Lustre's mdd_rename. Behind NFS there may be any other.
+_CHANGED_BY_RENAME = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "zfs", "lustre"})
 FileKey = tuple[int, int, int]  # inode, size, modification time; the device number changes with a mount
 _NS = 1_000_000_000
 _SHOWN = 3
@@ -110,7 +113,7 @@ def _is_short(identities: Iterable[FileIdentity], margin: int) -> bool:
 
 
 def _is_left_in_place(known: Checkpoint, found: Checkpoint) -> bool:
-    """Whether a checkpoint's files were neither renamed nor touched: each rename sets the change time (ctime).
+    """Whether a checkpoint's files were neither renamed nor touched, where each rename sets the change time (ctime).
 
     A renamed directory leaves that of its files as it is, so nothing is known of files in one of their own.
     """
@@ -143,7 +146,8 @@ class StayedCheckpoints:
         is_moved = len(beside) > MAX_LINKS or any(
             inodes.isdisjoint(identity.inode for identity in each.checkpoint.identities) for each in beside
         )
-        is_moved = is_moved and not _is_left_in_place(returned.checkpoint, found)
+        if self._scan.filesystem_type in _CHANGED_BY_RENAME:
+            is_moved = is_moved and not _is_left_in_place(returned.checkpoint, found)
         renamed_at = returned.renamed_at
         if is_moved and (renamed_at is None or returned.was_in_trash):
             renamed_at = max(self._scan.scanned_at, returned.first_seen_at)  # a clock may be set back
