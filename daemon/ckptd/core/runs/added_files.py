@@ -21,8 +21,8 @@ _TEXT = frozenset(
 _TEMPORARY = re.compile(
     r"(?i)^(?:[.~#]|te?mp)|[._~-](?:te?mp|part|partial|incomplete|unfinished|writing)(?:[._~\d-]|$)"
 )
-# POSIX leaves open whether rename(2) sets the change time of what it renames. Sources: pjdfstest's rename_ctime for ZFS,
-# Lustre's mdd_rename. Behind NFS there may be any other.
+# POSIX leaves open whether rename(2) sets the change time of what it renames. Sources: pjdfstest's `rename_ctime` for
+# ZFS, and Lustre's mdd_rename. A server of NFS may have any file system.
 _CHANGED_BY_RENAME = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "zfs", "lustre"})
 FileKey = tuple[int, int, int]  # inode, size, modification time; the device number changes with a mount
 _NS = 1_000_000_000
