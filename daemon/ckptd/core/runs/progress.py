@@ -1,6 +1,6 @@
 """What one scan of a directory adds to the recorded checkpoints.
 
-A path whose content was replaced is a new checkpoint whose predecessor is gone. Absence is believed only of a look
+A path whose content was replaced is a new checkpoint whose predecessor is gone. Absence is believed only of a scan
 that read the whole directory.
 """
 
@@ -133,11 +133,9 @@ def _mark_renamed(
     if not taken_out:
         return appeared, changed
 
-    def mark(known: RecordedCheckpoint) -> RecordedCheckpoint:
-        is_new = (known.renamed_at is None or known.was_in_trash) and added_files.is_renamed(
-            known.checkpoint, taken_out
-        )
-        return replace(known, renamed_at=max(now, known.first_seen_at)) if is_new else known  # a clock may be set back
+    def mark(each: RecordedCheckpoint) -> RecordedCheckpoint:
+        is_new = added_files.is_renamed(each.checkpoint, taken_out) and (each.renamed_at is None or each.was_in_trash)
+        return replace(each, renamed_at=max(now, each.first_seen_at)) if is_new else each  # a clock may be set back
 
     return [mark(known) for known in appeared], [mark(known) for known in changed]
 
