@@ -57,6 +57,20 @@ def test_a_number_that_nothing_has_makes_the_answer_malformed(numbers):
     assert found.reason.startswith("the child's answer is malformed")
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x", 5, [], ["x", 1], ["/etc/x", 1, 1], ["../x", 1, 1], ["a/../../x", 1, 1], ["", 1, 1], ["x", -1, 1],
+        ["x", 1, "1"], ["x", 1, 2**70], ["x" * 4097, 1, 1], [None, 1, 1], {"path": "x"},
+    ],
+)  # fmt: skip
+def test_a_file_of_no_known_format_that_is_none_below_the_directory_makes_the_answer_malformed(value):
+    told = answer(()) | {"unrecognised": value}
+    found = batches.decode_answer(told, lambda data: decode_scan(data, len(KNOWN)))
+    assert isinstance(found, Unknown)
+    assert found.reason.startswith("the child's answer is malformed")
+
+
 class SubvertedAgent:
     """Answers for another directory than it was asked about."""
 

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from ckptd.core.model import Checkpoint, JobKey, RecordedCheckpoint, RunKey, Scan, Unknown
 from ckptd.core.model.records import RevisionRise, ScanRecord
 from ckptd.core.rows.stored_checkpoints import RowContext, key_of_path, shorten_path
+from ckptd.core.rows.stored_unrecognised import encode_unrecognised
 from ckptd.core.runs.ownership import PreviousScan
 from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.store import (
@@ -252,6 +253,7 @@ _LOOK_COLUMNS: list[Any] = [
     RunTable.unknown_reason,
     RunTable.problems,
     RunTable.leftovers,
+    RunTable.unrecognised_file,
     RunTable.filesystem_type,
     RunTable.quota_error,
     RunTable.links,
@@ -313,7 +315,8 @@ def _look_values(scan: Scan | Unknown, before: list[Any]) -> list[Any]:
     if isinstance(scan, Unknown):
         return [scan.what, scan.reason, *before[2:]]
     problems = [[problem.what, problem.reason] for problem in scan.problems] or None
-    found = [None, None, problems, list(scan.leftovers) or None, scan.filesystem_type]
+    unrecognised = encode_unrecognised(scan.unrecognised)
+    found = [None, None, problems, list(scan.leftovers) or None, unrecognised, scan.filesystem_type]
     links = [list(link) for link in scan.links] or None
     moving = [scan.free_bytes, scan.total_bytes, scan.quota_left_bytes, scan.scanned_at]
     return [*found, scan.quota_error, links, *moving]

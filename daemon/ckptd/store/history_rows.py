@@ -22,6 +22,7 @@ from ckptd.core.model import (
     UserSettings,
 )
 from ckptd.core.rows.stored_instants import instant
+from ckptd.core.rows.stored_unrecognised import decode_unrecognised
 from ckptd.core.rows.text_escapes import encode_text
 from ckptd.core.rows.word_codes import COMPLETE, DAMAGED, STATE, WRITING
 from ckptd.core.runs.attempt_progress import SavedProgress, measure_reaches
@@ -46,8 +47,8 @@ MEASURED_COUNT = 50_000  # checkpoints whose progress is in memory at once, or t
 _RUN = Columns(
     (
         "id", "revision", "scanned_at", "user_settings", "free_space_samples", "cluster", "uid", "directory", "user",
-        "located_by", "recorded_since", "problems", "leftovers", "free_bytes", "total_bytes", "quota_left_bytes",
-        "quota_error", "filesystem_type", "unknown_what", "unknown_reason", "summed_checkpoints",
+        "located_by", "recorded_since", "problems", "leftovers", "unrecognised_file", "free_bytes", "total_bytes",
+        "quota_left_bytes", "quota_error", "filesystem_type", "unknown_what", "unknown_reason", "summed_checkpoints",
     )
 )  # fmt: skip
 _NO_SETTINGS = UserSettings()
@@ -303,7 +304,7 @@ def _load_saved(select: Select, row_ids: list[int]) -> dict[int, list[SavedProgr
 def _scan(
     key: RunKey, scanned_at: datetime | None, scanned: list[Any], found: Iterable[RecordedCheckpoint]
 ) -> Scan | Unknown | None:
-    problems, leftovers, free_bytes, total_bytes, quota_left, quota_error, kind, what, reason = scanned
+    problems, leftovers, unrecognised, *space, quota_error, kind, what, reason = scanned
     if what is not None:
         return Unknown(what=what, reason=reason)
     if scanned_at is None:
@@ -314,11 +315,12 @@ def _scan(
         checkpoints=tuple(known.checkpoint for known in found if known.deleted_at is None),
         problems=tuple(Unknown(what=problem[0], reason=problem[1]) for problem in problems or ()),
         leftovers=tuple(leftovers or ()),
-        free_bytes=free_bytes,
-        total_bytes=total_bytes,
-        quota_left_bytes=quota_left,
+        free_bytes=space[0],
+        total_bytes=space[1],
+        quota_left_bytes=space[2],
         quota_error=quota_error,
         filesystem_type=kind,
+        unrecognised=decode_unrecognised(unrecognised),
     )
 
 

@@ -21,7 +21,7 @@ _JSON = frozenset(
     {
         "comparisons", "free_space_samples", "leftovers", "links", "mentions", "owner_uids", "problems", "resolved",
         "resume", "retention_settings", "script_mentions", "settled_markers", "summed_checkpoints", "suspensions",
-        "unsafe", "user_settings",
+        "unrecognised_file", "unsafe", "user_settings",
     }
 )  # fmt: skip
 _INSTANTS = frozenset({"suspended_until", "recorded_since"})

@@ -11,12 +11,19 @@ import sqlalchemy as sa
 
 from ckptd.core.model import RunKey
 from ckptd.core.model.records import SettledScan
+from ckptd.core.rows.stored_unrecognised import decode_unrecognised
 from ckptd.store import runs
 from ckptd.store.rows import ROW_IDS, split, table_of
 from ckptd.store.tables import RunTable
 from ckptd.store.transactions import StorePart, reading, writing_if_any
 
-_SETTLED = sa.select(RunTable.id, RunTable.settled_fingerprint, RunTable.revision, RunTable.settled_markers).where(
+_SETTLED = sa.select(
+    RunTable.id,
+    RunTable.settled_fingerprint,
+    RunTable.revision,
+    RunTable.settled_markers,
+    RunTable.unrecognised_file,  # which the revision covers
+).where(
     RunTable.id.in_(ROW_IDS),
     RunTable.settled_revision == RunTable.revision,
     RunTable.settled_version == sa.bindparam("version"),
@@ -33,8 +40,9 @@ class SettledScanStore(StorePart):
         found: dict[RunKey, SettledScan] = {}
         for chunk in split(numbers):
             values = {"row_ids": chunk, "version": _find_version()}
-            for row_id, fingerprint, revision, markers in connection.execute(_SETTLED, values):
-                found[numbers[row_id]] = SettledScan(fingerprint, revision, tuple(markers or ()))
+            for row_id, fingerprint, revision, markers, unrecognised in connection.execute(_SETTLED, values):
+                file = decode_unrecognised(unrecognised)
+                found[numbers[row_id]] = SettledScan(fingerprint, revision, tuple(markers or ()), file)
         return found
 
     @writing_if_any

@@ -72,6 +72,7 @@ class RunTable(Base):
     unknown_reason: Mapped[str | None]
     problems: Mapped[Any | None]
     leftovers: Mapped[Any | None]
+    unrecognised_file: Mapped[Any | None]  # the newest one, as values of UnrecognisedFile
     free_bytes: Mapped[int | None]
     total_bytes: Mapped[int | None]
     quota_left_bytes: Mapped[int | None]

@@ -225,9 +225,10 @@ def _rescan_item(settled: Settled, now: datetime, places: JobPlaces) -> tuple[in
 def _read_rescan(answer: Answer, settled: Settled, now: datetime) -> Scan | Unknown | None:
     key, before, last = settled
     scan = decode_answer(answer, partial(_decode_rescan, key=key))
-    return (
-        _with_quota(replace(scan, markers=before.markers), _fresh_quota(last, now)) if isinstance(scan, Scan) else scan
-    )
+    if not isinstance(scan, Scan):
+        return scan
+    same = replace(scan, markers=before.markers, unrecognised=before.unrecognised)
+    return _with_quota(same, _fresh_quota(last, now))
 
 
 def _decode_rescan(data: dict[str, Any], key: RunKey) -> Scan | None:

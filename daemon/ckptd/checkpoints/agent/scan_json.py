@@ -10,6 +10,7 @@ from ckptd.checkpoints.scanning import declarations
 from ckptd.checkpoints.scanning.pointers import decode_link
 from ckptd.core.model import Checkpoint, CheckpointRead, Scan, Unknown
 from ckptd.core.model.checkpoint_json import decode_checkpoint, encode_checkpoint
+from ckptd.core.rows.stored_unrecognised import decode_unrecognised, encode_unrecognised
 from ckptd.core.runs import declared_resume
 
 
@@ -39,6 +40,7 @@ def encode_scan(scan: Scan, known: Sequence[Checkpoint] = ()) -> dict[str, Any]:
         "fingerprint": scan.fingerprint,
         "entry_count": scan.entry_count,
         "unread_count": scan.unread_count,
+        "unrecognised": encode_unrecognised(scan.unrecognised),
     }
 
 
@@ -90,6 +92,7 @@ def decode_scan(data: dict[str, Any], known_count: int = 0) -> Scan:
         fingerprint=_text(data["fingerprint"]),
         entry_count=max(int(data["entry_count"]), 0),
         unread_count=max(int(data["unread_count"]), 0),
+        unrecognised=decode_unrecognised(data["unrecognised"]),
     )
 
 

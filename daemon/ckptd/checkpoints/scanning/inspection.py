@@ -22,8 +22,9 @@ from ckptd.checkpoints.scanning.recognition import WRITE_GRACE, assemble, modifi
 from ckptd.checkpoints.scanning.shared_parser import SharedParser, SharedTask
 from ckptd.checkpoints.scanning.tree import Directory, File, list_tree
 from ckptd.checkpoints.scanning.tree_fingerprint import is_final, make_fingerprint, newest_change_ns
+from ckptd.checkpoints.scanning.unrecognised_files import find_newest
 from ckptd.core.checkpoint_sets import OtherFile, group
-from ckptd.core.model import Checkpoint, Level, Unknown
+from ckptd.core.model import Checkpoint, Level, Unknown, UnrecognisedFile
 from ckptd.core.model.checkpoints import UNREAD
 
 
@@ -43,6 +44,7 @@ class Inspection:
     fingerprint: str | None = None  # a tree with the same one has the same checkpoints; None: it may change by itself
     entry_count: int = 0  # directory entries that were read
     unread_count: int = 0  # checkpoints, or parts of them, for which there was no time
+    newest_unrecognised: UnrecognisedFile | None = None  # that may be a checkpoint, if there is no known one
 
 
 MAX_LEFTOVERS = 1000  # the newest: a directory may hold any number, and each scan records them
@@ -100,8 +102,9 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
             shared = parser.begin(str(root), reader.descriptor, tree) if parser and level is not Level.FULL else None
             options = _ReadOptions(level, limits, progress, shared)
             claims, left, examinations = _claim_and_examine(tree, reader, choose, options)
-        found = assemble(claims, examinations, root=root, level=level, now=now, write_grace=write_grace)
-        pieces = (*unchanged, *found)
+            found = assemble(claims, examinations, root=root, level=level, now=now, write_grace=write_grace)
+            pieces = (*unchanged, *found)
+            newest = None if pieces else find_newest(left, reader, now)  # beside checkpoints it is a result
         others = [OtherFile(file.path, file.identity, file.uid) for file in left]
         checkpoints = (
             pieces if only is not None else group(pieces, others, root=root, unchanged_since_ns=unchanged_since_ns)
@@ -122,6 +125,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
         fingerprint=None if leftovers or problems or not is_final(checkpoints) else fingerprint,
         entry_count=entry_count,
         unread_count=sum(isinstance(each, Examination) and each.reason == UNREAD for each in examinations),
+        newest_unrecognised=newest,
     )
 
 

@@ -125,6 +125,7 @@ def _look_around(
             fingerprint=found.fingerprint,
             entry_count=found.entry_count,
             unread_count=found.unread_count,
+            unrecognised=found.newest_unrecognised,
         ),
         known,
     )

@@ -15,6 +15,7 @@ from ckptd.core.model.checkpoints import (
     Role,
     Scan,
     SeenLink,
+    UnrecognisedFile,
 )
 from ckptd.core.model.content_comparisons import ContentComparison
 from ckptd.core.model.flags import Evidence, Finding, Flag, Severity
@@ -116,6 +117,7 @@ __all__ = [
     "Suspension",
     "Totals",
     "Unknown",
+    "UnrecognisedFile",
     "UserSettings",
     "Workspace",
 ]

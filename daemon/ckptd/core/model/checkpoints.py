@@ -144,6 +144,14 @@ class SeenLink(NamedTuple):
     inside: str = ""
 
 
+class UnrecognisedFile(NamedTuple):
+    """A file of no known format that may be a checkpoint, by its name and its first bytes."""
+
+    path: str  # relative to the directory
+    size_bytes: int
+    modified_at: datetime  # in whole seconds
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scan:
     """The result of one scan of a checkpoint directory."""
@@ -167,6 +175,7 @@ class Scan:
     fingerprint: str | None = None  # of the tree, if the same one always leads to the same checkpoints
     entry_count: int = field(default=0, compare=False)  # directory entries that it read
     unread_count: int = 0  # checkpoints, or parts of them, that it had no time to read
+    unrecognised: UnrecognisedFile | None = None  # the newest one, if the scan found no checkpoint
     unchanged: tuple[int, ...] = ()  # numbers of known checkpoints that are as they were: not among `checkpoints`
 
     @property

@@ -17,6 +17,7 @@ from ckptd.core.model import (
     RunRecord,
     Scan,
     Unknown,
+    UnrecognisedFile,
 )
 from ckptd.core.runs.progress import NO_CHANGES, CheckpointChanges
 
@@ -96,6 +97,7 @@ class SettledScan(NamedTuple):
     fingerprint: str
     revision: int  # of the record that was compared with it
     markers: tuple[str, ...] = ()
+    unrecognised: UnrecognisedFile | None = None
 
 
 class RevisionRise(NamedTuple):
