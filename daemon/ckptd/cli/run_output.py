@@ -92,15 +92,21 @@ def _print_title(view: "ShownRunDocument") -> None:
     click.secho(safe(f"{name_run(view['run'], job)}  {about}"), bold=True)
 
 
-def _print_run(view: "ShownRunDocument") -> None:
-    _print_title(view)
+def _print_doubts(view: "ShownRunDocument") -> None:
     for reason in view["scan_problems"]:
         prefix = "the last scan was incomplete" if view["located_by"] else "the checkpoint directory is unknown"
         click.secho(f"{prefix}: {safe(reason)}", fg="yellow")
     for witness in view["scan_witnesses"]:
         click.echo(f"the last scan was made on a node of a job: {safe(witness)}")
+    if file := view["unrecognised"]:
+        click.secho(safe(summaries.describe_unrecognised(file)), fg="yellow")
     for doubt in view["setting_warnings"]:
         click.secho(safe(doubt), fg="yellow")
+
+
+def _print_run(view: "ShownRunDocument") -> None:
+    _print_title(view)
+    _print_doubts(view)
     _print_locations(view)
     if view["free_space"]["quota_error"]:
         click.secho(f"the quota is unknown: {safe(view['free_space']['quota_error'])}", fg="yellow")

@@ -16,6 +16,7 @@ from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.history import attempt_of
 from ckptd.core.runs.lost_work import LedgerLine
 from ckptd.core.runs.observations import EndTally
+from ckptd.core.runs.possible_saves import find_possible_save_of_run
 from ckptd.present import listings, location_rows, lost_work_parts, resume_texts
 from ckptd.present.labels import locator_of
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:  # `ckptd show` starts without pydantic
         LossTotalDocument,
         RunViewDocument,
         SummedCheckpointsDocument,
+        UnrecognisedDocument,
     )
 
 SAID = 3  # warnings about named directories
@@ -45,6 +47,13 @@ def _scan_problems(history: RunRecord) -> list[str]:
         return [_why_unlocated(history)]
     found = history.scan.problems if history.scan else ()
     return [f"{problem.what}: {problem.reason}" for problem in found if not is_witness(problem)]
+
+
+def _document_possible_save(history: RunRecord) -> "UnrecognisedDocument | None":
+    found = find_possible_save_of_run(history)
+    if found is None:
+        return None
+    return {"path": found.path, "size_bytes": found.file.size_bytes, "modified_at": found.file.modified_at}
 
 
 def _scan_witnesses(history: RunRecord) -> list[str]:
@@ -100,6 +109,7 @@ def run_view(
         "scanned_at": history.scan.scanned_at if isinstance(history.scan, Scan) else None,
         "scan_problems": _scan_problems(history),
         "scan_witnesses": _scan_witnesses(history),
+        "unrecognised": _document_possible_save(history),
         "setting_warnings": _setting_warnings(history),
         "locations": location_rows.list_locations(history),
         "newest_complete": location_rows.newest_complete_row(history),

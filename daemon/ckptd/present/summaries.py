@@ -35,6 +35,14 @@ def describe_refused_address(named: str, used: str) -> str:
     return f"mail about this run goes to {used}: [mail] allowed_domains does not allow {named}"
 
 
+def describe_unrecognised(file: Mapping[str, Any]) -> str:
+    """Describe the newest file of no known format; its path is a user's, so that the caller makes it safe to show."""
+    return (
+        f"ckptd found no checkpoint of a known format; the newest other file, {file['path']} "
+        f"({format_size(file['size_bytes'])}), may be one"
+    )
+
+
 def describe_summed(summed: Mapping[str, Any]) -> str:
     """Describe the deleted checkpoints of which only sums are left."""
     count, size = format_count(summed["count"], "more deleted checkpoint"), format_size(summed["size_bytes"])

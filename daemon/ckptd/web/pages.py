@@ -113,6 +113,7 @@ ENVIRONMENT.filters |= {
     "loss": summaries.describe_loss,
     "losses": summaries.describe_losses,
     "summed": summaries.describe_summed,
+    "unrecognised": summaries.describe_unrecognised,
     "advice": summaries.describe_advice,
     "path": show_path,
     "evidence": show_evidence,

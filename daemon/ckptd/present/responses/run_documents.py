@@ -256,6 +256,14 @@ class SummedCheckpointsDocument(TypedDict):
     last_seen_at: Annotated[datetime, Field(description="When the last one was seen.")]
 
 
+class UnrecognisedDocument(TypedDict):
+    """A file of no known format that may be a checkpoint."""
+
+    path: Annotated[str, Field(description="The file.")]
+    size_bytes: SizeBytes
+    modified_at: Annotated[datetime, Field(description="When it was last written.")]
+
+
 class RunViewDocument(TypedDict):
     """A run whole: what `ckptd show` and the API share."""
 
@@ -271,6 +279,10 @@ class RunViewDocument(TypedDict):
     scan_witnesses: Annotated[
         list[str],
         Field(description="The node and job that did the last scan, if only nodes see the directory; empty if not."),
+    ]
+    unrecognised: Annotated[
+        UnrecognisedDocument | None,
+        Field(description="If no checkpoint is on record: the newest file of no known format, which may be one."),
     ]
     setting_warnings: Annotated[
         list[str],
