@@ -9,6 +9,7 @@ from ckptd.core.model import Attempt, CheckpointState, Job, RecordedCheckpoint, 
 from ckptd.core.runs import cadence, lost_work
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.checkpoint_readers import find_readers
+from ckptd.core.runs.possible_saves import find_possible_save
 
 EXPECTED_COUNT = 50  # forecast saves: more of them would be a line
 LEAST_AHEAD = timedelta(hours=1)
@@ -125,7 +126,7 @@ def _past_losses(history: RunRecord) -> list[LossSpan]:
     losses = []
     readers = find_readers(history)
     for place, attempt in enumerate(history.attempts):
-        if attempt.ended_at is None or attempt.job in readers:
+        if attempt.ended_at is None or attempt.job in readers or find_possible_save(history, attempt.started_at):
             continue
         is_later = oldest is None or oldest > attempt.ended_at
         if is_later and any(_may_have_saves(other, history) for other in history.attempts[place : place + 2]):

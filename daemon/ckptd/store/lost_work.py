@@ -30,6 +30,7 @@ from ckptd.store.run_parts import add_parts, find_parts, join_lists
 from ckptd.store.run_saves import RunSaves, open_saves
 from ckptd.store.tables import AttemptTable, CheckpointTable, JobTable, LossTable, RunTable
 from ckptd.store.transactions import StorePart, reading
+from ckptd.store.unrecognised_rows import read_possible_saves
 
 REDONE_COUNT = 100  # latest attempts of one run whose redone work is measured again
 UNSETTLED_COUNT = 500  # rows of one run without a final value that are measured again with one scan
@@ -132,6 +133,7 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
     parts = find_parts(select_through(connection), {row[1] for row in rows})
     starts = _read_starts(connection, {row[1] for row in rows}, parts)
     doubtful = _find_possible_results(connection, {row[1] for row in rows})
+    possible = read_possible_saves(connection, {row[1] for row in rows})
     readers = find_reading_jobs(connection, {row[1] for row in rows})
     counts = Counter(row[1] for row in rows)
     saved: dict[int, RunSaves] = {}
@@ -158,8 +160,9 @@ def _write_chunk(connection: sa.Connection, run_ids: list[int]) -> None:
             read_at=seen.read_at,
         )
         is_known = loss.lost == loss.most
-        if run_id in doubtful or is_reader:
-            loss = lost_work.as_bound(loss)  # who writes results may lose nothing
+        has_possible = run_id in possible and possible[run_id] >= attempt.started_at
+        if run_id in doubtful or is_reader or has_possible:
+            loss = lost_work.as_bound(loss)  # who writes results or unknown formats may lose nothing
         values = _line_values(attempt, loss) | {"read_at": seen.read_at}
         values |= {"user": user, "account": account, "partition": attempt.partition or partition}
         values["is_final"] = bool(is_looked) and is_known

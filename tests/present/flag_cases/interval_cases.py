@@ -1,6 +1,6 @@
 """Cases of the texts about how often a job saves."""
 
-from present.flag_cases.case import DIRECTORY, Case
+from present.flag_cases.case import DIRECTORY, UNRECOGNISED, UNRECOGNISED_ADVICE, Case
 
 NO_CHECKPOINT = {
     "run_time_seconds": 3660,
@@ -10,6 +10,9 @@ NO_CHECKPOINT = {
     "unmet_names": [],
     "other_tasks": 0,
     "is_signalled_later": False,
+    "unrecognised": None,
+    "unrecognised_bytes": None,
+    "unrecognised_at": None,
     "slurm_job": "1",
 }
 CASES = {
@@ -18,6 +21,12 @@ CASES = {
         NO_CHECKPOINT,
         "No checkpoint has been saved in /scratch/alice/run since the job started. If the job ends early, all of its work so far is lost.",
         "If the job saves elsewhere, name that directory for the next job: --comment=ckpt=PATH or `directory` in .ckptd.toml. If the job has no checkpoints by design, tell ckptd: scontrol update JobId=1 Comment=ckpt=none (this replaces the job's comment), and --comment=ckpt=none for later jobs.",
+    ),
+    "files of unknown formats": Case(
+        "no-checkpoint-yet",
+        NO_CHECKPOINT | UNRECOGNISED,
+        "ckptd cannot tell whether this job saves checkpoints: since it started, ckptd found none of a known format in /scratch/alice/run, but other files: the newest is /scratch/alice/run/photos/x100 (3.0 KiB).",
+        UNRECOGNISED_ADVICE,
     ),
     "nothing saved, and a signal is still to come": Case(
         "no-checkpoint-yet",

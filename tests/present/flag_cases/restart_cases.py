@@ -1,6 +1,6 @@
 """Cases of the texts about restarts."""
 
-from present.flag_cases.case import DIRECTORY, Case
+from present.flag_cases.case import DIRECTORY, UNRECOGNISED, UNRECOGNISED_ADVICE, Case
 
 RESTARTED = {
     "found": "none",
@@ -75,6 +75,21 @@ CASES = {
         RESTARTED | {"directory": None, "located_by": None, "unmet_names": ["/scratch/alice/ck"]},
         "This job may have restarted without a checkpoint: /scratch/alice/ck, named as its checkpoint directory, does not exist. If the job saves nowhere else, up to 34 min of earlier work is lost.",
         "Check the path, and whether the job creates the directory and saves a first checkpoint there within a few minutes of the start.",
+    ),
+    "the restart may have resumed from a file of an unknown format": Case(
+        "checkpoints-not-located",
+        {
+            "reason": "its files are of no format that ckptd knows",
+            "directory": DIRECTORY,
+            "restart_count": 1,
+            "kind": "requeue",
+            "started_at": "2026-03-01T13:02:00+00:00",
+            "searched": None,
+            "slurm_job": "1",
+            **UNRECOGNISED,
+        },
+        "This job restarted, and ckptd cannot tell whether it resumed: it found no checkpoint of a known format in /scratch/alice/run, but other files: the newest is /scratch/alice/run/photos/x100 (3.0 KiB).",
+        UNRECOGNISED_ADVICE,
     ),
     "a copy cannot be read": Case(
         "checkpoints-not-located",

@@ -11,14 +11,16 @@ from ckptd.core.model import Evidence, Finding, RunHistory, Severity, Unknown
 from ckptd.core.runs import copied_checkpoints
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.earlier_attempts import EarlierAttempts
+from ckptd.core.runs.possible_saves import PossibleSave, find_possible_save_of_run, make_evidence
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsNotLocated:
     """Flag a restart whose checkpoint directory ckptd cannot resolve or read. The flag claims no lost work.
 
-    The same applies if the directory has no complete checkpoint and a further location of the run cannot be read. The
-    rule skips a run whose earlier attempts ran for less than `min_loss`, as `restarted-without-checkpoint` does.
+    The same applies if the directory has no complete checkpoint and a further location of the run cannot be read, or if
+    it contains files of unknown formats that were written since the run began and may be checkpoints. The rule skips a
+    run whose earlier attempts ran for less than `min_loss`, as `restarted-without-checkpoint` does.
     """
 
     name: ClassVar[str] = "checkpoints-not-located"
@@ -33,15 +35,21 @@ class CheckpointsNotLocated:
         return () if doubt is None else self._list_restarts(history, doubt.reason)
 
     def _judge_copies(self, history: RunHistory) -> Iterable[Finding] | Unknown:
-        """Return the restarts without a checkpoint in the locations that could be read, if others could not."""
+        """Return the restarts without a known checkpoint, if a location could not be read or has other files."""
         unread = copied_checkpoints.list_unread(history)
-        if not unread:
+        possible = None if unread else find_possible_save_of_run(history)
+        if not unread and possible is None:
             return ()
         if not facts.was_read_whole(history):
             return not_whole(self.name)
-        return self._list_restarts(history, unread[0], is_located=True)
+        if possible is None:
+            return self._list_restarts(history, unread[0], is_located=True)
+        reason = "its files are of no format that ckptd knows"
+        return self._list_restarts(history, reason, is_located=True, possible=possible)
 
-    def _list_restarts(self, history: RunHistory, reason: str, *, is_located: bool = False) -> list[Finding]:
+    def _list_restarts(
+        self, history: RunHistory, reason: str, *, is_located: bool = False, possible: PossibleSave | None = None
+    ) -> list[Finding]:
         findings: list[Finding] = []
         earlier = EarlierAttempts(history)
         for job, attempt in facts.running_attempts(history):
@@ -57,6 +65,7 @@ class CheckpointsNotLocated:
                 continue
             evidence: dict[str, Evidence] = {
                 "reason": reason,
+                **make_evidence(possible),
                 "directory": history.key.directory if is_located else None,
                 "restart_count": attempt.restart_count,
                 "kind": attempt.kind.value if attempt.kind else None,

@@ -13,6 +13,7 @@ from ckptd.core.runs import copied_checkpoints
 from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.earlier_attempts import EarlierAttempts
+from ckptd.core.runs.possible_saves import find_possible_save, make_evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,9 @@ class NoCheckpointYet:
     - another job of the same name and working directory saved checkpoints, and the name is not a generic one such as
       `bash` or `wrap`.
 
-    The flag is an info until a signal that the job or its user requests before the time limit is due. A restart counts
-    as a first attempt if all earlier attempts together ran for less than the threshold, because no flag opened then.
+    The flag is an info until a signal that the job or its user requests before the time limit is due, and if the
+    attempt has written files of unknown formats, which may be checkpoints. A restart counts as a first attempt if all
+    earlier attempts together ran for less than the threshold, because no flag opened then.
     """
 
     name: ClassVar[str] = "no-checkpoint-yet"
@@ -62,10 +64,11 @@ class NoCheckpointYet:
                 "directory": history.key.directory if history.key.is_located else None,
                 "unmet_names": unmet,
                 "other_tasks": 0,  # of its array: see array_folding
+                **make_evidence(possible := find_possible_save(history, attempt.started_at)),
             }
             due_at = _signalled_save_due_at(history, job)
             evidence["is_signalled_later"] = is_later = due_at is not None and now < due_at
-            severity = Severity.INFO if is_later else Severity.WARNING
+            severity = Severity.INFO if is_later or possible else Severity.WARNING
             findings.append(FindingBuilder(self.name, history).make_finding(job, severity, evidence))
         return findings
 

@@ -15,6 +15,7 @@ from ckptd.core.runs import history as facts
 from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.checkpoint_readers import is_reader
 from ckptd.core.runs.observations import INTERRUPTIONS
+from ckptd.core.runs.possible_saves import find_possible_save
 from ckptd.core.runs.resumable import may_be_results
 
 _OWN_CAUSES = frozenset({EndCause.REQUEUE, EndCause.FAILURE, EndCause.TIME_LIMIT, EndCause.UNKNOWN})
@@ -35,7 +36,8 @@ class RestartLoop:
     - **A job that may be fixed**, because it was released from a hold or submitted after the others had failed, opens
       no critical flag until it has failed itself. If the longest earlier attempt ran for at least `storm_window`, the
       flag becomes critical once this one has run as long.
-    - **If it is unknown where the job saves**, only `storm_attempts` count, because it may have saved elsewhere.
+    - **If it is unknown where the job saves**, only `storm_attempts` count, because it may have saved elsewhere. The
+      same applies if these attempts wrote files of unknown formats, which may be checkpoints.
     """
 
     name: ClassVar[str] = "restart-loop"
@@ -103,7 +105,7 @@ class RestartLoop:
         """Return the attempts that form a loop; empty if there are too few."""
         own = [attempt for attempt in idle if attempt.ended_at is None or attempt.cause in _OWN_CAUSES]
         storm = self._list_storm(idle, now)
-        if len(own) >= self.attempts and history.key.is_located:
+        if len(own) >= self.attempts and history.key.is_located and not find_possible_save(history, own[0].started_at):
             return own
         return storm if len(storm) >= self.storm_attempts else []
 

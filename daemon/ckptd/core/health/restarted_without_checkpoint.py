@@ -26,6 +26,7 @@ from ckptd.core.runs.cadence import measure_rhythm
 from ckptd.core.runs.downloaded_inputs import are_only_inputs
 from ckptd.core.runs.earlier_attempts import EarlierAttempts
 from ckptd.core.runs.observations import INTERRUPTIONS
+from ckptd.core.runs.possible_saves import find_possible_save_of_run
 from ckptd.core.runs.removed_checkpoints import find_removal
 from ckptd.core.runs.resumable import are_only_data
 
@@ -42,8 +43,9 @@ class RestartedWithoutCheckpoint:
       again from the beginning, or only weights that were written at starts and may be downloads. It is also a warning
       if all checkpoints were deleted before a person started the job again, because the person may intend to start
       over.
-    - **No flag**: ckptd cannot see the named directory; `checkpoints-not-located` reports that. Or the run time was
-      less than `min_loss`: little is lost, and `no-checkpoint-yet` opens if the restart does not save either.
+    - **No flag**: ckptd cannot see the named directory, or it contains only files of unknown formats that may be
+      checkpoints; `checkpoints-not-located` reports that. Or the run time was less than `min_loss`: little is lost, and
+      `no-checkpoint-yet` opens if the restart does not save either.
     """
 
     name: ClassVar[str] = "restarted-without-checkpoint"
@@ -52,18 +54,12 @@ class RestartedWithoutCheckpoint:
     def evaluate(self, history: RunHistory, now: datetime) -> Iterable[Finding] | Unknown:  # noqa: ARG002
         if not facts.was_read_whole(history):
             return not_whole(self.name)
+        if find_possible_save_of_run(history):
+            return ()  # checkpoints-not-located reports it
         findings: list[Finding] = []
         earlier = EarlierAttempts(history)
         for job, attempt in facts.running_attempts(history):
-            if not facts.is_restart(attempt):
-                continue
-            if are_only_data(history):
-                if not (attempt.resumed_from and attempt.resumed_from.is_fresh):
-                    continue  # it may continue from what it wrote
-            elif not are_only_inputs(history) and (
-                facts.saves_since(history, attempt.started_at)
-                or copied_checkpoints.had_complete(history, attempt.started_at)
-            ):
+            if not facts.is_restart(attempt) or _may_have_resumed(history, attempt):
                 continue
             if unread := copied_checkpoints.list_unread(history):
                 return Unknown(what=self.name, reason=f"{unread[0]} was not read completely")
@@ -114,6 +110,16 @@ class RestartedWithoutCheckpoint:
         return FindingBuilder(self.name, history).make_finding(
             job, Severity.CRITICAL if is_known and not may_be_meant else Severity.WARNING, evidence
         )
+
+
+def _may_have_resumed(history: RunHistory, attempt: Attempt) -> bool:
+    """Return whether there was something to resume from, or the attempt has saved since."""
+    if are_only_data(history):
+        return not (attempt.resumed_from and attempt.resumed_from.is_fresh)  # it may continue from what it wrote
+    if are_only_inputs(history):
+        return False
+    is_saved = facts.saves_since(history, attempt.started_at)
+    return bool(is_saved) or copied_checkpoints.had_complete(history, attempt.started_at)
 
 
 def _list_cut_short(history: RunHistory, attempt: Attempt, earlier: EarlierAttempts) -> list[timedelta]:

@@ -1,5 +1,6 @@
 """Word the flags about how often a job saves: never yet, no longer, too often or too rarely."""
 
+from ckptd.present.flag_texts import unrecognised_file
 from ckptd.present.flag_texts.evidence_reader import EvidenceReader
 from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
 from ckptd.present.formatting import format_count
@@ -24,6 +25,12 @@ def no_checkpoint_yet(evidence: EvidenceReader, context: FlagContext) -> FlagTex
             "Check the path, and whether the job creates the directory; a relative path starts at the job's working "
             f"directory. {_LOST}"
         )
+    elif (file := unrecognised_file.describe(evidence)) is not None and evidence.has("directory"):
+        statement = (
+            f"ckptd cannot tell whether this job saves checkpoints: since it started, ckptd found none of a known "
+            f"format in {evidence.text('directory')}, but other files: {file}."
+        )
+        advice = unrecognised_file.ADVICE
     elif evidence.has("directory"):
         statement = f"No checkpoint has been saved in {evidence.text('directory')} since the job started. {_LOST}"
         advice = (

@@ -1,6 +1,7 @@
 """Word the flags about restarts: without a checkpoint, from the wrong one, without progress, or not possible."""
 
 from ckptd.core.model import Certainty, EndCause
+from ckptd.present.flag_texts import unrecognised_file
 from ckptd.present.flag_texts.evidence_reader import EvidenceReader
 from ckptd.present.flag_texts.flag_text import FlagContext, FlagText
 from ckptd.present.formatting import format_count
@@ -145,6 +146,15 @@ def _bound_loss(evidence: EvidenceReader) -> str:
 
 def checkpoints_not_located(evidence: EvidenceReader, context: FlagContext) -> FlagText:
     if not evidence.has("searched") and evidence.has("directory"):
+        if (file := unrecognised_file.describe(evidence)) is not None:
+            return FlagText(
+                title=context.title,
+                statement=(
+                    "This job restarted, and ckptd cannot tell whether it resumed: it found no checkpoint of a known "
+                    f"format in {evidence.text('directory')}, but other files: {file}."
+                ),
+                advice=unrecognised_file.ADVICE,
+            )
         return FlagText(
             title=context.title,
             statement=(
