@@ -30,7 +30,8 @@ _OTHERS = frozenset(
         "mkv", "mov", "mp3", "mp4", "mpeg", "odt", "ogg", "pgm", "plt", "pnm", "ppm", "pptx", "ps", "tex",
         "tif", "tiff", "wav", "webm", "webp", "xml",
         # tables, data sets, archives
-        "7z", "arrow", "avro", "dta", "fa", "fasta", "fastq", "feather", "fna", "iso", "jsonl", "lmdb", "mdb",
+        "7z", "arrow", "avro", "bai", "bam", "bcf", "bed", "cram", "dta", "fa", "fasta", "fastq",
+        "feather", "fna", "iso", "jsonl", "lmdb", "mdb",
         "ndjson", "ods", "orc", "parquet", "rar", "rec", "sam", "sif", "sqfs", "tar", "tfrecord",
         "tfrecords", "tgz", "vcf", "xls", "xlsx", "xvg", "zip",
         # traces and counters of profilers and of MPI
@@ -39,13 +40,16 @@ _OTHERS = frozenset(
         # trajectories and pictures of fields, from which no program continues
         "case", "cdb", "dcd", "edr", "ensight", "lammpstrj", "msh", "pdb", "pvd", "pvtk", "pvtu", "silo", "stl",
         "tng", "tpr", "vti", "vtk", "vtp", "vtr", "vts", "vtu", "xdmf", "xmf", "xtc", "xyz",
-        # marks of processes
-        "done", "lck", "lock", "pid", "sock",
+        # marks of processes and editors
+        "done", "lck", "lock", "pid", "sock", "swo", "swp",
     }
 )  # fmt: skip
 _RESTART_TEXTS = frozenset(["chk", "ckp", "restrt", "rst", "rst7"])  # of Amber, MrBayes, CHARMM and others
 _COMPRESSED = frozenset({"bz2", "gz", "lz4", "xz", "zst"})
-_PLACES_OF_TOOLS = frozenset({"mlruns", "plots", "tensorboard", "tb_logs", "wandb"})
+_PLACES_OF_TOOLS = frozenset(
+    {"dask-scratch-space", "dask-worker-space", "mlruns", "plots", "tb_logs", "tensorboard", "wandb"}
+)
+_NAMES_OF_TOOLS = ("nccl_trace", "slurm-")  # of files without a suffix
 _NUMBER = re.compile(r"\d+")
 _TEXT_HEAD_BYTES = 512  # Nek5000's header of text has 132
 _PROGRAMS = (b"\x7fELF", b"#!", b"MZ", b"\xcf\xfa\xed\xfe", b"!<arch>")
@@ -83,7 +87,7 @@ def _may_be_named_so(file: File) -> bool:
         return False
     stem, dot, suffix = name.rpartition(".")
     if not dot:
-        return not name.startswith("slurm-")  # of a name without suffix, the first bytes tell more
+        return not name.startswith(_NAMES_OF_TOOLS)  # the first bytes tell more
     if suffix.lower() in _COMPRESSED:
         stem, _, suffix = stem.rpartition(".")
     return not is_ordinary(name) and _is_open(name, stem, suffix.lower())
