@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import islice
 
-from ckptd.checkpoints.formats import checkpoint_names, foreign_content
+from ckptd.checkpoints.formats import foreign_content
 from ckptd.checkpoints.formats.checkpoint_parts import read_head
 from ckptd.checkpoints.formats.generic import is_ordinary
 from ckptd.checkpoints.scanning.reader import Reader
@@ -45,6 +45,9 @@ _OTHERS = frozenset(
     }
 )  # fmt: skip
 _RESTART_TEXTS = frozenset(["chk", "ckp", "restrt", "rst", "rst7"])  # of Amber, MrBayes, CHARMM and others
+_TEXT_OF_STATE = re.compile(  # SU2's restart_flow.csv, and what scripts save as JSON
+    r"(?:checkpoint|ckpt|restart)(?:[-_.]?(?:\d+|flow|last|latest|state))?\.(?:csv|json|txt)", re.IGNORECASE
+)
 _COMPRESSED = frozenset({"bz2", "gz", "lz4", "xz", "zst"})
 _PLACES_OF_TOOLS = frozenset(
     {"dask-scratch-space", "dask-worker-space", "mlruns", "plots", "tb_logs", "tensorboard", "wandb"}
@@ -88,17 +91,11 @@ def _may_be_named_so(file: File) -> bool:
     stem, dot, suffix = name.rpartition(".")
     if not dot:
         return not name.startswith(_NAMES_OF_TOOLS)  # the first bytes tell more
-    if suffix.lower() in _COMPRESSED:
-        stem, _, suffix = stem.rpartition(".")
-    return not is_ordinary(name) and _is_open(name, stem, suffix.lower())
-
-
-def _is_open(name: str, stem: str, suffix: str) -> bool:
-    """Return whether a suffix says nothing of other content."""
-    if suffix in _RESTART_TEXTS:
+    if _TEXT_OF_STATE.fullmatch(name):
         return True
-    is_known = suffix in _OTHERS or is_ordinary(f"{stem}.{suffix}")
-    return not is_known or checkpoint_names.looks_like_checkpoint(name)
+    if suffix.lower() in _COMPRESSED:
+        name, (stem, _, suffix) = stem, stem.rpartition(".")
+    return suffix.lower() not in _OTHERS and not (stem and is_ordinary(name))
 
 
 def _may_contain_state(file: File, head: bytes) -> bool:
@@ -110,7 +107,7 @@ def _may_contain_state(file: File, head: bytes) -> bool:
     suffix = file.name.rpartition(".")[2].lower()
     if suffix == "rst":
         return _has_more_digits(head)
-    is_restart = suffix in _RESTART_TEXTS or checkpoint_names.looks_like_checkpoint(file.name)
+    is_restart = suffix in _RESTART_TEXTS or _TEXT_OF_STATE.fullmatch(file.name) is not None
     return is_restart and foreign_content.name_failed_write(head) is None
 
 
