@@ -75,7 +75,7 @@ def ask(directory, times=1, known=()):
 
 def test_every_checkpoint_of_a_large_directory_arrives(large):
     [answer] = ask(large)
-    assert COUNT <= answer.checkpoint_count < COUNT + PIECE_COUNT
+    assert answer.checkpoint_count == COUNT
     assert answer.entry_count == COUNT
     found = answer.decode().checkpoints
     assert {each.path.name for each in found} == {f"step_{step}.safetensors" for step in range(COUNT)}
@@ -102,7 +102,7 @@ def test_answers_take_little_memory_until_they_are_decoded(place, large):
 )
 def test_a_malformed_piece_makes_the_answer_malformed(place, piece):
     [answer] = ask(place)
-    wrong = answer._replace(answer={**answer.answer, "checkpoints": PackedItems([pack(b"[]"), pack(piece)])})
+    wrong = answer._replace(answer={**answer.answer, "checkpoints": PackedItems([pack(b"[]"), pack(piece)], 2)})
     found = wrong.decode()
     assert isinstance(found, Unknown)
     assert found.reason.startswith("the child's answer is malformed: ")
@@ -123,8 +123,32 @@ def test_a_child_cannot_fill_the_memory_with_pieces(tmp_path, monkeypatch):
         client.close()
 
 
-def test_a_short_answer_has_no_pieces(tmp_path):
+def write(tmp_path, count):
     with (tmp_path / "lines").open("wb") as out:
-        answer_pieces.write_answer(out, 2, {"checkpoints": [1] * PIECE_COUNT})
-    [line] = (tmp_path / "lines").read_bytes().splitlines()
-    assert json.loads(line) == {"index": 2, "result": {"checkpoints": [1] * PIECE_COUNT}}
+        answer_pieces.write_answer(out, 2, {"checkpoints": [1] * count})
+    return (tmp_path / "lines").read_bytes().splitlines()
+
+
+def test_a_short_answer_has_no_pieces(tmp_path):
+    count = answer_pieces.LEAST_SPLIT - 1
+    [line] = write(tmp_path, count)
+    assert json.loads(line) == {"index": 2, "result": {"checkpoints": [1] * count}}
+
+
+@pytest.mark.parametrize("count", [answer_pieces.LEAST_SPLIT, PIECE_COUNT, COUNT])
+def test_other_answers_have_the_length_of_their_list(tmp_path, count):
+    *pieces, line = write(tmp_path, count)
+    assert json.loads(line)["result"]["checkpoints"] == count
+    packed = PackedItems([pack(piece.removeprefix(answer_pieces.MARK)) for piece in pieces], count)
+    assert (packed.expected_count, [*packed]) == (count, [1] * count)
+
+
+@pytest.mark.parametrize("count", [-1, 2 * PIECE_COUNT + 1, None, "7", 1.0, [3]])
+def test_a_length_that_cannot_be_is_replaced_by_the_most_that_can(count):
+    packed = PackedItems([pack(b"[1]"), pack(b"[2]")], count)
+    assert (packed.expected_count, [*packed]) == (2 * PIECE_COUNT, [1, 2])
+
+
+def test_more_items_than_were_announced_are_refused():
+    with pytest.raises(ValueError, match="more than 1 items"):
+        list(PackedItems([pack(b"[1]"), pack(b"[2]")], 1))

@@ -1,9 +1,9 @@
-"""Keeps the checkpoints of large directories packed in the main process until it sends or records them.
+"""Keeps the checkpoints that scans found as they came until the main process records them.
 
 An answer about 100,000 checkpoints has 57 MiB of JSON and takes 214 MiB once it is parsed. Several directories may have
-answered before the first of them is recorded. So such an answer comes in several lines, which are kept compressed:
-names and numbers repeat, so that they take less than a tenth. A child may be subverted by what it reads, so each piece
-is checked when it is unpacked.
+answered before the first of them is recorded. So a list of checkpoints comes in lines of its own, which the agent does
+not parse. Long ones are kept compressed: names and numbers repeat, so that they take less than a tenth. A child may be
+subverted by what it reads, so each piece is checked when it is unpacked.
 """
 
 import json
@@ -16,18 +16,21 @@ from ckptd.core.text.nesting import is_nested_deeper
 
 MARK = b"+"  # of a line with a piece of the next answer; a line of JSON begins with another character
 SPLIT = "checkpoints"  # the list of an answer that may be long
+LEAST_SPLIT = 20  # items; fewer stay in the answer
 PIECE_COUNT = 1000  # items of one piece
 MAX_DEPTH = 40  # of containers in an answer: a user's own settings take up to 21, a scan 7
 _FAST = 1  # level of zlib: the higher ones take five times as long for half the size
+_LEAST_COMPRESSED = 256 << 10  # bytes: that of a shorter list is worth less than the processor time
+_COMPRESSED, _PLAIN = b"z", b"p"
 
 
 def write_answer(out: BinaryIO, index: int, result: dict[str, Any]) -> None:
-    """Write the answer to one item; if its list is long, first write the pieces of the list."""
+    """Write the answer to one item; if its list is not short, first the pieces of the list, and then their length."""
     items = result.get(SPLIT)
-    if isinstance(items, list) and len(items) > PIECE_COUNT:
+    if isinstance(items, list) and len(items) >= LEAST_SPLIT:
         pieces = (items[start : start + PIECE_COUNT] for start in range(0, len(items), PIECE_COUNT))
         out.writelines(b"%b%b\n" % (MARK, json.dumps(piece).encode()) for piece in pieces)
-        result = {**result, SPLIT: []}
+        result = {**result, SPLIT: len(items)}
     out.write(json.dumps({"index": index, "result": result}).encode() + b"\n")
     out.flush()
 
@@ -49,14 +52,15 @@ def read_address(line: bytes) -> tuple[int, bytes]:
 
 
 class PackedItems:
-    """The items of a long list as JSON, compressed. Each iteration parses them again."""
+    """The items of a list as JSON, compressed if there are many. Each iteration parses them again."""
 
     __slots__ = ("_pieces", "expected_count")
 
-    def __init__(self, pieces: Sequence[bytes], count: int | None = None) -> None:
-        """Take pieces that `pack` returned; without their number of items, it is at most what a child sends."""
+    def __init__(self, pieces: Sequence[bytes], count: object) -> None:
+        """Take pieces that `pack` returned, and the length of the list; one that cannot be is replaced by a bound."""
         self._pieces = pieces
-        self.expected_count = len(pieces) * PIECE_COUNT if count is None else count
+        most = len(pieces) * PIECE_COUNT
+        self.expected_count = count if isinstance(count, int) and 0 <= count <= most else most
 
     @classmethod
     def of(cls, items: Iterable[Any]) -> "PackedItems":
@@ -72,21 +76,26 @@ class PackedItems:
         """Yield the items in their order.
 
         Raises:
-            ValueError: a piece is no list of JSON, or nested too deep.
+            ValueError: a piece is no list of JSON, or nested too deep, or there are more items than were expected.
 
         """
+        left = self.expected_count
         for piece in self._pieces:
-            yield from _unpack(piece)
+            items = _unpack(piece)
+            left -= len(items)
+            if left < 0:
+                raise ValueError(f"there are more than {self.expected_count} items")
+            yield from items
 
 
 def pack(piece: bytes) -> bytes:
-    """Compress a piece."""
-    return zlib.compress(piece, _FAST)
+    """Compress a piece, unless it is short."""
+    return _COMPRESSED + zlib.compress(piece, _FAST) if len(piece) >= _LEAST_COMPRESSED else _PLAIN + piece
 
 
 def _unpack(packed: bytes) -> list[Any]:
     try:
-        items = json.loads(zlib.decompress(packed))
+        items = json.loads(zlib.decompress(packed[1:]) if packed.startswith(_COMPRESSED) else packed[1:])
     except RecursionError:
         raise ValueError("it is nested too deep") from None
     if not isinstance(items, list):

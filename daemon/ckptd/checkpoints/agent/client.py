@@ -283,7 +283,7 @@ class AgentClient:
         result = message["result"]
         pieces, waiting.pieces = waiting.pieces, []
         if pieces:
-            result[answer_pieces.SPLIT] = PackedItems(pieces)
+            result[answer_pieces.SPLIT] = PackedItems(pieces, result.get(answer_pieces.SPLIT))
         if "unknown" in result:
             result = Unknown(what="directory", reason=str(result["unknown"]))
         if 0 <= message["index"] < len(waiting.answers):  # a child may have been subverted by what it read

@@ -118,7 +118,7 @@ class ScanAnswer(NamedTuple):
 
     @property
     def checkpoint_count(self) -> int:
-        """How many checkpoints there are; an upper bound, if the list was long."""
+        """How many checkpoints there are, at most."""
         found = () if isinstance(self.answer, Unknown) else self.answer.get("checkpoints")
         if isinstance(found, PackedItems):
             return found.expected_count
