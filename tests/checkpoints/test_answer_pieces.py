@@ -40,7 +40,7 @@ def is_pipe(number):
         return stat.S_ISFIFO(os.fstat(number).st_mode)
     except OSError:
         return False
-LINE = b"+[" + b"1," * 10_000 + b"1]\\n"
+LINE = bytes.fromhex(sys.argv[2])
 agent_operations.preload()
 process.MAX_ANSWER_BYTES = 2**20
 operations = {"look_up": flood, "find_workspaces": lambda item: {"workspace": None}}
@@ -108,18 +108,33 @@ def test_a_malformed_piece_makes_the_answer_malformed(place, piece):
     assert found.reason.startswith("the child's answer is malformed: ")
 
 
-def test_a_child_cannot_fill_the_memory_with_pieces(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"+[" + b"1," * 10_000 + b"1]\n", "its answer is too large"),
+        (b"+[]\n", "its answer is too large"),
+        (b'{"index": -1, "result": {}}\n', "its answer is malformed"),
+        (b'{"index": 1e999, "result": {}}\n', "its answer is malformed"),
+    ],
+)
+def test_a_child_that_answers_without_end_neither_fills_the_memory_nor_delays_others(
+    tmp_path, monkeypatch, line, reason
+):
     (tmp_path / "flooded_agent.py").write_text(AGENT)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
-    client = AgentClient("flooded_agent")
+    client = AgentClient("flooded_agent", [line.hex()])
+    tracemalloc.start()
     try:
         client.wait_until_ready()
         requests = [("look_up", {"places": ["/nowhere"], "act_id": "a"}), ("find_workspaces", {"directory": "/x"})]
-        batches = [Batch(uid=SOMEONE, operation=name, items=(item,), deadline_seconds=60) for name, item in requests]
+        batches = [Batch(uid=SOMEONE, operation=name, items=(item,), deadline_seconds=20) for name, item in requests]
         [[flooded], [other]] = client.run(batches)
-        assert flooded == Unknown(what="agent", reason="its answer is too large")
+        _, peak = tracemalloc.get_traced_memory()
+        assert flooded == Unknown(what="agent", reason=reason)
         assert other == {"workspace": None}
+        assert peak < 2**21
     finally:
+        tracemalloc.stop()
         client.close()
 
 

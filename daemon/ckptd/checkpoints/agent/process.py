@@ -45,6 +45,7 @@ MAX_SILENT_CHILDREN = 32  # more that have not answered for a while: stopped by 
 MAX_SILENT_OF_OWNER = 2
 SILENT_SECONDS = 3.0  # after which a child no longer takes the place of another owner's
 MAX_ANSWER_BYTES = 128 * 2**20
+LEAST_PIECE_BYTES = 1024  # that a piece counts, because an empty one also takes memory and time
 MAX_REQUEST_BYTES = 2**30  # the known checkpoints of fifty large directories
 MAX_WAITING = 20_000
 LAST_SECONDS = 1.0  # that the agent waits for processes that it has killed, before it ends itself
@@ -283,7 +284,9 @@ class Agent:
                 self._send({"id": child.request_id, "index": int(answer["index"]), "result": dict(answer["result"])})
                 child.unanswered -= 1
                 child.piece_bytes = 0
-        except (ValueError, KeyError, TypeError, RecursionError):
+                if child.unanswered < 0:
+                    raise ValueError("more answers than items")
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):  # such as an infinite index
             self._end(child, "its answer is malformed")
             return
         if len(child.buffer) + child.piece_bytes > MAX_ANSWER_BYTES:
@@ -293,7 +296,7 @@ class Agent:
 
     def _pass_on(self, child: BatchChild, line: bytes) -> None:
         """Send a piece of a child's next answer without parsing it."""
-        child.piece_bytes += len(line)
+        child.piece_bytes += max(len(line), LEAST_PIECE_BYTES)
         if self._is_open:
             self._answers.add_line(address(line, child.request_id))
 
