@@ -1,5 +1,6 @@
 """Which jobs without a directory are like earlier ones that saved, found without reading all jobs of their users."""
 
+import random
 from pathlib import PurePosixPath
 
 import pytest
@@ -11,6 +12,7 @@ from support.queue_facts import RUN, make_checkpoint, make_job
 from support.recorded import locate, poll, scan
 
 WORK_DIR = PurePosixPath("/home/alice/train")
+LONGEST_NAME = 1024  # bytes: slurmctld refuses longer ones also when a job is renamed
 LIKE = {"name": "train", "work_dir": WORK_DIR}
 
 
@@ -87,3 +89,18 @@ def test_sqlite_finds_them_by_user_and_name(store):
         assert len(history_rows._find_savers(Select(explain, is_sqlite=True), rows)) == 1
     assert any("USING INDEX ix_jobs_uid_name_id (uid=? AND name=?)" in plan for plan in plans)
     assert not any("SCAN jobs" in plan or "TEMP B-TREE" in plan for plan in plans)
+
+
+@pytest.mark.parametrize(
+    "alphabet",
+    ["abcdefghijklmnopqrstuvwxyz0123456789", "\\ab", [*map(chr, range(0xDC80, 0xDD00))]],
+    ids=["text", "backslashes", "bytes that are not UTF-8"],
+)
+def test_a_job_with_the_longest_name_is_recorded_and_found(store, alphabet):
+    """PostgreSQL refuses an index row of more than 2,704 bytes, and such a byte takes six characters of a row."""
+    long = LIKE | {"name": "train" + "".join(random.Random(1).choices(alphabet, k=LONGEST_NAME - 5))}
+    poll(store, 3, make_job(1, **LIKE), make_job(2, **long))
+    locate(store, 2)
+    poll(store, 4, make_job(1, **LIKE), make_job(2, **long), make_job(3, **long))
+    run = store.jobs.read_tracked(RUN.cluster)[3].run
+    assert store.histories.read_changed({run: None}).records[run].record.has_saved_before
