@@ -262,3 +262,15 @@ def test_the_oldest_give_way_where_there_is_no_room():
     assert (was_filling, fresh.is_filling) == ([False, False, True], True)
     assert [fresh.take(run, 1) for run in runs] == [None, update, update]
     assert not fresh.is_filling
+
+
+def test_a_directory_beyond_all_room_leaves_the_others_in_memory():
+    """100,000 checkpoints in one directory, each save of which would have every other run read again."""
+    found = [make_checkpoint(f"step-{number}.pt") for number in range(8)]
+    small, large = (ScanUpdate(None, 1, NO_ROWS, (), merge([], make_scan(2, *some))) for some in (found[:1], found))
+    fresh = FreshCheckpoints(kept_count=8)
+    other = RUN._replace(directory="/data/other")
+    for run, update in ((RUN, small), (other, small), (other, large)):
+        fresh.keep(run, update)
+    assert fresh.take(RUN, 1) is small
+    assert fresh.take(other, 1) is None

@@ -62,8 +62,10 @@ class FreshCheckpoints:
         return self._count > self._kept_count / 2
 
     def keep(self, run: RunKey, update: ScanUpdate) -> None:
-        """Keep what was recorded, as long as there is room; the oldest gives way."""
+        """Keep what was recorded, as long as there is room; the oldest gives way, but not to what has no room at all."""
         earlier = self._remove(run)
+        if update.cost > self._kept_count:
+            return
         if earlier is not None and earlier.is_same and earlier.after == update.before:
             update = update._replace(before=earlier.before)
         self._by_run[run] = update
