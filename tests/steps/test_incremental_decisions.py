@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import hypothesis
 import pytest
@@ -27,7 +28,7 @@ states = st.sampled_from(
 )
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["poll", "locate", "locate", "scan", "scan", "wait"]),
+        st.sampled_from(["poll", "locate", "locate", "scan", "scan", "scan", "change", "wait"]),
         st.sampled_from(JOBS),
         st.sampled_from([0.1, 0.5, 0.5, 1, 2, 3, 5, 8, 14]),  # minutes since the step before
         states,
@@ -35,6 +36,8 @@ steps = st.lists(
         st.sampled_from([CheckpointState.COMPLETE] * 3 + [CheckpointState.WRITING, CheckpointState.DAMAGED]),
         st.sampled_from([10**8, 10**8, 2400, 500]),
         st.integers(0, 1),
+        st.sampled_from([0, 0, 0, 1, 3]),  # of the oldest saves, deleted
+        st.sampled_from([None, None, "pin", "verify", "prune"]),  # by another process, also while a scan is on its way
     ),
     min_size=4,
     max_size=25,
@@ -58,10 +61,12 @@ def test_incremental_decisions_equal_those_from_scratch(tmp_path, planned, compa
             for job_id in JOBS
         }
         minute = 0
+        deleted = dict.fromkeys(JOBS, 0)
         for twin in twins:
             twin.poll(0, jobs.values())
-        for kind, job_id, gap, job_state, save_gap, newest, free_bytes, restarts in planned:
+        for kind, job_id, gap, job_state, save_gap, newest, free_bytes, restarts, gone, change in planned:
             minute += gap
+            deleted[job_id] += gone
             if kind == "poll":
                 known = jobs[job_id]
                 jobs[job_id] = make_job(
@@ -81,9 +86,13 @@ def test_incremental_decisions_equal_those_from_scratch(tmp_path, planned, compa
                 elif kind == "locate":
                     twin.locate(minute, job_id)
                 elif kind == "scan":
-                    twin.scan(minute, job_id, files(job_id, minute, save_gap, newest), free_bytes)
+                    found = files(job_id, minute, save_gap, newest)[deleted[job_id] :]
+                    twin.scan(minute, job_id, found, free_bytes, meanwhile=partial(twin.change, minute, job_id, change))
+                elif kind == "change":
+                    twin.change(minute, job_id, change)
                 twin.decide(minute)
             assert twins[0].flags() == twins[1].flags()
+            assert twins[0].list_outdated() == []
     finally:
         for twin in twins:
             twin.store.close()

@@ -1,18 +1,20 @@
 """One daemon's decisions about a few runs, step by step, to compare two ways of making them."""
 
+from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from pathlib import PurePosixPath
 
 from ckptd.core import health
-from ckptd.core.model import CheckpointState, Finding, RunKey, Scan, Severity
+from ckptd.core.model import CheckpointState, Finding, Level, RunKey, Scan, Severity
 from ckptd.core.model.records import LocationRecord
+from ckptd.core.runs.progress import CheckpointChanges
 from ckptd.steps import decide, declared_locations, poll, record_scans
-from ckptd.steps.compared_scans import ComparedScan
 from ckptd.steps.decision_slice import DecisionSlice
 from ckptd.steps.polled_queue import PolledQueue
 from ckptd.steps.state import begin
-from ckptd.store.recorded_rows import NO_ROWS
+from ckptd.store import prune_records
+from ckptd.store.fresh_checkpoints import FreshCheckpoints
 from support.checkpoints import make_checkpoint
 from support.migrated import open_record
 from support.parts import make_parts
@@ -83,27 +85,69 @@ class Deciding:
         watched = self.state.watchlist.get(known.run)
         declared_locations.record_moves(self.parts, self.state, [(watched, where)], at(minute))
 
-    def scan(self, minute, job_id, checkpoints, free_bytes):
+    def scan(self, minute, job_id, checkpoints, free_bytes, meanwhile=None):
+        """Record a scan as the daemon does; `meanwhile` is called while the directory is scanned."""
         watched = self.state.watchlist.get(RunKey(CLUSTER, make_job(job_id).uid, f"/scratch/{job_id}"))
         if watched is None:
             return
-        recorded = self.store.checkpoints.read(watched.key)
+        before = record_scans._read_record(self.parts, self.state, [watched])
+        if meanwhile is not None:
+            meanwhile()
+        on_record = [each.checkpoint for each in before.known[watched.key].recorded]
         seen = Scan(
             directory=PurePosixPath(watched.key.directory),
             scanned_at=at(minute),
-            checkpoints=checkpoints,
+            checkpoints=tuple(each for each in checkpoints if each not in on_record),
+            unchanged=tuple(number for number, each in enumerate(on_record) if each in checkpoints),
             free_bytes=free_bytes,
             total_bytes=10**9,
             filesystem_type="lustre",
             fingerprint=make_fingerprint(checkpoints),
         )
-        compared = {watched.key: ComparedScan(NO_ROWS, recorded, seen)}
-        record_scans._record_scans(self.parts, self.state, [(watched, seen)], compared, at(minute))
+        record_scans._record(self.parts, self.state, [(watched, seen)], before, at(minute))
+
+    def change(self, minute, job_id, kind):
+        """Change the newest checkpoint of a run as other processes do: pin, verify, or move to the trash.
+
+        The next decision compares all runs, as one does after each poll.
+        """
+        run = RunKey(CLUSTER, make_job(job_id).uid, f"/scratch/{job_id}")
+        there = self.store.checkpoints.read_present([run]).get(run, ())
+        if not there or kind is None:
+            return
+        if (memory := self.state.find(DecisionSlice)) is not None:
+            memory.compared_at = None
+        newest = there[-1]
+        path = str(newest.checkpoint.path)
+        if kind == "pin":
+            self.store.checkpoints.set_pinned(run, path, is_pinned=not newest.is_pinned)
+        elif kind == "verify":
+            verified = replace(newest.checkpoint, state=CheckpointState.DAMAGED, level=Level.FULL, reason="verified")
+            self.store.checkpoints.record_changes(
+                run, CheckpointChanges(changed=(replace(newest, checkpoint=verified),))
+            )
+        else:
+            with self.store.database.writing() as connection:
+                prune_records._mark_pruned(connection, run, path, newest.first_seen_at, at(minute))
 
     def decide(self, minute):
         if self.forgets:
             self.state.slices.pop(DecisionSlice, None)
+            self.store.histories.fresh = FreshCheckpoints()
         decide.decide(self.parts, self.state, at(minute))
+
+    def list_outdated(self):
+        """Return the runs whose checkpoints in memory are others than those that the database has at their revision."""
+        known = self.state.find(DecisionSlice).evaluated.by_run
+        fresh, self.store.histories.fresh = self.store.histories.fresh, FreshCheckpoints()
+        found = self.store.histories.read_changed(dict.fromkeys(known)).records
+        self.store.histories.fresh = fresh
+        return [
+            key
+            for key, read in found.items()
+            if read.revision == known[key].revision
+            and summarise(read.record) != summarise(known[key].own_record or known[key].history)
+        ]
 
     def flags(self):
         """What people and notices see of the flags, without figures that count the time on."""
@@ -120,6 +164,12 @@ class Deciding:
             )
             for each in self.store.flags.read(CLUSTER, include_resolved=True)
         )
+
+
+def summarise(record):
+    """What a record says of checkpoints, those of equal age in any order."""
+    checkpoints = sorted(map(repr, record.checkpoints))
+    return checkpoints, record.attempts, record.is_truncated, record.totals, record.reaches, record.summed
 
 
 def make_fingerprint(checkpoints):
