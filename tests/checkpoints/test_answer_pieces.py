@@ -113,7 +113,7 @@ def test_a_malformed_piece_makes_the_answer_malformed(place, piece):
     [
         (b"+[" + b"1," * 10_000 + b"1]\n", "its answer is too large"),
         (b"+[]\n", "its answer is too large"),
-        (b'{"index": -1, "result": {}}\n', "its answer is malformed"),
+        (b'{"index": -1, "result": {}}\n', "it answered more than it was asked"),
         (b'{"index": 1e999, "result": {}}\n', "its answer is malformed"),
     ],
 )

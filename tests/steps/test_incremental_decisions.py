@@ -87,8 +87,8 @@ def test_incremental_decisions_equal_those_from_scratch(tmp_path, planned, compa
                     twin.locate(minute, job_id)
                 elif kind == "scan":
                     found = files(job_id, minute, save_gap, newest)[deleted[job_id] :]
-                    twin.scan(minute, job_id, found, free_bytes, meanwhile=partial(twin.change, minute, job_id, change))
-                elif kind == "change":
+                    twin.scan(minute, job_id, found, free_bytes, partial(change_and_decide, twin, minute, job_id, change))
+                elif kind == "change" and change is not None:
                     twin.change(minute, job_id, change)
                 twin.decide(minute)
             assert twins[0].flags() == twins[1].flags()
@@ -96,6 +96,13 @@ def test_incremental_decisions_equal_those_from_scratch(tmp_path, planned, compa
     finally:
         for twin in twins:
             twin.store.close()
+
+
+def change_and_decide(twin, minute, job_id, change):
+    """Do what another process, and then the daemon, may do while a directory is scanned."""
+    if change is not None:
+        twin.change(minute, job_id, change)
+        twin.decide(minute)
 
 
 def test_what_an_old_poll_left_undecided_is_decided_after_the_next_one(tmp_path):

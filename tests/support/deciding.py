@@ -113,7 +113,7 @@ class Deciding:
         """
         run = RunKey(CLUSTER, make_job(job_id).uid, f"/scratch/{job_id}")
         there = self.store.checkpoints.read_present([run]).get(run, ())
-        if not there or kind is None:
+        if not there:
             return
         if (memory := self.state.find(DecisionSlice)) is not None:
             memory.compared_at = None

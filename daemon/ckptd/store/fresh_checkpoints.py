@@ -62,7 +62,7 @@ class FreshCheckpoints:
         return self._count > self._kept_count / 2
 
     def keep(self, run: RunKey, update: ScanUpdate) -> None:
-        """Keep what was recorded, as long as there is room; the oldest gives way, but not to what has no room at all."""
+        """Keep what was recorded, as long as there is room; the oldest gives way, except to what has none at all."""
         earlier = self._remove(run)
         if update.cost > self._kept_count:
             return

@@ -284,13 +284,13 @@ class Agent:
                 self._send({"id": child.request_id, "index": int(answer["index"]), "result": dict(answer["result"])})
                 child.unanswered -= 1
                 child.piece_bytes = 0
-                if child.unanswered < 0:
-                    raise ValueError("more answers than items")
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):  # such as an infinite index
             self._end(child, "its answer is malformed")
             return
         if len(child.buffer) + child.piece_bytes > MAX_ANSWER_BYTES:
             self._end(child, "its answer is too large")
+        elif child.unanswered < 0:
+            self._end(child, "it answered more than it was asked")
         elif not data:
             self._end(child, "it ended before it had answered" if child.unanswered > 0 else None)
 
