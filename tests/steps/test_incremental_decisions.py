@@ -87,7 +87,8 @@ def test_incremental_decisions_equal_those_from_scratch(tmp_path, planned, compa
                     twin.locate(minute, job_id)
                 elif kind == "scan":
                     found = files(job_id, minute, save_gap, newest)[deleted[job_id] :]
-                    twin.scan(minute, job_id, found, free_bytes, partial(change_and_decide, twin, minute, job_id, change))
+                    meanwhile = partial(change_and_decide, twin, minute, job_id, change)
+                    twin.scan(minute, job_id, found, free_bytes, meanwhile)
                 elif kind == "change" and change is not None:
                     twin.change(minute, job_id, change)
                 twin.decide(minute)
