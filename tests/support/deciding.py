@@ -93,18 +93,23 @@ class Deciding:
         before = record_scans._read_record(self.parts, self.state, [watched])
         if meanwhile is not None:
             meanwhile()
+        seen = self.find(minute, before, watched, checkpoints, free_bytes)
+        record_scans._record(self.parts, self.state, [(watched, seen)], before, at(minute))
+
+    def find(self, minute, before, watched, checkpoints, free_bytes):
+        """Return what a scan finds of a directory, given what is on record of it."""
         on_record = [each.checkpoint for each in before.known[watched.key].recorded]
-        seen = Scan(
+        here, known = set(map(_name, checkpoints)), set(map(_name, on_record))
+        return Scan(
             directory=PurePosixPath(watched.key.directory),
             scanned_at=at(minute),
-            checkpoints=tuple(each for each in checkpoints if each not in on_record),
-            unchanged=tuple(number for number, each in enumerate(on_record) if each in checkpoints),
+            checkpoints=tuple(each for each in checkpoints if _name(each) not in known),
+            unchanged=tuple(number for number, each in enumerate(on_record) if _name(each) in here),
             free_bytes=free_bytes,
             total_bytes=10**9,
             filesystem_type="lustre",
             fingerprint=make_fingerprint(checkpoints),
         )
-        record_scans._record(self.parts, self.state, [(watched, seen)], before, at(minute))
 
     def change(self, minute, job_id, kind):
         """Change the newest checkpoint of a run as other processes do: pin, verify, or move to the trash.
@@ -164,6 +169,11 @@ class Deciding:
             )
             for each in self.store.flags.read(CLUSTER, include_resolved=True)
         )
+
+
+def _name(checkpoint):
+    """Return what makes a checkpoint another one than that on record."""
+    return checkpoint.path, checkpoint.identities, checkpoint.state, checkpoint.level, checkpoint.role
 
 
 def summarise(record):

@@ -168,8 +168,8 @@ class _OnRecord(NamedTuple):
     """What is on record of some directories before they are scanned."""
 
     revisions: Mapping[RunKey, int]
-    known: Mapping[RunKey, KnownCheckpoints]
-    sent: Mapping[RunKey, KnownRows]  # what the agent is to know of them
+    known: dict[RunKey, KnownCheckpoints]
+    sent: dict[RunKey, KnownRows]  # what the agent is to know of them
     places: JobPlaces
     shares_parser: bool
 
@@ -220,7 +220,7 @@ def _decode_and_record(
 ) -> list[Scan | Unknown]:
     """Record what scans of one request found; much of it in several transactions, between which others record.
 
-    Return the results without their checkpoints.
+    Return the results without their checkpoints. What was on record of each directory is removed from `before`.
     """
     large = state.own(LargeDirectories, LargeDirectories)
     found: list[Scan | Unknown] = []
@@ -229,7 +229,9 @@ def _decode_and_record(
             scanned = [(watched, each.decode() if isinstance(each, ScanAnswer) else each) for watched, each in some]
             _record(parts, state, scanned, before, now)
             found += [_without_checkpoints(each) for _, each in scanned]
-            del scanned  # before the next turn begins
+            for watched, _ in some:  # before the next turn begins
+                del before.known[watched.key], before.sent[watched.key]
+            del scanned
     parts.runner.note_scanned()
     return found
 
