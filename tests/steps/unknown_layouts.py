@@ -12,6 +12,11 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + FORTRAN
 GZIP = b"\x1f\x8b\x08\0\0\0\0\0\0\x03" + FORTRAN
 PICKLE = b"\x80\x04\x95\x1a\0\0\0\0\0\0\0}\x94(" + FORTRAN
 LOG = b"step 100 energy -1.25e3 temperature 300.1\n" * 20
+ZSTD = b"\x28\xb5\x2f\xfd" + FORTRAN
+SQLITE = b"SQLite format 3\0" + FORTRAN
+COLOURED = b"\x1b[32mINFO\x1b[0m epoch 1 loss 0.5\r\x1b[A 10%|#   | 10/100\n" * 20  # tqdm and rich
+OVERWRITTEN = b"Epoch 1/10\n 1/100 [....]" + b"\b" * 60 + b" 2/100 [....]" + b"\b" * 60  # Keras
+LATIN = "Schritt 1: Energie für die Lösung -1.25e3\n".encode("latin-1") * 20
 PROSE = b"Usage\n=====\n\nThe training saves its state every hour. See the manual.\n" * 10
 COORDINATES = b"default_name\n  1204  0.5000000E+02\n  14.1266  12.3346   9.0512\n" * 10
 
@@ -63,6 +68,21 @@ UNKNOWN_FORMATS = {
     "own dumps by rank": {"dump/rank_0.bin": FORTRAN, "dump/rank_1.bin": FORTRAN},
     "own dumps with a suffix of their own": {"lattice_00100.lqcd": FORTRAN, "solver": PROGRAM},
     "one own file": {"state.dat": FORTRAN},
+    "Elk and exciting": {"STATE.OUT": FORTRAN, "INFO.OUT": LOG},
+    "PLUTO": {"data.0001.dbl": FORTRAN, "restart.out": FORTRAN, "dbl.out": LOG},
+    "OpenMM as text": {
+        "state.xml": b'<?xml version="1.0" ?>\n<State openmmVersion="8.1" time="10" type="State" version="1">\n' + LOG
+    },
+    "BEAST 2": {"h3n2.xml.state": b"<itsabeastystatewerein version='2.0' sample='10000'>\n" + LOG, "h3n2.trees": LOG},
+    "Turbomole": {"mos": b"$scfmo    scfconv=7   format(4d20.14)\n" + COORDINATES, "control": LOG, "energy": LOG},
+    "VASP without WAVECAR": {"CONTCAR": COORDINATES, "OSZICAR": LOG, "REPORT": LOG},
+    "DL_POLY without REVIVE": {"REVCON": COORDINATES, "OUTPUT": LOG},
+    "Tinker": {"protein.dyn": COORDINATES, "protein.key": LOG},
+    "TOUGH2": {"SAVE": b"INCON -- INITIAL CONDITIONS FOR   100 ELEMENTS AT TIME  0.1E+08\n" + COORDINATES},
+    "Elmer": {"case.result": b" ASCII 3\n!File started at: 2024/01/01 10:00:00\n Degrees of freedom:\n" + COORDINATES},
+    "FHI-aims": {"geometry.in.next_step": COORDINATES, "geometry.in": COORDINATES},
+    "WIEN2k": {"case.clmsum": COORDINATES, "case.struct": LOG},
+    "models of MESA": {"saved.mod": b"! note: initial lines of file can contain comments\n!\n" + COORDINATES},
 }
 
 NO_CHECKPOINTS = {
@@ -123,4 +143,47 @@ NO_CHECKPOINTS = {
     "a clone of a repository": {"code/README.rst": PROSE, "code/Makefile": PROSE, "code/docs/index.rst": PROSE},
     "empty markers": {"RUNNING": b"", "restart.lock": b"", "state.dat": b""},
     "notes of the process": {"job.pid": b"4711\n", "hostfile": b"n1\nn2\n", "nodes.17": b"n1\n"},
+    "output with colours": {"stdout": COLOURED, "log/rank_0": COLOURED, "job.o4711": COLOURED},
+    "output that overwrites itself": {"train_output": OVERWRITTEN},
+    "output in Latin-1": {"ausgabe": LATIN, "job.o4711": LATIN},
+    "compressed output": {"stdout.gz": GZIP, "train.log.2.gz": GZIP, "slurm-4711.out.zst": ZSTD},
+    "core dumps of systemd": {"core.python.1000.0123abcd.4711.1700000000000000.zst": ZSTD, "core.4711.lz4": FORTRAN},
+    "conda": {
+        "env/bin/python3.12": PROGRAM,
+        "env/share/terminfo/x/xterm": b"\x1a\x01" + FORTRAN,
+        "env/share/zoneinfo/Europe/Berlin": b"TZif2" + FORTRAN,
+        "env/lib/site-packages/test.dat": FORTRAN,
+    },
+    "caches of Numba": {"__pycache__/f.f-1.py312.nbi": PICKLE, "__pycache__/f.f-1.py312.1.nbc": PICKLE},
+    "caches of PyTorch, JAX and CUDA": {
+        "torchinductor_alice/fxgraph/ab/cdef/0123": PICKLE,
+        "jax_cache/jit_step-0123abcd-cache": ZSTD,
+        "ComputeCache/0/a/abcdef012345": FORTRAN,
+    },
+    "caches of downloads": {
+        "hf/hub/models--gpt2/blobs/248dfc39": FORTRAN,
+        "hf/xet/chunks/ab": FORTRAN,
+        "pip/http-v2/a/b/abcd": FORTRAN,
+    },
+    "tokenizers": {"tokenizer.model": b"\n\x0e\n\x05<unk>\x15\0\0" + FORTRAN, "merges.txt": LOG},
+    "Megatron's data sets": {"text_document.bin": FORTRAN, "text_document.idx": b"MMIDIDX\0\0" + FORTRAN},
+    "further data sets": {"shard.0.mds": FORTRAN, "shard.0.mds.zstd": ZSTD, "train.beton": FORTRAN, "a.nii.gz": GZIP},
+    "genomes": {"reads.fq.gz": GZIP, "genes.gtf.gz": GZIP, "x.vcf.gz.tbi": GZIP, "g.bwt": FORTRAN, "nt.nsq": FORTRAN},
+    "nanopores": {"reads.pod5": FORTRAN, "reads.fast5": NETCDF4},
+    "exported models": {"model.onnx": FORTRAN, "model.engine": FORTRAN, "xla/module_0001.hlo.pb": FORTRAN},
+    "counters of coverage": {"src/a.gcda": FORTRAN, "src/a.gcno": FORTRAN},
+    "further traces": {
+        "scorep/traces.def": FORTRAN,
+        "scorep/traces/0.evt": FORTRAN,
+        "set-0/TRACE@n1.0000.mpit": FORTRAN,
+        "memray-train.py.4711.bin": b"memray\0" + FORTRAN,
+        "heaptrack.solver.4711.zst": ZSTD,
+        "java_pid1.hprof": FORTRAN,
+        "r000hs/sqlite-db/dicer.db": SQLITE,
+        "comm_lib_trace_rank_0": PICKLE,
+    },
+    "images of containers": {"image.sqsh": FORTRAN, "image.squashfs": FORTRAN, "overlay.ext3": FORTRAN},
+    "databases of trackers": {"mlflow.db": SQLITE},
+    "scratch of Spark and of MPI": {"blockmgr-1/0c/shuffle_0.data": FORTRAN, "ompi.n1.1000/pmix.sys": FORTRAN},
+    "shapes": {"mesh.ply": FORTRAN, "mesh.glb": FORTRAN, "scene.exr": FORTRAN, "settings.xml": LOG},
 }
