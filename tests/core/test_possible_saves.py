@@ -9,7 +9,7 @@ from ckptd.core.health.checkpoints_not_located import CheckpointsNotLocated
 from ckptd.core.health.no_checkpoint_yet import NoCheckpointYet
 from ckptd.core.health.restart_loop import RestartLoop
 from ckptd.core.health.restarted_without_checkpoint import RestartedWithoutCheckpoint
-from ckptd.core.model import CheckpointState, CopyLocation, Severity, Unknown, UnrecognisedFile
+from ckptd.core.model import CheckpointState, CopyLocation, Severity, SummedCheckpoints, Unknown, UnrecognisedFile
 from core.histories import REQUEUED, at, attempt, history, saved, scan_at, text_of
 
 
@@ -42,10 +42,17 @@ def test_a_run_that_used_a_known_format_is_judged_by_it(changes):
     assert list(CheckpointsNotLocated().evaluate(given, at(70))) == []
 
 
-def test_a_file_in_a_further_location_counts_too():
+def test_a_run_of_whose_checkpoints_only_sums_are_left_used_a_known_format():
+    given = with_file(40, summed=SummedCheckpoints(9, 9 << 30, at(-900), at(-800)))
+    assert len(list(RestartedWithoutCheckpoint().evaluate(given, at(70)))) == 1
+    assert list(CheckpointsNotLocated().evaluate(given, at(70))) == []
+
+
+@pytest.mark.parametrize("kind", ["copies", "earlier"])
+def test_a_file_in_a_further_location_counts_too(kind):
     file = UnrecognisedFile("x100", 1, at(30))
-    copy = CopyLocation(directory="/archive/run", scan=scan_at(70, unrecognised=file))
-    given = with_file(None, copies=(copy,))
+    place = CopyLocation(directory="/archive/run", scan=scan_at(70, unrecognised=file), is_earlier=kind == "earlier")
+    given = with_file(None, **{kind: (place,)})
     assert list(RestartedWithoutCheckpoint().evaluate(given, at(70))) == []
     [found] = CheckpointsNotLocated().evaluate(given, at(70))
     assert found.evidence["unrecognised"] == "/archive/run/x100"

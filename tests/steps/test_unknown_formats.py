@@ -133,3 +133,23 @@ def test_a_first_attempt_with_such_files_is_not_warned_that_it_saves_nothing(fle
     assert flag.finding.evidence["unrecognised"] == (
         f"{fleet.work_dir}/ck/{name}" if severity is Severity.INFO else None
     )
+
+
+def test_a_file_of_an_unknown_format_in_a_further_location_makes_the_loss_a_bound(fleet):
+    archive = fleet.work_dir.parent / "archive"
+    for place in (archive, fleet.work_dir / "ck"):
+        place.mkdir()
+        os.chown(place, UID, UID)
+    named = {"comment": f"ckpt=ck:{archive}"}
+    fleet.run(1, fleet.job(**named))
+    fleet.save("ck/run.log", 60, LOG)
+    fleet.save(archive / "fort.20", 20, FORTRAN)
+    for minutes in (22, 61):
+        fleet.run(minutes, fleet.job(**named))
+    fleet.source.ended = (EndedAttempt(1, minute(-1), minute(0), minute(62), JobState.REQUEUED, "n1", 1, 1, 0),)
+    fleet.run(63, fleet.job(restart_count=1, state=JobState.PENDING, started_at=None, ends_at=None, **named))
+    for minutes in (65, 67):
+        fleet.run(minutes, fleet.job(restart_count=1, start=64, **named))
+    assert set(restart_flags(fleet)) == {"checkpoints-not-located"}
+    lost, most, _ = loss_of_first(fleet)
+    assert (lost, most) == (timedelta(0), timedelta(minutes=62))

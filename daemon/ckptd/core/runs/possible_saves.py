@@ -23,9 +23,10 @@ def find_possible_save(history: RunRecord, since: datetime) -> PossibleSave | No
 
     A run that ever had a checkpoint of a known format saves in that format: its other files are no checkpoints.
     """
-    if history.checkpoints or any(copy.checkpoints for copy in history.copies):
+    places = (*history.copies, *history.earlier)
+    if history.checkpoints or history.summed is not None or any(place.checkpoints for place in places):
         return None
-    scans = [(history.key.directory, history.scan), *((copy.directory, copy.scan) for copy in history.copies)]
+    scans = [(history.key.directory, history.scan), *((place.directory, place.scan) for place in places)]
     found = [PossibleSave(directory, file) for directory, scan in scans if (file := _file_of(scan, since))]
     return max(found, key=lambda each: each.file.modified_at, default=None)
 
