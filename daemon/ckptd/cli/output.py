@@ -68,7 +68,8 @@ def print_table(
         shown = [[row[place] for place in places] for row in cells]
         lines = list(layout.align([columns[place] for place in places], shown, width))
         if left_out := [name for place, name in enumerate(columns) if place not in places]:
-            lines.append(f"({', '.join(left_out)}: not shown, because the terminal has only {width} columns)")
+            note = f"({', '.join(left_out)}: not shown, because the terminal has only {width} columns)"
+            lines += textwrap.wrap(note, max(width, 20))
     else:
         lines = ["\t".join(_cell(each).text or "-" for each in row) for row in (columns, *rows)]
     click.echo("\n".join(lines))
