@@ -152,7 +152,16 @@ NO_CHECKPOINTS = {
         "env/bin/python3.12": PROGRAM,
         "env/share/terminfo/x/xterm": b"\x1a\x01" + FORTRAN,
         "env/share/zoneinfo/Europe/Berlin": b"TZif2" + FORTRAN,
-        "env/lib/site-packages/test.dat": FORTRAN,
+        "env/conda-meta/history": LOG,
+        "env/lib/python3.12/site-packages/numpy/_core/tests/data/test.dat": FORTRAN,
+    },
+    "an environment of Python": {
+        "venv/pyvenv.cfg": LOG,
+        "venv/lib/python3.12/site-packages/scipy/io/tests/data/test.dat": FORTRAN,
+    },
+    "modules of Node.js and a repository": {
+        "app/node_modules/a/node_modules/b/node_modules/c/dist/d/x.dat": FORTRAN,
+        "code/.git/modules/a/modules/b/objects/ab/cdef": FORTRAN,
     },
     "caches of Numba": {"__pycache__/f.f-1.py312.nbi": PICKLE, "__pycache__/f.f-1.py312.1.nbc": PICKLE},
     "caches of PyTorch, JAX and CUDA": {

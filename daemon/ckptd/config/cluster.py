@@ -96,7 +96,7 @@ class ScanSection(Section):
     deadline: Duration = timedelta(seconds=60)
     """Longest time for up to 16 directories of one user, 10 times that while computing; the next request continues."""
     max_depth: int = Field(default=6, ge=1, le=32)
-    """Maximum number of levels scanned below the checkpoint directory."""
+    """Maximum number of levels scanned below the checkpoint directory; Python environments and `.git` are skipped."""
     max_entries: int = Field(default=200_000, ge=1)
     """Maximum number of entries scanned in one checkpoint directory."""
     discovery_depth: int = Field(default=6, ge=0, le=8)

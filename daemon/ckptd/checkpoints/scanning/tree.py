@@ -24,6 +24,7 @@ _NO_PLACES = frozenset(
         "node_modules", "site-packages",
     }
 )  # fmt: skip
+_PACKAGES = frozenset({".git", "__pycache__", "dist-packages", "node_modules", "site-packages"})
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 NAME_MAX = 255  # no file system has names of more bytes
@@ -215,17 +216,23 @@ def _list(descriptor: int, path: str, depth: int, budget: list[int], *, is_searc
                     subdirectories[name] = status.st_mtime_ns
     except OSError as error:
         directory.problems.append(_problem(path or ".", error))
-    for name in _choose_places(directory, subdirectories) if is_search else sorted(subdirectories):
+    for name in _choose_places(directory, subdirectories, is_search=is_search):
         _descend(directory, descriptor, name, depth, budget, is_search=is_search)
     object.__setattr__(directory, "others", tuple(others))
     object.__setattr__(directory, "is_open_to_others", bool(modes & _OF_OTHERS))
     return directory
 
 
-def _choose_places(directory: Directory, changed_ns: Mapping[str, int]) -> list[str]:
-    """Return the subdirectories to which a job may save, the one that was changed last first."""
-    if "pyvenv.cfg" in directory.files or "conda-meta" in changed_ns:
+def _choose_places(directory: Directory, changed_ns: Mapping[str, int], *, is_search: bool) -> list[str]:
+    """Return the subdirectories to which a job may save; in a search, the one that was changed last first.
+
+    Packages are deeper than a scan may go, and would leave the scan of a named directory incomplete.
+    """
+    is_environment = "pyvenv.cfg" in directory.files or "conda-meta" in changed_ns
+    if is_environment and (is_search or directory.path):
         return []
+    if not is_search:
+        return sorted(changed_ns.keys() - _PACKAGES)
     return sorted(changed_ns.keys() - _NO_PLACES, key=lambda name: (-changed_ns[name], name))
 
 
