@@ -385,25 +385,3 @@ def test_a_decision_after_searches_and_scans_does_not_compare_every_run_again(tm
     twin.poll(1, [make_job(1)])
     twin.decide(1)
     assert memory.compared_at == at(1)
-
-
-def test_a_run_that_another_process_moves_during_a_decision_keeps_no_other_flag_from_being_recorded(
-    tmp_path, monkeypatch
-):
-    twin = Deciding(tmp_path, forgets=False, rules=(Always(),))
-    twin.poll(0, [make_job(1), make_job(2)])
-    for job_id in (1, 2):
-        twin.locate(1, job_id)
-    twin.poll(2, [make_job(1), make_job(2)])
-    record = twin.store.flags.record
-
-    def move_before(*arguments):
-        monkeypatch.undo()
-        with twin.store.database.writing() as connection:
-            connection.exec_driver_sql("UPDATE runs SET directory_hash = 'x' WHERE directory = '/scratch/1'")
-        return record(*arguments)
-
-    monkeypatch.setattr(twin.store.flags, "record", move_before)
-    twin.decide(2)
-    assert [each.finding.run.directory for each in twin.store.flags.list_open(CLUSTER)] == ["/scratch/2"]
-    twin.store.close()
