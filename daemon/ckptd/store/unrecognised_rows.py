@@ -1,4 +1,4 @@
-"""Runs that may have saved in a format that ckptd does not know: of their attempts nobody knows what was lost."""
+"""Runs whose files of unknown formats may be checkpoints, so that the lost work of their attempts is not known."""
 
 from collections.abc import Collection
 from datetime import datetime

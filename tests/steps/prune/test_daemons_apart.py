@@ -61,62 +61,69 @@ def wait(minutes, *daemons):
         each.look()
 
 
+def prune_seen_by_both(first, second):
+    """Save six checkpoints while both daemons scan; the first one prunes four."""
+    start(first, second)
+    train(first, second, range(1, 7))
+    wait(90, first, second)
+    assert prune(first, 2) == 4
+
+
+def prune_seen_by_one(first):
+    """Do the same while there is no second daemon yet."""
+    start(first)
+    first.train(range(1, 7))
+    first.wait(90)
+    assert prune(first, 2) == 4
+
+
+def train_on(first, second):
+    """Save three more checkpoints, until all are old enough to be pruned."""
+    train(first, second, range(7, 10))
+    wait(90, first, second)
+
+
 def test_what_is_copied_back_from_the_trash_of_one_daemon_is_not_removed_by_another():
     with two_daemons() as (first, second):
-        start(first, second)
-        train(first, second, range(1, 7))
-        wait(90, first, second)
-        assert prune(first, 2) == 4
+        prune_seen_by_both(first, second)
         wait(5, first, second)
         second.act()
         copy_back(first, "epoch_2.npz")
         wait(5, first, second)
-        train(first, second, range(7, 10))
-        wait(90, first, second)
+        train_on(first, second)
         assert prune(second, 2) == 3
         assert second.names() == ["epoch_2.npz", "epoch_8.npz", "epoch_9.npz"]
 
 
 def test_it_stays_after_the_other_daemon_has_emptied_its_trash():
     with two_daemons() as (first, second):
-        start(first, second)
-        train(first, second, range(1, 7))
-        wait(90, first, second)
-        assert prune(first, 2) == 4
+        prune_seen_by_both(first, second)
         wait(5, first, second)
         copy_back(first, "epoch_2.npz")
         wait(5, first, second)
         second.act()
         shutil.rmtree(first.trash())
-        train(first, second, range(7, 10))
-        wait(90, first, second)
+        train_on(first, second)
         assert prune(second, 2) == 3
         assert second.names() == ["epoch_2.npz", "epoch_8.npz", "epoch_9.npz"]
 
 
 def test_what_was_pruned_before_a_daemon_began_is_known_by_the_trash():
     with two_daemons() as (first, second):
-        start(first)
-        first.train(range(1, 7))
-        first.wait(90)
-        assert prune(first, 2) == 4
+        prune_seen_by_one(first)
         second.now = first.now
         start(second)
         wait(5, first, second)
         copy_back(first, "epoch_2.npz")
         wait(5, first, second)
-        train(first, second, range(7, 10))
-        wait(90, first, second)
+        train_on(first, second)
         prune(second, 2)
         assert "epoch_2.npz" in second.names()
 
 
 def test_what_the_job_saves_again_after_a_start_over_is_pruned_by_both():
     with two_daemons() as (first, second):
-        start(first, second)
-        train(first, second, range(1, 7))
-        wait(90, first, second)
-        assert prune(first, 2) == 4
+        prune_seen_by_both(first, second)
         wait(5, first, second)
         second.act()
         first.end_jobs()
@@ -134,46 +141,35 @@ def test_what_the_job_saves_again_after_a_start_over_is_pruned_by_both():
 
 def test_what_is_copied_back_stays_if_the_trash_was_read_before_anything_of_it_was_on_record():
     with two_daemons() as (first, second):
-        start(first)
-        first.train(range(1, 7))
-        first.wait(90)
-        assert prune(first, 2) == 4
+        prune_seen_by_one(first)
         second.now = first.now
         start(second)
         wait(5, first, second)
         second.act()
         copy_back(first, "epoch_2.npz")
         wait(5, first, second)
-        train(first, second, range(7, 10))
-        wait(90, first, second)
+        train_on(first, second)
         prune(second, 2)
         assert "epoch_2.npz" in second.names()
 
 
 def test_what_is_copied_back_stays_if_the_trash_was_read_before_a_scan_missed_it():
     with two_daemons() as (first, second):
-        start(first, second)
-        train(first, second, range(1, 7))
-        wait(90, first, second)
-        assert prune(first, 2) == 4
+        prune_seen_by_both(first, second)
         hands = PruneParts(second.store, second.agent, second.site, CLUSTER)
         second.memory.foreign.record(hands, [second.run], second.now)
         wait(5, first, second)
         wait(5, first, second)
         copy_back(first, "epoch_2.npz")
         wait(5, first, second)
-        train(first, second, range(7, 10))
-        wait(90, first, second)
+        train_on(first, second)
         prune(second, 2)
         assert "epoch_2.npz" in second.names()
 
 
 def test_what_a_job_saves_again_is_pruned_by_a_daemon_that_never_saw_it_before():
     with two_daemons() as (first, second):
-        start(first)
-        first.train(range(1, 7))
-        first.wait(90)
-        assert prune(first, 2) == 4
+        prune_seen_by_one(first)
         first.end_jobs()
         first.wait(5)
         for name in first.names():
@@ -214,10 +210,7 @@ def test_what_was_pruned_of_two_runs_beside_each_other_is_recorded_of_both_if_on
 def test_nothing_is_removed_until_a_trash_that_takes_several_turns_was_read_to_its_end(monkeypatch):
     monkeypatch.setattr(foreign_removals, "TURN", TurnLimits(limit=1, seconds=60))
     with two_daemons() as (first, second):
-        start(first, second)
-        train(first, second, range(1, 7))
-        wait(90, first, second)
-        assert prune(first, 2) == 4
+        prune_seen_by_both(first, second)
         moved = []
         for _ in range(3):
             wait(5, first, second)

@@ -15,7 +15,6 @@ from ckptd.slurm import times
 from ckptd.slurm.cluster_facts import ClusterFacts
 from ckptd.slurm.programs import Programs
 
-_ACCOUNTING = "check slurmdbd: `sacctmgr show qos`"
 _ALL = frozenset({"ALL", "(null)", ""})
 Report = Callable[[str, str], CheckResult]
 
@@ -89,23 +88,26 @@ def _check_accounting(programs: Programs, config: Config, settings: Mapping[str,
 
     if wanted.account is not None:
         found = _list_rows(programs, "account", wanted.account, "account")
-        if isinstance(found, Unknown):
-            yield warning(f"whether the account {wanted.account!r} exists is not known: {found.reason}", _ACCOUNTING)
-        elif not found:
-            text = f"verify_jobs.account: Slurm's accounting has no account {wanted.account!r}"
-            yield report("associations")(text, "name one that `sacctmgr show account` lists")
+        if not found or isinstance(found, Unknown):
+            yield _describe_absent(report("associations"), "account", "account", wanted.account, found)
     if wanted.qos is not None:
         found = _list_rows(programs, "qos", wanted.qos, "name,maxwall")
-        if isinstance(found, Unknown):
-            yield warning(f"whether the QOS {wanted.qos!r} exists is not known: {found.reason}", _ACCOUNTING)
-        elif not found:
-            text = f"verify_jobs.qos: Slurm's accounting has no QOS {wanted.qos!r}"
-            yield report("qos")(text, "name one that `sacctmgr show qos` lists")
+        if not found or isinstance(found, Unknown):
+            yield _describe_absent(report("qos"), "qos", "QOS", wanted.qos, found)
         elif (longest := _parse_limit(found[0].partition("|")[2])) is not None and wanted.time_limit > longest:
             text = (
                 f"verify_jobs.time_limit is {format_duration(wanted.time_limit)}, and MaxWall of the QOS {wanted.qos}"
             )
             yield report("limits")(f"{text} is {format_duration(longest)}", "lower verify_jobs.time_limit")
+
+
+def _describe_absent(report: Report, kind: str, title: str, name: str, found: list[str] | Unknown) -> CheckResult:
+    """Return that accounting has no account or QOS of a name, or that this is not known."""
+    if isinstance(found, Unknown):
+        text = f"whether the {title} {name!r} exists is not known: {found.reason}"
+        return warning(text, f"check slurmdbd: `sacctmgr show {kind}`")
+    text = f"verify_jobs.{kind}: Slurm's accounting has no {title} {name!r}"
+    return report(text, f"name one that `sacctmgr show {kind}` lists")
 
 
 def _list_rows(programs: Programs, kind: str, name: str, columns: str) -> list[str] | Unknown:
