@@ -61,7 +61,7 @@ CASES = {
         "restarted-without-checkpoint",
         RESTARTED | {"interrupted_attempts": 5, "longest_seconds": 720, "located_by": "comment"},
         "This job restarted without a checkpoint: ckptd found no complete checkpoint in /scratch/alice/run when it started, so 34 min of earlier work is lost. The last 5 attempts were requeued, preempted or ended by a node failure before ckptd saw any of them save a checkpoint; the longest ran for 12 min.",
-        "Save a first checkpoint within a few minutes of the start, and check that it is written to /scratch/alice/run. If it contains checkpoints of a format that ckptd does not know, the job may have resumed from them. If Slurm grants a grace time before it preempts the job, also trap TERM in the batch script so that the program saves then:",
+        "Save a first checkpoint within a few minutes of the start, and check that it is written to /scratch/alice/run. If Slurm grants a grace time before it preempts the job, also trap TERM in the batch script so that the program saves then:",
         "#SBATCH --signal=B:TERM@600",
     ),
     "restarted, nobody knows where it saves": Case(
@@ -122,7 +122,7 @@ CASES = {
         "restarted-without-checkpoint",
         RESTARTED | {"located_by": "comment"},
         "This job restarted without a checkpoint: ckptd found no complete checkpoint in /scratch/alice/run when it started, so 34 min of earlier work is lost.",
-        "Save a first checkpoint within a few minutes of the start, and check that it is written to /scratch/alice/run. If it contains checkpoints of a format that ckptd does not know, the job may have resumed from them.",
+        "Save a first checkpoint within a few minutes of the start, and check that it is written to /scratch/alice/run.",
     ),
     "restarted, only downloads are there": Case(
         "restarted-without-checkpoint",

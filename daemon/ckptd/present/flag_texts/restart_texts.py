@@ -108,8 +108,7 @@ def _describe_nothing(evidence: EvidenceReader, restarted: str, directory: str, 
     if _is_named(evidence) and evidence.has("directory"):
         statement = f"{restarted}: ckptd found no complete checkpoint in {directory} when it started, so {earlier}."
         advice = (
-            f"Save a first checkpoint within a few minutes of the start, and check that it is written to {directory}. "
-            "If it contains checkpoints of a format that ckptd does not know, the job may have resumed from them."
+            f"Save a first checkpoint within a few minutes of the start, and check that it is written to {directory}."
         )
     elif evidence.has("unmet_names"):
         named = ", ".join(evidence.texts("unmet_names")[:NAMED])
