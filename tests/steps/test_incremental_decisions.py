@@ -44,6 +44,15 @@ steps = st.lists(
 )
 
 
+FOUR_SAVES_BEFORE_A_REQUEUE = [
+    *[("poll", 1, 0.1, JobState.RUNNING, 2, CheckpointState.COMPLETE, 10**8, 0, 0, None)] * 2,
+    ("locate", 1, 8, JobState.RUNNING, 2, CheckpointState.COMPLETE, 10**8, 0, 0, None),
+    ("scan", 1, 0.1, JobState.RUNNING, 2, CheckpointState.COMPLETE, 10**8, 0, 0, None),
+    ("poll", 1, 0.1, JobState.RUNNING, 2, CheckpointState.COMPLETE, 10**8, 1, 0, None),
+]
+
+
+@hypothesis.example(FOUR_SAVES_BEFORE_A_REQUEUE, 1)
 @hypothesis.given(steps, st.sampled_from([1, 60]))
 @hypothesis.settings(
     max_examples=8 * FACTOR, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]

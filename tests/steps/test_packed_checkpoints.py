@@ -34,10 +34,10 @@ def test_what_an_attempt_may_have_loaded_is_packed_too():
     plain = history(now=70, attempts=[replace(attempt(), resumed_from=resume)], checkpoints=SAVES)
     packed = pack(plain)
     found = packed.attempts[0].resumed_from.candidates
-    assert found != candidates
+    assert (found == candidates, found == candidates[1:]) == (True, False)
     assert (tuple(found), len(found), found[-1], found[:2]) == (candidates, 40, candidates[-1], candidates[:2])
     assert found.size_bytes < 40 * 20
-    assert unpack(packed) == plain
+    assert unpack(packed) == plain == packed
     assert pack(unpack(packed)) == packed == pack(packed)
 
 

@@ -74,7 +74,7 @@ _dictionary = _Dictionary()
 
 
 class _Packed(Sequence[T]):
-    """A tuple of values that takes little memory."""
+    """A tuple of values that takes little memory; it equals the tuple that it was made of."""
 
     __slots__ = ("_content", "_count", "_dictionary")
 
@@ -88,6 +88,8 @@ class _Packed(Sequence[T]):
             self._content = packer.compress(whole) + packer.flush()
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, tuple):
+            return self.unpack() == other
         if not isinstance(other, _Packed):
             return NotImplemented
         return self._count == other._count and (self._content == other._content or self.unpack() == other.unpack())
