@@ -1,11 +1,7 @@
-import os
-import tempfile
-from pathlib import Path
-
 import pytest
 
 from steps.daemon_lives import Cluster, Disk, Service
-from steps.replayed_fleet import UID, Fleet
+from steps.replayed_fleet import Fleet, made_work_dir
 from support.full_disk import mount_small_disk
 from support.shared_agent import get_agent
 
@@ -45,11 +41,7 @@ def agent():
 
 @pytest.fixture
 def work_dir():
-    with tempfile.TemporaryDirectory() as parent:
-        Path(parent).chmod(0o755)
-        directory = Path(parent, "run")
-        directory.mkdir()
-        os.chown(directory, UID, UID)
+    with made_work_dir() as directory:
         yield directory
 
 

@@ -1,8 +1,10 @@
 """A told cluster whose jobs save real files, under the real cycle with a real store and the real agent."""
 
 import os
+import tempfile
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from ckptd.core import health
 from ckptd.core.model import EndedAttempt, Job, JobState, PastJobs, QueueSnapshot, Unknown
@@ -18,6 +20,17 @@ BEGAN = datetime.now(UTC) - timedelta(hours=3)
 
 def minute(minutes):
     return BEGAN + timedelta(minutes=minutes)
+
+
+@contextmanager
+def made_work_dir():
+    """Make a directory of the user for as long as it is needed; nobody watches the one above it."""
+    with tempfile.TemporaryDirectory() as parent:
+        Path(parent).chmod(0o755)
+        directory = Path(parent, "run")
+        directory.mkdir()
+        os.chown(directory, UID, UID)
+        yield directory
 
 
 class ToldSource:

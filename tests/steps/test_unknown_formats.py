@@ -8,7 +8,7 @@ import pytest
 
 from ckptd.core.model import EndedAttempt, JobState, Severity
 from steps.databases import on_both_databases
-from steps.replayed_fleet import UID, Fleet, minute
+from steps.replayed_fleet import UID, Fleet, made_work_dir, minute
 from steps.unknown_layouts import FORTRAN, LOG, NO_CHECKPOINTS, UNKNOWN_FORMATS
 from support.checkpoint_bytes import torch_state
 from support.shared_agent import get_agent
@@ -17,54 +17,81 @@ NAMED = {"comment": "ckpt=ck"}
 RESTART_RULES = {"restarted-without-checkpoint", "checkpoints-not-located"}
 
 
-def requeue(fleet, layout, at=20):
-    """Let a job write these files, be requeued after an hour, and run for a while again."""
-    for place in ["ck", *(f"ck/{above}" for name in layout for above in reversed(PurePosixPath(name).parents))]:
-        (fleet.work_dir / place).mkdir(exist_ok=True)
-        os.chown(fleet.work_dir / place, UID, UID)
-    job = fleet.job(**NAMED)
-    fleet.run(1, job)
-    for name, content in layout.items():
-        fleet.save(f"ck/{name.removesuffix('@old')}", -900 if name.endswith("@old") else at, content)
+def requeue(fleet, layout):
+    """Let a job write these files, be requeued after an hour, and run for a while again; return it as it is then."""
+    return requeue_all(fleet, {"": layout})[0]
+
+
+def requeue_all(fleet, layouts):
+    """Do the same with several jobs at once, whose numbers begin with 1, each in a folder of its own."""
+    for folder, layout in layouts.items():
+        above = [f"ck/{each}" for name in layout for each in reversed(PurePosixPath(name).parents)]
+        for place in ["", "ck", *above]:
+            (fleet.work_dir / folder / place).mkdir(exist_ok=True)
+            os.chown(fleet.work_dir / folder / place, UID, UID)
+
+    def jobs(**changes):
+        return [
+            fleet.job(job_id, name=f"train{folder}", work_dir=fleet.work_dir / folder, **NAMED, **changes)
+            for job_id, folder in enumerate(layouts, 1)
+        ]
+
+    fleet.run(1, *jobs())
+    for folder, layout in layouts.items():
+        for name, content in layout.items():
+            saved_at = -900 if name.endswith("@old") else 20
+            fleet.save(f"{folder or '.'}/ck/{name.removesuffix('@old')}", saved_at, content)
     for minutes in (22, 61):
-        fleet.run(minutes, job)
-    fleet.source.ended = (EndedAttempt(1, minute(-1), minute(0), minute(62), JobState.REQUEUED, "n1", 1, 1, 0),)
-    fleet.run(63, fleet.job(restart_count=1, state=JobState.PENDING, started_at=None, ends_at=None, **NAMED))
-    again = fleet.job(restart_count=1, start=64, **NAMED)
+        fleet.run(minutes, *jobs())
+    fleet.source.ended = tuple(
+        EndedAttempt(job_id, minute(-1), minute(0), minute(62), JobState.REQUEUED, "n1", 1, 1, 0)
+        for job_id in range(1, len(layouts) + 1)
+    )
+    fleet.run(63, *jobs(restart_count=1, state=JobState.PENDING, started_at=None, ends_at=None))
+    again = jobs(restart_count=1, start=64)
     for minutes in (65, 67):
-        fleet.run(minutes, again)
+        fleet.run(minutes, *again)
     return again
 
 
-def restart_flags(fleet):
-    open_flags = [each.finding for each in fleet.parts.store.flags.list_open("c1")]
+def restart_flags(fleet, job_id=1):
+    open_flags = [each.finding for each in fleet.parts.store.flags.list_open("c1") if each.finding.job_id == job_id]
     return {each.rule: each for each in open_flags if each.rule in RESTART_RULES}
 
 
-def loss_of_first(fleet):
-    [run] = fleet.parts.store.runs.find_of_job(1)
+def loss_of_first(fleet, job_id=1):
+    [run] = fleet.parts.store.runs.find_of_job(job_id)
     [line] = fleet.parts.store.lost_work.list_lines(run)
     return line.loss.lost, line.loss.most, line.is_final
 
 
-@pytest.mark.parametrize("layout", UNKNOWN_FORMATS.values(), ids=UNKNOWN_FORMATS)
-def test_of_files_in_unknown_formats_nobody_says_that_they_are_no_checkpoints(fleet, layout):
-    requeue(fleet, layout)
-    found = restart_flags(fleet)
+@pytest.fixture(scope="module")
+def requeued():
+    """What one daemon says of the restart in each layout, and of the work that is lost."""
+    with made_work_dir() as directory:
+        fleet = Fleet(get_agent(), f"sqlite:///{directory.parent}/record.db", directory)
+        layouts = UNKNOWN_FORMATS | NO_CHECKPOINTS
+        requeue_all(fleet, {str(number): layout for number, layout in enumerate(layouts.values(), 1)})
+        said = {name: (restart_flags(fleet, job), loss_of_first(fleet, job)) for job, name in enumerate(layouts, 1)}
+        fleet.parts.store.close()
+    return said
+
+
+@pytest.mark.parametrize("name", UNKNOWN_FORMATS)
+def test_of_files_in_unknown_formats_nobody_says_that_they_are_no_checkpoints(requeued, name):
+    found, (lost, most, is_final) = requeued[name]
     assert "restarted-without-checkpoint" not in found
     assert {each.severity for each in found.values()} <= {Severity.INFO}
-    lost, most, is_final = loss_of_first(fleet)
     assert is_final
     assert lost <= timedelta(minutes=42), "what was saved at minute 20 is not lost"
     assert lost <= most
 
 
-@pytest.mark.parametrize("layout", NO_CHECKPOINTS.values(), ids=NO_CHECKPOINTS)
-def test_without_a_file_that_may_be_a_checkpoint_the_work_is_lost(fleet, layout):
-    requeue(fleet, layout)
-    found = restart_flags(fleet)
+@pytest.mark.parametrize("name", NO_CHECKPOINTS)
+def test_without_a_file_that_may_be_a_checkpoint_the_work_is_lost(requeued, name):
+    found, loss = requeued[name]
     assert {rule: each.severity for rule, each in found.items()} == {"restarted-without-checkpoint": Severity.CRITICAL}
-    assert loss_of_first(fleet) == (timedelta(minutes=62), timedelta(minutes=62), True)
+    assert loss == (timedelta(minutes=62), timedelta(minutes=62), True)
 
 
 def recorded_file(fleet):
