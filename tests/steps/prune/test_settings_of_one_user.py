@@ -34,7 +34,7 @@ def test_a_users_file_with_tables_far_inside_one_another_keeps_all_of_hers_and_s
     assert "everything" in explain(shop, ann)
 
 
-@pytest.mark.parametrize("depth", [0, *range(1, 900, 100), *range(900, 1000, 9), 100_000])
+@pytest.mark.parametrize("depth", [0, 1, *range(900, 1000, 9), 100_000])
 def test_a_subverted_child_that_answers_any_settings_stops_nobody_elses_removals(shop, depth):
     ann, nested = shop.users["ann"], 1
     for _ in range(depth):
