@@ -223,12 +223,12 @@ def read_children():
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    arguments.add_argument("--size", default="4G")
-    arguments.add_argument("--files", type=int, default=100_000)
+    arguments.add_argument("--size", default="4G", help="of the torch file, such as 4G or 64M")
+    arguments.add_argument("--files", type=int, default=100_000, help="in the directory")
     arguments.add_argument("--torch-python", type=Path, default=PROGRAMS_PYTHON if PROGRAMS_PYTHON.exists() else None)
     arguments.add_argument("--room", type=Path, default=Path(tempfile.gettempdir()))
     options = arguments.parse_args()
-    size = int(options.size.rstrip("GM")) << (30 if options.size.endswith("G") else 20)
+    size = int(options.size.rstrip("GM")) << {"G": 30, "M": 20}.get(options.size[-1], 0)
     with tempfile.TemporaryDirectory(dir=options.room) as room:
         Path(room).chmod(0o755)
         measure_torch(Path(room), size, options.torch_python)
