@@ -89,7 +89,7 @@ class _Packed(Sequence[T]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, tuple):
-            return self.unpack() == other
+            return self._count == len(other) and self.unpack() == other
         if not isinstance(other, _Packed):
             return NotImplemented
         return self._count == other._count and (self._content == other._content or self.unpack() == other.unpack())
