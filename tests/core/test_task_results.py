@@ -58,7 +58,6 @@ HOSTILE = {
     "not a number": b'{"version":NaN,"task":0,"pieces":[]}',
     "a fraction": b'{"version":1.0,"task":0,"pieces":[]}',
     "a name twice": b'{"version":1,"version":1,"task":0,"pieces":[]}',
-    "too large": b" " * (task_results.MAX_BYTES + 1),
     **{
         name: json.dumps(document).encode()
         for name, document in {
@@ -99,6 +98,12 @@ HOSTILE = {
 def test_a_file_that_differs_from_the_schema_is_refused_whole(data):
     with pytest.raises(ResultError):
         task_results.parse_result(data, 0)
+
+
+def test_a_file_that_is_too_large_is_refused_whole():
+    spaces = b" " * (task_results.MAX_BYTES + 1 - len(b"[]"))
+    with pytest.raises(ResultError, match="large"):
+        task_results.parse_result(b"[]" + spaces, 0)
 
 
 def make_verdict(piece, **changes):
