@@ -99,7 +99,7 @@ def wait_for(condition, what, seconds=40.0):
     while not (found := condition()):
         if until.has_passed():
             raise RuntimeError(f"{what} did not happen in {until.elapsed:.0f} s")
-        time.sleep(0.1)
+        time.sleep(0.4)  # most conditions ask programs, which takes more CPU than what is waited for
     return found
 
 
@@ -140,6 +140,7 @@ def install():
     [site] = pathlib.Path("/opt/ckptd/lib").glob("python3.*/site-packages")
     (site / "dependencies.pth").write_text("/dependencies\n")
     run("python3", "-m", "zipfile", "-e", str(next(pathlib.Path("/wheel").glob("*.whl"))), str(site))
+    run("python3", "-m", "compileall", "-q", str(site / "ckptd"))  # as pip does
     launcher = pathlib.Path("/opt/ckptd/bin/ckptd")
     launcher.write_text("#!/opt/ckptd/bin/python3\nfrom ckptd.cli import main\nmain()\n")
     launcher.chmod(0o755)
