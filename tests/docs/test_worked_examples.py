@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n# (?P<target>.+?)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 WHERE = re.compile(r"(?:new file )?([^ ,]+)(?:, (after|instead of) the line: (.+))?")
-LEFT_OUT = [f"-pno:{plugin}" for plugin in ("cacheprovider", "schemathesis", "xdist")]
+LEFT_OUT = [f"-pno:{plugin}" for plugin in ("cacheprovider", "xdist")]
 EXAMPLES = {
     "adding-a-rule.md": ["tests/core/test_growing_checkpoint.py", "tests/present/test_flag_texts.py"],
     "adding-a-source.md": [

@@ -6,8 +6,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
 
 from ckptd.core.notices import sample_digests
 from ckptd.notify.rendering import Renderer
@@ -32,6 +30,8 @@ WIDE = """[...document.querySelectorAll('main *')]
 
 @pytest.fixture(scope="module")  # its event loop must be gone before other tests fork
 def chromium():
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - each process of a test run would keep it
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         yield browser
@@ -82,6 +82,8 @@ def test_a_page_fits_and_keeps_nobody_out(visit, name, size, scheme):
         page.screenshot(path=Path(folder, f"{name}-{size}-{scheme}.png"), full_page=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[size]
     assert size == "desk" or page.evaluate(WIDE) == []
+    from axe_playwright_python.sync_playwright import Axe  # noqa: PLC0415 - as above
+
     found = Axe().run(page).response["violations"]
     assert [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in {"serious", "critical"}] == []
 
