@@ -25,6 +25,8 @@ from support.migrated import get_template
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+gc.set_threshold(20_000, 10, 1_000)  # while tests are collected, nothing goes through all that was made so far
+
 settings.register_profile(
     "noisy", max_examples=40 * FACTOR, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -39,6 +41,7 @@ def pytest_collection_modifyitems(items):
 def pytest_collection_finish():
     gc.collect()
     gc.freeze()  # what tests consist of stays: no collection during a test goes through it
+    gc.set_threshold(20_000, 10, 10)
 
 
 @pytest.fixture(scope="session", autouse=True)
