@@ -138,8 +138,7 @@ def _serve(connection, uid, policy, operations):
             user_paths.read_home(uid)
         confinement.confine_files()
         os.umask(0o077)
-        for module in _READERS:
-            module.LimitedChild = _SameProcess
+        read_here()
         with connection.makefile("rwb") as lines:
             for line in lines:
                 request = json.loads(line)
@@ -153,6 +152,12 @@ def _serve(connection, uid, policy, operations):
         sys.stderr.write(f"agent: the child of user {uid} ended: {type(error).__name__}: {error}\n")
     finally:
         os._exit(1)
+
+
+def read_here(change=setattr):
+    """From now on, let this process fork no child to read files; `change` sets an attribute."""
+    for module in _READERS:
+        change(module, "LimitedChild", _SameProcess)
 
 
 class _SameProcess:
