@@ -1,11 +1,12 @@
 """How fast checkpoints are inspected, each number beside that of a program that does as little or less.
 
-    python tests/bench/inspect_speed.py [--size 4G] [--files 100000] [--torch-python PYTHON] [--room DIRECTORY]
+    python tests/bench/inspect_speed.py [--size 4G] [--files 100000] [--directories 1000]
+        [--torch-python PYTHON] [--room DIRECTORY]
 
 Structure and epoch of a torch file beside `torch.load` of it, if `make test-programs` has installed torch or a Python
 with torch is named; full verification beside `cat` and `python -m zipfile -t` from warm cache; and a directory of many
-checkpoints as the agent scans it, for the first time and unchanged, beside `find -printf`. Needs room for the file on a
-disk or in memory.
+checkpoints, and many directories of 100, as the agent scans them, for the first time and unchanged, beside `find
+-printf`. Needs room for the file on a disk or in memory.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from zlib_ng import zlib_ng
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / place) for place in ("daemon", "deploy", "tests")]
 
-from ckptd.checkpoints.agent.scan_client import ScanLimits, rescan_runs, scan_runs
+from ckptd.checkpoints.agent.scan_client import JobPlaces, ScanLimits, request_scans, rescan_runs
 from ckptd.checkpoints.scanning.claiming import claim_tree
 from ckptd.checkpoints.scanning.inspection import inspect_tree
 from ckptd.checkpoints.scanning.reader import Reader
@@ -35,6 +36,7 @@ from ckptd.checkpoints.scanning.tree import list_tree
 from ckptd.core.model import CheckpointState, Level, RunKey, Unknown
 from ckptd.core.model.records import SettledScan
 from ckptd.service.agent_start import start_agent
+from ckptd.steps.scan_groups import MAX_DIRECTORIES
 from support.process_use import read_tree_seconds
 from support.sized_world import make_checkpoint
 
@@ -174,45 +176,64 @@ def measure_torch(room, size, torch_python):
     print(f"  python -m zipfile -t {zipfile:10.2f} s    full is {zipfile / full:.1f} times as fast")
 
 
-def measure_directory(room, count):
-    """Let an agent scan a directory; the CPU is that of the agent and all its children."""
-    directory = room / "many"
-    directory.mkdir()
-    for number in range(count):
-        (directory / f"step_{number}.safetensors").write_bytes(make_checkpoint(number))
-    for path in (directory, *directory.iterdir()):
-        os.chown(path, UID, -1)
+def measure_directories(room, count, file_count):
+    """Let an agent scan directories of one owner; the CPU is that of the agent and all its children."""
+    directories = [make_directory(room / f"of{file_count}" / f"{number}", file_count) for number in range(count)]
     config = room / "config.toml"
     config.write_text('[scan]\ndeadline = "10m"\n')
-    key, now = RunKey("bench", UID, str(directory)), datetime.now(UTC) + timedelta(hours=1)
-    print(f"directory of {count} checkpoint files")
-    argv = ["find", directory, "-printf", "%p %s %T@ %C@ %i %U\n"]
-    find, _ = measure(
-        "find -printf", lambda: subprocess.run(argv, stdout=subprocess.DEVNULL, check=True), read_children
+    keys = [RunKey("bench", UID, str(directory)) for directory in directories]
+    places = JobPlaces(work_dirs={key: [key.directory] for key in keys})
+    now = datetime.now(UTC) + timedelta(hours=1)
+    print(f"directories of {file_count} checkpoint files each: {count}")
+    argv = ["find", room / f"of{file_count}", "-printf", "%p %s %T@ %C@ %i %U\n"]
+    find = min(
+        measure("find -printf", lambda: subprocess.run(argv, stdout=subprocess.DEVNULL, check=True), read_children)[0]
+        for _ in range(3)
     )
     agent = start_agent(config, is_person=True)
     try:
         agent.wait_until_ready()
+        scan_first = partial(scan_in_groups, agent, keys, now, places)
         read_agent = partial(read_tree_seconds, agent._process.pid)
-        scan = partial(scan_runs, agent, [(key, (), None)], LIMITS, now)
-        _, [first] = measure("first scan", scan, read_agent, find)
-        if isinstance(first, Unknown):
-            raise SystemExit(f"the directory could not be scanned: {first.reason}")
-        assert len(first.checkpoints) == count
-        rescan = partial(rescan_runs, agent, [(key, SettledScan(first.fingerprint, 1), first)], LIMITS, now)
-        _, [same] = measure("nothing changed", rescan, read_agent, find)
-        assert same.fingerprint == first.fingerprint
+        _, found = measure("first scan", scan_first, read_agent, find)
+        for each in found:
+            if isinstance(each, Unknown):
+                raise SystemExit(f"a directory could not be scanned: {each.reason}")
+            assert len(each.checkpoints) == file_count
+        settled = [(key, SettledScan(each.fingerprint, 1), each) for key, each in zip(keys, found, strict=True)]
+        for _ in range(3):
+            rescan = partial(rescan_runs, agent, settled, LIMITS, now, places)
+            _, same = measure("nothing changed", rescan, read_agent, find)
+            assert [each.fingerprint for each in same] == [each.fingerprint for each in found]
     finally:
         agent.close()
 
 
+def make_directory(path, file_count):
+    path.mkdir(parents=True)
+    for number in range(file_count):
+        (path / f"step_{number}.safetensors").write_bytes(make_checkpoint(number))
+    for each in (path, *path.iterdir()):
+        os.chown(each, UID, -1)
+    return path
+
+
+def scan_in_groups(agent, keys, now, places):
+    """Scan as the daemon does for the first time: so many directories in a request as one parser reads."""
+    found = []
+    for start in range(0, len(keys), MAX_DIRECTORIES):
+        runs = [(key, (), None) for key in keys[start : start + MAX_DIRECTORIES]]
+        found += [each.decode() for each in request_scans(agent, runs, LIMITS, now, places, shares_parser=True)]
+    return found
+
+
 def measure(what, action, read_seconds, find=None):
-    """Print the time and the CPU that an action takes, and return the CPU and what it returns."""
-    before, began = read_seconds(), time.perf_counter()
+    """Print the time and the CPU that an action takes, also in this process; return the CPU and what it returns."""
+    before, own, began = read_seconds(), time.process_time(), time.perf_counter()
     result = action()
     took, used = time.perf_counter() - began, read_seconds() - before
-    ratio = f", {used / find:.1f} times that of find" if find else ""
-    print(f"  {what:<20} {took:10.2f} s, CPU {used:.2f} s{ratio}")
+    ratio = f", {used / find:.2f} times that of find" if find else ""
+    print(f"  {what:<20} {took:10.2f} s, CPU {used:.2f} s{ratio}; this process {time.process_time() - own:.2f} s")
     return used, result
 
 
@@ -225,6 +246,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     arguments.add_argument("--size", default="4G", help="of the torch file, such as 4G or 64M")
     arguments.add_argument("--files", type=int, default=100_000, help="in the directory")
+    arguments.add_argument("--directories", type=int, default=1000, help="of 100 files each")
     arguments.add_argument("--torch-python", type=Path, default=PROGRAMS_PYTHON if PROGRAMS_PYTHON.exists() else None)
     arguments.add_argument("--room", type=Path, default=Path(tempfile.gettempdir()))
     options = arguments.parse_args()
@@ -232,7 +254,8 @@ def main():
     with tempfile.TemporaryDirectory(dir=options.room) as room:
         Path(room).chmod(0o755)
         measure_torch(Path(room), size, options.torch_python)
-        measure_directory(Path(room), options.files)
+        measure_directories(Path(room), 1, options.files)
+        measure_directories(Path(room), options.directories, 100)
 
 
 if __name__ == "__main__":
