@@ -16,7 +16,7 @@ _PIECE_BYTES = 2**18
 
 
 class AnswerQueue:
-    """Sends to one socket what it takes at once, and keeps the rest."""
+    """Keeps answers, and sends to one socket what it takes at once: several answers wake the main process once."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -31,13 +31,12 @@ class AnswerQueue:
         return len(self._unsent) >= FULL_BYTES
 
     def add(self, message: dict[str, Any]) -> None:
-        """Send a message, now or later."""
+        """Add a message; `send` sends it."""
         self.add_line(json.dumps(message).encode() + b"\n")
 
     def add_line(self, line: bytes) -> None:
-        """Send a line that is not to be encoded, now or later."""
+        """Add a line that is not to be encoded."""
         self._unsent += line
-        self.send()
 
     def send(self) -> None:
         """Send what the socket takes now."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from ckptd.checkpoints.agent.line_buffer import LineBuffer
 from ckptd.checkpoints.agent.scan_patience import ScanPatience
 
 
@@ -19,5 +20,5 @@ class BatchChild:
     unanswered: int
     answered_at: float  # when it last answered, or began
     patience: ScanPatience | None  # None: it is ended at its deadline in any case
-    buffer: bytearray = field(default_factory=bytearray)
+    buffer: LineBuffer = field(default_factory=LineBuffer)
     piece_bytes: int = 0  # of the answer whose pieces it sends
