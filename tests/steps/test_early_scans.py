@@ -2,6 +2,9 @@ from datetime import timedelta
 from pathlib import PurePosixPath
 from types import SimpleNamespace
 
+import pytest
+
+from ckptd.core.discovery.scan_schedule import COMPARED_FOR_READ
 from ckptd.core.model import Scan, Unknown
 from ckptd.steps.early_scans import EARLY, add_early
 from ckptd.steps.watchlist import Watchlist
@@ -23,8 +26,8 @@ class Scans:
         self.watchlist.keep(self.runs, START)
         self.requests = []  # the directories of each
 
-    def record(self, run, now, found=None):
-        seen = Scan(directory=PurePosixPath(run.directory), scanned_at=now, checkpoints=())
+    def record(self, run, now, found=None, fingerprint=None):
+        seen = Scan(directory=PurePosixPath(run.directory), scanned_at=now, checkpoints=(), fingerprint=fingerprint)
         self.watchlist.record_scan(run, found or seen, now)
 
     def choose(self, now, must_wait=lambda _directory: False):
@@ -83,3 +86,13 @@ def test_an_owner_has_at_most_so_many_in_one_task():
         scans.record(run, START)
     [found] = scans.choose(START + 301 * SECOND).values()
     assert len(found) == LIMIT
+
+
+@pytest.mark.parametrize(("read_count", "expected"), [(0, 500), (40, 40 + 60 * COMPARED_FOR_READ), (120, 100)])
+def test_of_those_that_are_only_compared_a_task_has_more(read_count, expected):
+    scans = Scans([1], 600)
+    for number, run in enumerate(scans.runs):  # those to read are the longest overdue
+        at = START - SECOND if number < read_count else START
+        scans.record(run, at, fingerprint=None if number < read_count else "f")
+    [found] = scans.choose(START + 301 * SECOND).values()
+    assert len(found) == expected

@@ -15,5 +15,5 @@ class AgentSection(Section):
     deny_groups: tuple[str, ...] = ("root", "disk", "shadow")
     """The agent never acts as a member of these groups."""
     max_requests_per_minute: int = Field(default=1200, ge=10)
-    """Maximum number of requests per minute on behalf of one user, each for up to 50 directories; further ones are
-    refused."""
+    """Maximum number of requests per minute on behalf of one user, each for up to 50 directories, or 500 that only
+    have to be compared with their last scans; further ones are refused."""

@@ -32,6 +32,8 @@ from ckptd.steps.scan_groups import MAX_ENTRIES, LargeDirectories, ScanGroups, s
 from ckptd.steps.state import State
 from ckptd.store.recorded_rows import NO_ROWS
 
+MAX_READ = 100  # directories of one request that are read because they changed; the others stay due
+
 
 def rescan_directories(
     parts: Parts, state: State, due: list[WatchedRun], now: datetime, groups_at_once: int = 1
@@ -53,8 +55,9 @@ def rescan_directories(
         rescanned = {key: scan for (key, _, _), scan in zip(asked, answers, strict=True) if scan is not None}
         with state.recording():
             _record_rescans(parts, state, due, rescanned, now)
-    others = [each for each in due if each.key not in rescanned]
-    has_changes = any(not is_unchanged(each, rescanned[each.key]) for each in due if each.key in rescanned)
+    others = [each for each in due if each.key not in rescanned][:MAX_READ]
+    answered = [(each, scan) for each in due if (scan := rescanned.get(each.key, NOT_REACHED)) is not NOT_REACHED]
+    has_changes = any(not is_unchanged(each, scan) for each, scan in answered)
     scans = _scan_in_turn(parts, state, ScanGroups(others), now, groups_at_once)
     for each, found in zip(others, scans, strict=True):
         has_changes = has_changes or not is_unchanged(each, found)

@@ -3,7 +3,7 @@
 import functools
 import threading
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -13,7 +13,7 @@ from ckptd.core import retention
 from ckptd.core.discovery import batch_script, nearby_candidates
 from ckptd.core.discovery.file_system_budgets import find_budget
 from ckptd.core.discovery.past_candidates import NearbyJobs
-from ckptd.core.discovery.scan_schedule import WatchedRun
+from ckptd.core.discovery.scan_schedule import WatchedRun, is_compared
 from ckptd.core.model import JobKey, RunKey, RunRecord, Scan, Unknown
 from ckptd.core.model.records import LocationRecord
 from ckptd.core.node_scans.node_directories import is_on_nodes
@@ -32,9 +32,10 @@ from ckptd.steps.snapshots import RunHistories, ScanProgress
 from ckptd.steps.state import State
 from ckptd.steps.tracked_jobs import list_tracked
 
-MAX_DUE = 100  # directories of one owner in one task, so that their results are recorded soon
+MAX_DUE = 100  # directories of one owner that one task reads, so that their results are recorded soon
 GROUPS_AT_ONCE = 2  # of directories of the only owner at work, so that both cores are used
 RESCANNED_AT_ONCE = 50  # directories of one owner in one request, which carries no checkpoints
+COMPARED_AT_ONCE = 500  # the same, if it is expected to find nothing changed; it ends with its turn
 MAX_SILENT = 2  # owners whose file systems do not answer, in one `scan_again`
 FEW_KEPT = 100  # of what searches and scripts found: to go through it for each new job would take its square
 SECONDS_TO_WAIT = 1.0  # for a running scan of the same directories
@@ -131,10 +132,9 @@ def _scan_as_owner(parts: Parts, state: State, turn: OwnerTurn, now: datetime) -
         named_links.follow_links(parts, state, [each for each in located if each.key in state.watchlist], now)
         watched = [each for each in located if each.key in state.watchlist]
         has_changes = len(watched) < len(due)
-        for start in range(0, len(watched), RESCANNED_AT_ONCE):
-            some = watched[start : start + RESCANNED_AT_ONCE]
-            if start:  # those before may have used up a budget; the rest stays due
-                some = [each for each in some if not turns.owes(parts.budgets, each.key.directory)]
+        for place, some in enumerate(_split_into_requests(parts, watched)):
+            if place:  # those before may have used up a budget; the rest stays due
+                some = [each for each in some if not turns.owes(parts.budgets, each.key.directory)]  # noqa: PLW2901
             has_changes = rescan_directories(parts, state, some, now, _count_groups(parts, state, some)) or has_changes
         state.change(ScanProgress, lambda progress: replace(progress, scanned_at=now))
         if has_changes:
@@ -146,6 +146,21 @@ def _scan_as_owner(parts: Parts, state: State, turn: OwnerTurn, now: datetime) -
         turn.end(state)
     if len(due) >= MAX_DUE:
         parts.runner.scan_soon()
+
+
+def _split_into_requests(parts: Parts, due: list[WatchedRun]) -> Iterator[list[WatchedRun]]:
+    """Yield the directories of each request; those that only have to be compared come first, many in each.
+
+    Where a budget protects a disk, a request is small: what it reads is counted afterwards.
+    """
+    quick: list[WatchedRun] = []
+    others: list[WatchedRun] = []
+    for each in due:
+        is_quick = is_compared(each) and not find_budget(parts.budgets, each.key.directory)
+        (quick if is_quick else others).append(each)
+    for some, size in ((quick, COMPARED_AT_ONCE), (others, RESCANNED_AT_ONCE)):
+        for start in range(0, len(some), size):
+            yield some[start : start + size]
 
 
 def _count_groups(parts: Parts, state: State, due: Collection[WatchedRun]) -> int:

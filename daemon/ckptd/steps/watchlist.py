@@ -177,7 +177,7 @@ class Watchlist:
     def due(
         self, now: datetime, limit: int, must_wait: Callable[[str], bool] = lambda _directory: False
     ) -> dict[int, list[WatchedRun]]:
-        """Return the runs to scan now by owner, at most `limit` of each; the longest overdue first.
+        """Return the runs to scan now by owner, of each what `take_turn` takes; the longest overdue first.
 
         Those in directories that must wait stay due.
         """
@@ -190,7 +190,7 @@ class Watchlist:
                 self._watched.tighten()
         late = [each for each in late if not must_wait(each.key.directory)]
         late.sort(key=lambda each: each.due_at)
-        return _group_by_owner(late, limit)
+        return {uid: scan_schedule.take_turn(each, limit) for uid, each in _group_by_owner(late).items()}
 
     def due_early(self, now: datetime, share: float, must_wait: Callable[[str], bool]) -> dict[int, list[WatchedRun]]:
         """Return by owner the runs whose next regular scan is due within this share of the interval."""
@@ -230,11 +230,10 @@ class Watchlist:
             self._hasten([new], now)
 
 
-def _group_by_owner(watched: Iterable[WatchedRun], limit: int | None = None) -> dict[int, list[WatchedRun]]:
+def _group_by_owner(watched: Iterable[WatchedRun]) -> dict[int, list[WatchedRun]]:
     by_owner: dict[int, list[WatchedRun]] = defaultdict(list)
     for each in watched:
-        if limit is None or len(by_owner[each.key.uid]) < limit:
-            by_owner[each.key.uid].append(each)
+        by_owner[each.key.uid].append(each)
     return dict(by_owner)
 
 

@@ -23,10 +23,14 @@ class BatchRunner(Protocol):
 
 
 def run_items(
-    agent: BatchRunner, operation: str, items: Sequence[tuple[int, dict[str, Any]]], deadline: timedelta
+    agent: BatchRunner,
+    operation: str,
+    items: Sequence[tuple[int, dict[str, Any]]],
+    deadline: timedelta,
+    most: int = MAX_BATCH,
 ) -> list[Answer]:
-    """Run the items grouped by owner, and return the answers in the order of the items."""
-    places, batches = _group_by_owner(operation, items, deadline)
+    """Run the items grouped by owner, so many in a batch, and return the answers in the order of the items."""
+    places, batches = _group_by_owner(operation, items, deadline, most)
     answers: dict[int, Answer] = {}
     for indexes, found in zip(places, agent.run(batches), strict=True):
         answers.update(zip(indexes, found, strict=True))
@@ -43,17 +47,13 @@ def run_items_as_answered(
 
 
 def _group_by_owner(
-    operation: str, items: Sequence[tuple[int, dict[str, Any]]], deadline: timedelta
+    operation: str, items: Sequence[tuple[int, dict[str, Any]]], deadline: timedelta, most: int = MAX_BATCH
 ) -> tuple[list[list[int]], list[Batch]]:
     """Return batches of one owner each, with the places of their items."""
     by_owner: dict[int, list[int]] = defaultdict(list)
     for index, (uid, _) in enumerate(items):
         by_owner[uid].append(index)
-    places = [
-        indexes[start : start + MAX_BATCH]
-        for indexes in by_owner.values()
-        for start in range(0, len(indexes), MAX_BATCH)
-    ]
+    places = [indexes[start : start + most] for indexes in by_owner.values() for start in range(0, len(indexes), most)]
     batches = [
         Batch(
             uid=items[indexes[0]][0],

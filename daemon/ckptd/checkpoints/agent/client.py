@@ -14,6 +14,7 @@ from typing import Any
 from ckptd.checkpoints.agent import answer_pieces, helper_process, scan_patience
 from ckptd.checkpoints.agent.answer_pieces import PackedItems
 from ckptd.checkpoints.agent.lease_memory import LeaseMemory
+from ckptd.checkpoints.agent.request_turns import TURN_OVER
 from ckptd.core.model import Unknown
 from ckptd.errors import CkptdError
 
@@ -68,12 +69,12 @@ class _PendingBatch:
     def explain(self, reason: str) -> None:
         """Assign a child's failure to the item that it worked on; later items were not reached and may be retried.
 
-        If a child ended by itself after some answers, the next item caused it.
+        If a child ended by itself after some answers, the next item caused it. If its turn was over, none did.
         """
         silent = [index for index, answer in enumerate(self.answers) if answer is SILENCE]
         for index in silent:
             self.answers[index] = NOT_REACHED
-        for index in silent[:1]:
+        for index in silent[: reason != TURN_OVER]:
             self.answers[index] = Unknown(what="agent", reason=reason)
 
 

@@ -25,7 +25,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ckptd.checkpoints.agent import child_states, confinement, node_scan_turns, orphans, request_child, requests
+from ckptd.checkpoints.agent import (
+    child_states,
+    confinement,
+    node_scan_turns,
+    orphans,
+    request_child,
+    request_turns,
+    requests,
+)
 from ckptd.checkpoints.agent.answer_pieces import MARK, address
 from ckptd.checkpoints.agent.answer_queue import AnswerQueue
 from ckptd.checkpoints.agent.batch_child import BatchChild
@@ -180,6 +188,7 @@ class Agent:
             return
         try:
             requests.check_envelope(request)
+            request_turns.check_size(request)
             self._policy.identities.check_number(request["uid"])
             self._count(request["uid"])
             self._node_turns.admit(request, self._policy, time.monotonic())
@@ -254,7 +263,9 @@ class Agent:
         asked = request["id"], request["uid"], request["operation"]
         patience = ScanPatience(process_id, seconds, now) if request["operation"] == STRETCHED else None
         deadline = now + seconds if patience is None else patience.first_at
-        child = BatchChild(*asked, process_id, reading, deadline, self._is_leased(request), count, now, patience)
+        leaves_at = request_turns.find_turn_end(request, now)
+        is_leased = self._is_leased(request)
+        child = BatchChild(*asked, process_id, reading, deadline, is_leased, count, leaves_at, now, patience)
         self._children[reading] = child
         self._selector.register(reading, selectors.EVENT_READ)
 
@@ -322,12 +333,9 @@ class Agent:
 
     def _end_late_children(self) -> None:
         now = time.monotonic()
-        for child in [child for child in self._children.values() if child.deadline <= now]:
-            longer = child.patience and child.patience.find_next(now)
-            if longer:
-                child.deadline = longer
-            else:
-                self._end(child, "it did not answer in time")
+        for child in list(self._children.values()):
+            if (reason := child.find_reason_to_end(now)) is not None:
+                self._end(child, reason)
         if self._is_lease_over():
             for child in [child for child in self._children.values() if child.is_leased]:
                 self._end(child, LEASE_OVER)
@@ -355,7 +363,7 @@ class Agent:
         if self._abandoned or self._has_orphans:
             return 0.2
         now = time.monotonic()
-        times = [child.deadline for child in self._children.values()]
+        times = [child.due_at for child in self._children.values()]
         if self._fork_at:
             times.append(self._fork_at)
         if not times:

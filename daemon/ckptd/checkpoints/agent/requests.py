@@ -15,7 +15,7 @@ from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.core.node_scans import node_directories
 from ckptd.errors import CkptdError
 
-MAX_ITEMS = 100
+MAX_ITEMS = 500  # `request_turns` says of which requests
 MAX_SECONDS = 86_400.0
 MAX_PATH_BYTES = 4096
 MAX_NAMES = 1_000_000  # a list in one item, such as the files of one checkpoint

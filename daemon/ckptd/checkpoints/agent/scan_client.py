@@ -11,7 +11,7 @@ from ckptd.checkpoints.agent import scan_json
 from ckptd.checkpoints.agent.answer_pieces import PackedItems
 from ckptd.checkpoints.agent.batches import BatchRunner, decode_answer, run_items, run_items_as_answered
 from ckptd.checkpoints.agent.client import Answer
-from ckptd.checkpoints.agent.requests import MAX_PATH_BYTES
+from ckptd.checkpoints.agent.requests import MAX_ITEMS, MAX_PATH_BYTES
 from ckptd.checkpoints.scanning import copy_locations
 from ckptd.checkpoints.scanning.locate import SiteRule, plan_candidates
 from ckptd.checkpoints.scanning.pointers import decode_link
@@ -197,9 +197,10 @@ def rescan_runs(
     """Scan directories again, given the scan that agrees with each record, and the last one; None if anything changed.
 
     No checkpoint is sent in either direction: those of an unchanged directory are the same as before, and the result
-    has none.
+    has none. Many directories of one owner take several turns: those that were not reached are NOT_REACHED.
     """
-    answers = run_items(agent, "scan", [_rescan_item(each, now, places) for each in runs], limits.deadline)
+    items = [_rescan_item(each, now, places) for each in runs]
+    answers = run_items(agent, "scan", items, limits.deadline, MAX_ITEMS)
     return [_read_rescan(answer, each, now) for answer, each in zip(answers, runs, strict=True)]
 
 

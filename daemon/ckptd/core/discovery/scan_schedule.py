@@ -15,6 +15,7 @@ LAST_TRIES = 4  # at least, of a last scan that fails or is incomplete, because 
 SOON_TRIES = 20  # of them, those that follow as soon as another scan would
 LAST_PATIENCE = timedelta(hours=1)  # how long after the end of a run's jobs its last scan is retried in any case
 MAX_TROUBLE_GAP = timedelta(minutes=30)
+COMPARED_FOR_READ = 5  # directories that are only compared, in place of one that is read
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +84,24 @@ def list_early(watched: Iterable[WatchedRun], interval: timedelta, now: datetime
 
 def _is_of_the_future(watched: WatchedRun, now: datetime) -> bool:
     return watched.observed_at is not None and watched.observed_at > now + MIN_GAP
+
+
+def is_compared(watched: WatchedRun) -> bool:
+    """Whether the next scan is expected to find nothing changed, and to take no time: it asks no site for a quota."""
+    last = watched.last
+    return isinstance(last, Scan) and last.fingerprint is not None and last.quota_read_at is None
+
+
+def take_turn(watched: Iterable[WatchedRun], limit: int) -> list[WatchedRun]:
+    """Return those of one owner that one task scans: so many that are read, or more that are only compared."""
+    taken: list[WatchedRun] = []
+    left = limit * COMPARED_FOR_READ
+    for each in watched:
+        cost = 1 if is_compared(each) else COMPARED_FOR_READ
+        if cost <= left:
+            taken.append(each)
+            left -= cost
+    return taken
 
 
 def after_scan(
