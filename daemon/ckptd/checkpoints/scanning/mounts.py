@@ -64,7 +64,7 @@ def find_mount(mounts: tuple[Mount, ...], path: PurePosixPath) -> Mount | None:
     """Return the mount that a path without links is on."""
     below = _end_with_slash(path)
     holding = [mount for mount in mounts if below.startswith(mount.start)]
-    return max(holding, key=lambda mount: len(mount.point.parts), default=None)
+    return max(holding, key=lambda mount: len(mount.start), default=None)
 
 
 class MountPoints:

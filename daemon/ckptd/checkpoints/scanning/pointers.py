@@ -97,6 +97,8 @@ def gather(
     `scanned`. `named` is what other files name; of these, what is there counts, and what could not be looked up. It
     forks: call it from a process with one thread.
     """
+    if not (links or work_dirs or named):
+        return []
     newest = sorted(links, key=attrgetter("modified_ns"))[-MAX_LINKS:]
     cut = [SeenLink(path=scanned, target="")] if len(links) > len(newest) else []
     known = [SeenLink(link.path, link.target, link.target) for link in newest if link.is_resolved]

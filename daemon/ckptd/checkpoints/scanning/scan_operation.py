@@ -89,10 +89,9 @@ def _look_around(
     item: dict[str, Any], descriptor: int, found: Inspection, known: Sequence[Checkpoint]
 ) -> dict[str, Any]:
     """Return the encoded scan, with what changes while the tree stays as it is: free space, quota, what jobs say."""
-    directory = PurePosixPath(item["directory"])
+    directory, scanned = found.root, str(found.root)
     now = datetime.fromtimestamp(item["now"], UTC)
-    work_dirs, roots = item["work_dirs"], item["allowed_roots"]
-    scanned, jobs = str(directory), item["resuming_jobs"]
+    work_dirs, roots, jobs = item["work_dirs"], item["allowed_roots"], item["resuming_jobs"]
     naming = silent_work_dirs.list_naming(work_dirs, scanned)
     bases = adapter_bases.list_bases(found.adapters, work_dirs, scanned)
     links = pointers.gather(found.link_texts, naming, roots, scanned, bases)
