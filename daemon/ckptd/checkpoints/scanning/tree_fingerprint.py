@@ -9,14 +9,18 @@ import hashlib
 import os
 import stat
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from itertools import compress, islice
 from typing import NamedTuple
 
 from ckptd.checkpoints.scanning.earlier_scans import is_whole
+from ckptd.checkpoints.scanning.status_columns import make_fields, read_columns
 from ckptd.checkpoints.scanning.tree import OWN_NAMES, Directory, open_below, open_root
 from ckptd.core.model import Checkpoint, CheckpointState
 
+Fields = tuple["array[int]", ...]
+_VERSION = 2  # of the text below: another one makes each directory be scanned once more
 UNCHANGED, CHANGED = "unchanged", "changed"  # answers of a scan that was given a fingerprint
 
 
@@ -31,23 +35,16 @@ class _TreeHash:
     """Adds up directories, each before those below it, these in the order of their names."""
 
     def __init__(self, bounds: Iterable[object]) -> None:
-        self._digest = hashlib.blake2b(repr(tuple(bounds)).encode(), digest_size=16)
+        self._digest = hashlib.blake2b(repr((_VERSION, *bounds)).encode(), digest_size=16)
 
     def add(
-        self, path: str, uid: int, modified_ns: int, files: Mapping[str, tuple[int, ...]], others: Iterable[str]
+        self, path: str, uid: int, modified_ns: int, names: Sequence[str], fields: Fields, others: Iterable[str]
     ) -> None:
-        """Add one directory, with the fields of each file by its name."""
-        names = sorted(files)
+        """Add one directory, with the sorted names of its files and the fields of their status in the same order."""
         # no name contains NUL, and the numbers before the text say what belongs where
         text = "\0".join((path, *names, *sorted(others))).encode("utf-8", "surrogateescape")
-        numbers = [len(text), len(names), uid, modified_ns]
-        for name in names:
-            numbers += files[name]
-        try:
-            packed = array("q", numbers).tobytes()
-        except OverflowError:  # an inode of more than 63 bits
-            packed = repr(numbers).encode()
-        self._digest.update(packed + text)
+        numbers = array("q", (len(text), len(names), uid, modified_ns))
+        self._digest.update(b"".join((numbers, text, *fields)))
 
     def finish(self) -> str:
         return self._digest.hexdigest()
@@ -59,8 +56,9 @@ def make_fingerprint(tree: Directory, bounds: Iterable[object]) -> str | None:
     for directory in tree.walk():
         if directory.problems or directory.links:
             return None
-        files: dict[str, tuple[int, ...]] = {name: file[1:] for name, file in directory.files.items()}
-        found.add(directory.path, directory.uid, directory.modified_ns, files, directory.others)
+        names = sorted(directory.files)
+        fields = make_fields(directory.files[name][1:] for name in names)
+        found.add(directory.path, directory.uid, directory.modified_ns, names, fields, directory.others)
     return found.finish()
 
 
@@ -80,43 +78,31 @@ def read_fingerprint(descriptor: int, *, max_depth: int, max_entries: int, write
 
 def _add_directory(found: _TreeHash, descriptor: int, path: str, depth: int, left: list[int]) -> bool:
     """Add a directory and those below it; return False, at once, if it has problems or links."""
-    status = os.fstat(descriptor)
-    uid, modified_ns = status.st_uid, status.st_mtime_ns
-    files: dict[str, tuple[int, ...]] = {}
-    others: list[str] = []
-    below: list[str] = []
+    own = os.fstat(descriptor)
     try:
         with os.scandir(descriptor) as entries:
-            for count, entry in enumerate(entries):
-                if count == left[0]:
-                    return False
-                try:
-                    status = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    continue  # it was removed after the listing
-                kind = stat.S_IFMT(status.st_mode)
-                if kind == stat.S_IFREG:
-                    files[entry.name] = (
-                        status.st_size,
-                        status.st_mtime_ns,
-                        status.st_dev,
-                        status.st_ino,
-                        status.st_uid,
-                        status.st_ctime_ns,
-                    )
-                elif kind == stat.S_IFDIR:
-                    below += () if entry.name in OWN_NAMES else (entry.name,)
-                elif kind == stat.S_IFLNK:
-                    return False
-                else:
-                    others.append(entry.name)
-    except OSError:
+            names = sorted([entry.name for entry in islice(entries, left[0] + 1)])
+        if len(names) > left[0]:
+            return False
+        modes, fields = read_columns(descriptor, names)
+    except OSError:  # also where an entry was removed after the listing
         return False
-    left[0] -= len(files) + len(below) + len(others)
-    found.add(path, uid, modified_ns, files, others)
-    return (depth > 0 or not below) and all(
-        _add_below(found, descriptor, path, name, depth, left) for name in sorted(below)
-    )
+    others: list[str] = []
+    below: list[str] = []
+    if set(map(stat.S_IFMT, set(modes))) != {stat.S_IFREG}:
+        kinds = [*map(stat.S_IFMT, modes)]
+        if stat.S_IFLNK in kinds:
+            return False
+        below = [
+            name for name, kind in zip(names, kinds, strict=True) if kind == stat.S_IFDIR and name not in OWN_NAMES
+        ]
+        others = [name for name, kind in zip(names, kinds, strict=True) if kind not in {stat.S_IFREG, stat.S_IFDIR}]
+        is_file = [kind == stat.S_IFREG for kind in kinds]
+        names = [*compress(names, is_file)]
+        fields = tuple(array(field.typecode, compress(field, is_file)) for field in fields)
+    left[0] -= len(names) + len(below) + len(others)
+    found.add(path, own.st_uid, own.st_mtime_ns, names, fields, others)
+    return (depth > 0 or not below) and all(_add_below(found, descriptor, path, name, depth, left) for name in below)
 
 
 def _add_below(found: _TreeHash, descriptor: int, path: str, name: str, depth: int, left: list[int]) -> bool:
