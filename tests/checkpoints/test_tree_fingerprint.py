@@ -7,6 +7,7 @@ from pathlib import Path
 from unittest import mock
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 
 from ckptd.checkpoints.agent import scan_json
@@ -147,6 +148,20 @@ def test_a_settled_directory_has_a_fingerprint_and_keeps_it(tmp_path):
     fingerprint = prepare(tmp_path)
     assert fingerprint is not None
     assert is_unchanged(tmp_path, time.time() + 10 * HOUR, fingerprint)
+
+
+@pytest.mark.parametrize("place", ["__pycache__/train.pyc", ".git/HEAD", "sub/env/pyvenv.cfg", "sub/env/lib/module.py"])
+def test_packages_beside_checkpoints_are_left_out_of_a_fingerprint_too(tmp_path, place):
+    path = tmp_path / place
+    path.parent.mkdir(parents=True)
+    if "env" in path.parts:
+        write(tmp_path / "sub/env/pyvenv.cfg", HOUR)
+    write(path, HOUR)
+    fingerprint = prepare(tmp_path)
+    assert fingerprint is not None
+    assert is_unchanged(tmp_path, time.time(), fingerprint)
+    write(tmp_path / "sub" / "step_9.safetensors", HOUR)
+    assert not is_unchanged(tmp_path, time.time(), fingerprint)
 
 
 def test_overwriting_in_place_is_seen_even_where_the_times_are_set_back(tmp_path):

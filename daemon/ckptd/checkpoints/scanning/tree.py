@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -223,16 +223,26 @@ def _list(descriptor: int, path: str, depth: int, budget: list[int], *, is_searc
     return directory
 
 
-def _choose_places(directory: Directory, changed_ns: Mapping[str, int], *, is_search: bool) -> list[str]:
-    """Return the subdirectories to which a job may save; in a search, the one that was changed last first.
+def choose_scanned(path: str, files: Container[str], subdirectories: Iterable[str]) -> list[str]:
+    """Return the subdirectories of a directory that a scan reads, sorted; `path` is relative to the root of the tree.
 
     Packages are deeper than a scan may go, and would leave the scan of a named directory incomplete.
     """
-    is_environment = "pyvenv.cfg" in directory.files or "conda-meta" in changed_ns
-    if is_environment and (is_search or directory.path):
-        return []
+    names = set(subdirectories)
+    return [] if path and _is_environment(files, names) else sorted(names - _PACKAGES)
+
+
+def _is_environment(files: Container[str], subdirectories: Container[str]) -> bool:
+    """Whether a directory with these entries is one of Python or conda."""
+    return "pyvenv.cfg" in files or "conda-meta" in subdirectories
+
+
+def _choose_places(directory: Directory, changed_ns: Mapping[str, int], *, is_search: bool) -> list[str]:
+    """Return the subdirectories to which a job may save; in a search, the one that was changed last first."""
     if not is_search:
-        return sorted(changed_ns.keys() - _PACKAGES)
+        return choose_scanned(directory.path, directory.files, changed_ns)
+    if _is_environment(directory.files, changed_ns):
+        return []
     return sorted(changed_ns.keys() - _NO_PLACES, key=lambda name: (-changed_ns[name], name))
 
 

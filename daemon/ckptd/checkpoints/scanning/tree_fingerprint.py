@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ckptd.checkpoints.scanning.earlier_scans import is_whole
 from ckptd.checkpoints.scanning.status_columns import make_fields, read_columns
-from ckptd.checkpoints.scanning.tree import OWN_NAMES, Directory, open_below, open_root
+from ckptd.checkpoints.scanning.tree import OWN_NAMES, Directory, choose_scanned, open_below, open_root
 from ckptd.core.model import Checkpoint, CheckpointState
 
 Fields = tuple["array[int]", ...]
@@ -99,6 +99,7 @@ def _add_directory(found: _TreeHash, descriptor: int, path: str, depth: int, lef
         others = [name for name, kind in zip(names, kinds, strict=True) if kind not in {stat.S_IFREG, stat.S_IFDIR}]
         is_file = [kind == stat.S_IFREG for kind in kinds]
         names = [*compress(names, is_file)]
+        below = choose_scanned(path, names, below)
         fields = tuple(array(field.typecode, compress(field, is_file)) for field in fields)
     left[0] -= len(names) + len(below) + len(others)
     found.add(path, own.st_uid, own.st_mtime_ns, names, fields, others)
