@@ -13,11 +13,8 @@ from ckptd.checkpoints import formats
 from ckptd.checkpoints.agent.limited_child import ChildLimits
 from ckptd.checkpoints.formats import checkpoint_names, roles
 from ckptd.checkpoints.formats.interface import DamagedError, Examination
-from ckptd.checkpoints.scanning import claiming, inspection
-from ckptd.checkpoints.scanning.claiming import claim_in_child, claim_tree
+from ckptd.checkpoints.scanning import inspection
 from ckptd.checkpoints.scanning.inspection import inspect_tree
-from ckptd.checkpoints.scanning.reader import Reader
-from ckptd.checkpoints.scanning.tree import list_tree
 from ckptd.core.model import CheckpointState, Level
 from demo.patience import Deadline
 
@@ -173,25 +170,6 @@ def test_trouble_with_claiming_costs_that_format_in_that_directory_and_nothing_e
     assert reason in problem.reason
     assert set(os.listdir("/proc/self/fd")) == descriptors
     assert list_children() == children
-
-
-def test_claims_arrive_from_the_child_as_they_were_made():
-    """Every real file has its say, with metrics, markers, remarks and whole directories among what claims hold."""
-    for root in sorted(path for path in DATA.iterdir() if path.is_dir()):
-        with Reader(root) as reader:
-            made, left = claim_tree(list_tree(root), reader)
-            arrived, also_left = claim_in_child(list_tree(root), reader, limits=LIMITS)
-        assert (arrived, also_left) == (made, left)
-
-
-def test_a_claim_of_what_was_not_listed_is_refused(tmp_path):
-    (tmp_path / "a.pt").touch()
-    tree = list_tree(tmp_path)
-    (claim,) = claim_tree(tree, Reader(tmp_path))[0]
-    data = claiming.encode(claim, tree)
-    for forged in ({"path": "../a.pt"}, {"path": "b.pt"}, {"format": "none"}, {"files": ["b.pt"]}, {"shape": "?"}):
-        with pytest.raises((KeyError, ValueError)):
-            claiming.decode({**data, **forged}, tree, {file.path: file for file in tree.walk_files()})
 
 
 def test_one_child_claims_and_examines_and_another_only_after_a_failure(hostile, tmp_path, monkeypatch):

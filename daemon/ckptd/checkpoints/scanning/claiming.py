@@ -7,7 +7,9 @@ examine the claimed checkpoints, because starting another one would cost as much
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, TypeGuard
 
 from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild, RunningChild
 from ckptd.checkpoints.formats import FORMATS, marker
@@ -23,6 +25,10 @@ _TEXTS = ("in_progress", "temporary", "damage", "note", "unlisted")
 _FLAGS = ("is_newest", "is_best", "is_listed")
 _SAID: dict[str, Callable[[Any], str | bool]] = {**dict.fromkeys(_TEXTS, str), **dict.fromkeys(_FLAGS, bool)}
 _SHAPES = {each.value: each for each in Shape}
+_get_said = attrgetter(*_TEXTS, *_FLAGS)
+_SILENT = (None,) * len(_SAID)
+_NO_METRICS: Mapping[str, float] = {}
+_MOST_TOGETHER = 1000  # plain claims in one answer
 
 Claims = tuple[list[Claim], list[File]]
 GoOn = Callable[[Sequence[Claim], ChildReporter], None]  # what a child does with all claims, after it has reported them
@@ -59,7 +65,7 @@ def claim_and_go_on(
     that one claims, and is returned if it did not fail; the caller has begun it and closes it.
     """
     parent = _Parent(tree)
-    seconds = limits.seconds + _SECONDS_PER_FILE * len(parent.files)
+    seconds = limits.seconds + _SECONDS_PER_FILE * sum(len(each.files) for each in tree.walk())
     if shared is not None and parent.pending:
         shared.ask(_claim_for_parent, tree, seconds, seconds=seconds)
         _follow(parent, shared)
@@ -112,19 +118,25 @@ class _Parent:
     def __init__(self, tree: Directory) -> None:
         self.tree = tree
         self.pending = [tree] if not tree.is_empty else []
-        self.files = {file.path: file for file in tree.walk_files()}
         self.claims: list[Claim] = []
         self.left: list[File] = []
         self.done_count = 0
         self._taken: list[Claim] = []
         self._problems: list[Unknown] = []
+        self._listed: list[File] = []  # the directory's own files, by their places
+        self._plain_count = 0
+
+    @cached_property
+    def _files(self) -> dict[str, File]:
+        return {file.path: file for file in self.tree.walk_files()}
 
     def begin_directory(self) -> None:
         """Forget what was answered of a directory whose last answer did not arrive."""
-        self._problems, self._taken = [], []
+        self._problems, self._taken, self._plain_count = [], [], 0
+        self._listed = list(self.pending[-1].files.values()) if self.pending else []
 
     def take(self, answer: Any) -> None:
-        """Take one answer: a claim, a problem, or None after the last of a directory.
+        """Take one answer: a claim, plain claims, a problem, or None after the last of a directory.
 
         Raises:
             KeyError, TypeError, ValueError: it is none of these.
@@ -133,8 +145,13 @@ class _Parent:
         directory = self.pending[-1]
         if isinstance(answer, str):
             self._problems.append(Unknown(what=directory.path or ".", reason=answer))
+        elif isinstance(answer, list):
+            self._taken += decode_plain(answer, self._listed)
+            self._plain_count += len(answer[1])
+            if self._plain_count > len(self._listed):  # few bytes each, and much memory here
+                raise ValueError("more claims than files")
         elif answer is not None:
-            self._taken.append(decode(answer, directory, self.files))
+            self._taken.append(decode(answer, directory, self._files))
         else:
             _, _, rest = next(_walk(self.pending, lambda _: self._taken))
             self.claims.extend(self._taken)
@@ -171,8 +188,8 @@ def _run(
     for directory, taken, _ in _walk(
         list(parent.pending), lambda directory: _claim_all(directory, reader, named, begin)
     ):
-        for one in taken:
-            teller.answer(one.reason if isinstance(one, Unknown) else encode(one, directory))
+        for answer in encode_all(taken, directory):
+            teller.answer(answer)
         teller.answer(None)
         claims.extend(one for one in taken if isinstance(one, Claim))
         number += 1
@@ -262,6 +279,75 @@ def _pruned(directory: Directory, taken_files: set[str], taken_directories: set[
     )
 
 
+def encode_all(taken: Sequence[Claim | Unknown], directory: Directory) -> Iterator[Any]:
+    """Encode what was found in a directory, as JSON types and in order; plain claims of one format together.
+
+    A plain claim is of one file of the directory, and says nothing but an epoch and a step. Its file is sent as a place
+    in the listing, because a directory may have 100,000 of them.
+    """
+    places = {file.path: place for place, file in enumerate(directory.files.values())}
+    together: list[Claim] = []
+    for one in taken:
+        plain = one if _is_plain(one, places) else None
+        is_next = plain and together and plain.format == together[0].format and len(together) < _MOST_TOGETHER
+        if together and not is_next:
+            yield _encode_plain(together, places)
+            together = []
+        if plain:
+            together.append(plain)
+        else:
+            yield one.reason if isinstance(one, Unknown) else encode(one, directory)
+    if together:
+        yield _encode_plain(together, places)
+
+
+def _is_plain(one: Claim | Unknown, places: Mapping[str, int]) -> TypeGuard[Claim]:
+    return (
+        isinstance(one, Claim)
+        and one.shape is Shape.FILE
+        and len(one.files) == 1
+        and one.files[0].path == one.path
+        and one.path in places
+        and _get_said(one) == _SILENT
+        and not (one.markers or one.name_metrics)
+    )
+
+
+def _encode_plain(claims: Sequence[Claim], places: Mapping[str, int]) -> list[Any]:
+    columns = zip(*((places[one.path], one.name_epoch, one.name_step) for one in claims), strict=True)
+    return [claims[0].format, *columns]
+
+
+def decode_plain(data: Sequence[Any], files: Sequence[File]) -> Iterator[Claim]:
+    """Decode plain claims of files that the parent listed in a directory.
+
+    Raises:
+        TypeError, ValueError, OverflowError: the data is not of `encode_all`'s form.
+
+    """
+    plain_format, places, epochs, steps = data
+    if plain_format not in FORMATS:
+        raise ValueError(f"no format: {plain_format!r}")
+    for place, epoch, step in zip(places, epochs, steps, strict=True):
+        if type(place) is not int or not 0 <= place < len(files):
+            raise ValueError(f"no place among {len(files)} files: {place!r}")
+        file = files[place]
+        yield Claim(
+            format=plain_format,
+            shape=Shape.FILE,
+            path=file.path,
+            files=(file,),
+            name_epoch=_decode_epoch(epoch),
+            name_step=None if step is None else int(step),
+            name_metrics=_NO_METRICS,
+        )
+
+
+def _decode_epoch(epoch: Any) -> float | None:
+    """Keep whole numbers ints, as JSON does."""
+    return epoch if epoch is None or isinstance(epoch, int) else float(epoch)
+
+
 def encode(claim: Claim, directory: Directory) -> dict[str, Any]:
     """Encode a claim in a directory as JSON types."""
     data: dict[str, Any] = {"format": claim.format, "path": claim.path}
@@ -299,7 +385,7 @@ def decode(data: dict[str, Any], directory: Directory, files: Mapping[str, File]
         taken = tuple(directory.directories[path.rpartition("/")[2]].walk_files())
     else:
         taken = tuple([files[name] for name in data["files"]])
-    epoch, step = data.get("name_epoch"), data.get("name_step")
+    step = data.get("name_step")
     said: dict[str, Any] = {name: _SAID[name](value) for name, value in data.items() if name in _SAID}
     return Claim(
         format=data["format"],
@@ -307,7 +393,7 @@ def decode(data: dict[str, Any], directory: Directory, files: Mapping[str, File]
         path=path,
         files=taken,
         markers=tuple([files[name] for name in data.get("markers", ())]),
-        name_epoch=epoch if epoch is None or isinstance(epoch, int) else float(epoch),
+        name_epoch=_decode_epoch(data.get("name_epoch")),
         name_step=None if step is None else int(step),
         name_metrics={str(name): float(value) for name, value in data.get("name_metrics", {}).items()},
         **said,
