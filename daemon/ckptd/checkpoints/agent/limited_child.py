@@ -1,6 +1,6 @@
 """Runs work on users' files in a forked child with limits, so that a hostile file affects only its own result.
 
-The child answers in JSON, one value per line, and writes the number of its current step to memory shared with its
+The child answers in JSON, lists of values in lines, and writes the number of its current step to memory shared with its
 parent. If it crashes, loops, hangs or exceeds its memory, the parent knows the step and the reason, and starts another
 child.
 """
@@ -91,12 +91,14 @@ class ChildReporter:
 
     def answer(self, value: Any) -> None:
         """Answer with a value of JSON's types."""
-        self._held += json.dumps(value).encode() + b"\n"
+        self._held += (b"," if self._held else b"[") + json.dumps(value).encode()
         if len(self._held) >= _CHUNK_BYTES:
             self.send()
 
     def send(self) -> None:
         """Send the collected answers."""
+        if self._held:
+            self._held += b"]\n"
         while self._held:
             del self._held[: os.write(self._pipe, self._held)]
         self._sent_at = time.monotonic()
@@ -151,10 +153,14 @@ class LimitedChild:
         while (lines := self._next_lines(watch)) is not None:
             for line in lines:
                 try:
-                    yield json.loads(line.decode())  # with bytes, the module would look for their encoding first
+                    answers = json.loads(line.decode())  # with bytes, the module would look for their encoding first
                 except (ValueError, RecursionError) as error:
                     self.fail(error)
                     return
+                if not isinstance(answers, list):
+                    self.fail(ValueError("a line that is no list"))
+                    return
+                yield from answers
 
     def fail(self, error: Exception) -> None:
         """Kill the child, because its answer is malformed."""

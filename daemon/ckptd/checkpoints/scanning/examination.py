@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from operator import attrgetter
 from typing import Any
 
 from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild, RunningChild
@@ -48,10 +49,10 @@ def examine_in_child(
             continue
         with ExitStack() as stack:
             running = begun or stack.enter_context(_start(claims, done, failed, reader, level, limits, progress))
-            begun, child = None, running.child
+            begun, child, before = None, running.child, _BLANK
             for answer in running.answers:
                 try:
-                    found = decode(answer)
+                    before = found = decode(answer, before)
                 except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
                     child.fail(error)
                     break
@@ -120,13 +121,15 @@ def _examine(  # noqa: PLR0913, PLR0917 - it runs in the child, with all that it
     limits: ChildLimits,
     teller: ChildReporter,
 ) -> None:
+    before = _BLANK
     for number in range(start, len(claims)):
         if number > start and limits.is_time_over():
             return
         claim = claims[number]
         teller.begin(number, _seconds(claim, level, limits))
         found = _unknown(failed[number]) if number in failed else examine_claim(claim, reader, level)
-        teller.answer(encode(found))
+        teller.answer(encode(found, before))
+        before = found
 
 
 def _unknown(reason: str) -> Examination:
@@ -139,32 +142,32 @@ def _seconds(claim: Claim, level: Level, limits: ChildLimits) -> float:
     return limits.seconds + sum(file.size_bytes for file in claim.files) / limits.full_bytes_per_second
 
 
-def encode(found: Examination) -> dict[str, Any]:
-    """Encode an examination as JSON types; what is None, and empty collections, are left out."""
-    data: dict[str, Any] = {"state": found.state.value, "role": found.role.value}
-    for name in _DECODERS:
-        if (value := getattr(found, name)) is not None:
-            data[name] = value
-    if found.metrics:
+def encode(found: Examination, before: Examination) -> dict[str, Any]:
+    """Encode an examination as JSON types, without what the one before it has as well.
+
+    The files of a series have most of it alike, and a directory may have 100,000 of them.
+    """
+    data: dict[str, Any] = {
+        name: value
+        for name, value, other in zip(_PLAIN, _get_plain(found), _get_plain(before), strict=True)
+        if value is not other and (value != other or type(value) is not type(other))  # 1.0 is not sent as 1
+    }
+    if found.metrics or before.metrics:  # equal numbers may differ: 0.0 and -0.0
         data["metrics"] = dict(found.metrics)
-    for name in _LISTS:
-        if value := getattr(found, name):
-            data[name] = value
     return data
 
 
-def decode(data: dict[str, Any]) -> Examination:
-    """Decode an examination.
+def decode(data: dict[str, Any], before: Examination) -> Examination:
+    """Decode an examination that differs so from the one before it.
 
     Raises:
         KeyError, TypeError, ValueError, OverflowError: the data is not of `encode`'s form.
 
     """
-    told = {name: _DECODERS[name](value) for name, value in data.items() if name in _DECODERS and value is not None}
-    if "metrics" in data:
-        told["metrics"] = {str(name): float(value) for name, value in data["metrics"].items()}
-    told.update((name, tuple([str(text) for text in data[name]])) for name in _LISTS if name in data)
-    return Examination(state=_STATES[data["state"]], role=_ROLES[data["role"]], **told)
+    told = {name: _DECODERS[name](value) for name, value in data.items() if name in _DECODERS}
+    if not told:
+        return before
+    return Examination(**dict(zip(_FIELDS, _get_all(before), strict=True)) | told)  # `replace` takes twice as long
 
 
 def _number(value: Any) -> float:
@@ -172,19 +175,35 @@ def _number(value: Any) -> float:
     return int(value) if isinstance(value, int) else float(value)  # a truth value is an int, too
 
 
-_LISTS = ("unsafe", "best_paths")
+def _optional(decode_value: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else decode_value(value)
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    return tuple([str(text) for text in values])
+
+
+_BLANK = Examination()
 _DECODERS: dict[str, Callable[[Any], Any]] = {
-    "reason": str,
-    "epoch": _number,
-    "step": int,
-    "is_best": bool,
-    "goal_epoch": _number,
-    "goal_step": int,
+    "state": _STATES.__getitem__,
+    "reason": _optional(str),
+    "epoch": _optional(_number),
+    "step": _optional(int),
+    "is_best": _optional(bool),
+    "best_paths": _texts,
+    "goal_epoch": _optional(_number),
+    "goal_step": _optional(int),
+    "unsafe": _texts,
     "has_checksum": bool,
-    "unchecked": str,
+    "unchecked": _optional(str),
+    "role": _ROLES.__getitem__,
     "role_evidence": str,
     "is_result": bool,
-    "continued_count": int,
-    "continued_from_step": int,
-    "computation": str,
+    "continued_count": _optional(int),
+    "continued_from_step": _optional(int),
+    "computation": _optional(str),
+    "metrics": lambda metrics: {str(name): float(value) for name, value in metrics.items()},
 }
+_PLAIN = tuple(name for name in _DECODERS if name != "metrics")
+_FIELDS = tuple(_DECODERS)
+_get_plain, _get_all = attrgetter(*_PLAIN), attrgetter(*_FIELDS)
