@@ -1,6 +1,7 @@
 """Turns claims into checkpoints: examines each, then combines the results of claims that refer to each other."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -21,6 +22,7 @@ _MAX_UNSAFE = 100
 _MAX_NAME = 200
 _WORDED = frozenset((Meaning.PROGRESS, Meaning.SAVE))
 _COUNTED = _WORDED | {Meaning.BARE}
+_NO_METRICS: Mapping[str, float] = {}
 
 
 class _Opinion(NamedTuple):
@@ -87,8 +89,10 @@ def assemble(
             writers = list_open_for_writing() if writers is None else writers
             if any((file.device, file.inode) in writers for file in claim.files):
                 state, reason = CheckpointState.WRITING, f"a process has it open for writing; so far: {reason}"
-        epoch = found.epoch if found.epoch is not None else _name_epoch(claim, found)
-        if epoch is None and found.step is not None:
+        epoch = found.epoch
+        if epoch is None and claim.name_epoch is not None:
+            epoch = _name_epoch(claim, found)
+        if epoch is None and epochs and found.step is not None:
             epoch = epochs.get((*_place(claim), found.step))
         yield _checkpoint(claim, found, root=root, level=level, said=(state, reason, is_best, epoch))
 
@@ -105,7 +109,9 @@ def _epochs_by_step(
     for claim, found in zip(claims, examinations, strict=True):
         if found.step is None:
             continue
-        epoch = found.epoch if found.epoch is not None else _name_epoch(claim, found)
+        epoch = found.epoch
+        if epoch is None and claim.name_epoch is not None:
+            epoch = _name_epoch(claim, found)
         if epoch is not None:
             place = (*_place(claim), found.step)
             if epochs.setdefault(place, epoch) != epoch:
@@ -166,6 +172,8 @@ def _best_names(
     Each checkpoint names them as of its time; of those that name some of the same training, the furthest is believed.
     Of one that is read again, because its permissions changed, that is an old opinion where others are further.
     """
+    if not any(isinstance(found, Examination) and found.best_paths for found in examinations):
+        return {}
     furthest: dict[tuple[tuple[str, str], str], int] = {}
     for claim, found in zip(claims, examinations, strict=True):
         if isinstance(found, Checkpoint) and found.step is not None:
@@ -181,7 +189,7 @@ def _best_names(
             for training, names in _best_of_trainings(claim, found.best_paths, root_name).items():
                 opinion = (-1 if step is None else step, modified_ns(claim), names)
                 said[training] = max(opinion, said.get(training, opinion))
-    there = {(_place(claim), _name(claim)) for claim in claims} if opinions else set()
+    there = {(_place(claim), _name(claim)) for claim in claims}
     return {
         place: {
             training: _Opinion(names, any((place, name) in there for name in names))
@@ -252,6 +260,12 @@ def _classify(
     return state, reason
 
 
+@functools.lru_cache(maxsize=1024)
+def _share_uids(uids: frozenset[int]) -> frozenset[int]:
+    """Return one object for equal sets: a directory may have 100,000 files of one owner."""
+    return uids
+
+
 Said = tuple[CheckpointState, str | None, bool | None, float | None]  # state, reason, is_best, epoch
 
 
@@ -264,7 +278,7 @@ def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level:
         format=claim.format,
         files=tuple([file.path[prefix:] for file in claim.files]),
         identities=tuple([file.identity for file in claim.files]),
-        owner_uids=frozenset([file.uid for file in claim.files]),
+        owner_uids=_share_uids(frozenset([file.uid for file in claim.files])),
         size_bytes=sum([file.size_bytes for file in claim.files]),
         modified_at=datetime.fromtimestamp(modified_ns(claim) / 1e9, UTC),
         state=state,
@@ -277,10 +291,10 @@ def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level:
         is_best=is_best,
         is_newest=claim.is_newest,
         is_listed=claim.is_listed,
-        metrics={**claim.name_metrics, **found.metrics},
+        metrics={**claim.name_metrics, **found.metrics} if claim.name_metrics or found.metrics else _NO_METRICS,
         goal_epoch=found.goal_epoch,
         goal_step=found.goal_step,
-        unsafe=tuple([_clip(name, _MAX_NAME) for name in found.unsafe[:_MAX_UNSAFE]]),
+        unsafe=tuple([_clip(name, _MAX_NAME) for name in found.unsafe[:_MAX_UNSAFE]]) if found.unsafe else (),
         content_epoch=found.epoch,
         content_step=found.step,
         role=found.role,

@@ -1,7 +1,6 @@
 """Says what the epochs and steps in the content of files prove about the numbers in their names."""
 
 import math
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 
@@ -81,14 +80,18 @@ def find_stuck(pieces: Sequence[Piece], place: Place) -> str | None:
 
 def relate(pairs: Iterable[tuple[int, float]]) -> str:
     """Return how the content's number relates to the one in the name: rises, constant, level (never falls) or mixed."""
-    said: dict[int, set[float]] = defaultdict(set)
+    lowest: dict[int, float] = {}
+    highest: dict[int, float] = {}
     for value, content in pairs:
-        said[value].add(content)
-    if len(said) < 2:
+        if content <= lowest.setdefault(value, content):
+            lowest[value] = content
+        if content >= highest.setdefault(value, content):
+            highest[value] = content
+    if len(lowest) < 2:
         return "level"
-    if len(set().union(*said.values())) == 1:
+    if min(lowest.values()) == max(highest.values()):
         return "constant"
-    ordered = [said[value] for value in sorted(said)]
-    if all(max(low) < min(high) for low, high in pairwise(ordered)):
+    joints = [(highest[low], lowest[high]) for low, high in pairwise(sorted(lowest))]
+    if all(before < after for before, after in joints):
         return "rises"
-    return "level" if all(max(low) <= min(high) for low, high in pairwise(ordered)) else "mixed"
+    return "level" if all(before <= after for before, after in joints) else "mixed"

@@ -18,7 +18,15 @@ from ckptd.core.checkpoint_sets.name_numbers import (
     SPECIAL,
     Meaning,
 )
-from ckptd.core.checkpoint_sets.pieces import Piece, Place, join_path, render, render_series, variants_of
+from ckptd.core.checkpoint_sets.pieces import (
+    Piece,
+    Place,
+    join_path,
+    list_values,
+    render,
+    render_series,
+    variants_of,
+)
 from ckptd.core.checkpoint_sets.places import residual_of, without_components
 from ckptd.core.checkpoint_sets.signatures import Signature, is_alone, sign
 from ckptd.core.model import Role
@@ -53,12 +61,14 @@ def _group(
     names = pieces[0].names
     marks = {at: mark for at, mark in family.member_marks(pieces[0]).items() if at[0] < len(names) - 1}
     by_directory: dict[str, dict[tuple[int, ...], list[Piece]]] = {}
-    for piece in pieces:
-        values = tuple([piece.number(each).value for each in progress])
-        by_directory.setdefault(render(piece.names[:-1], marks), {}).setdefault(values, []).append(piece)
+    for piece, values in zip(pieces, list_values(pieces, progress), strict=True):
+        directory = render(piece.names[:-1], marks) if len(names) > 1 else ""
+        by_directory.setdefault(directory, {}).setdefault(values, []).append(piece)
     groups: list[DraftGroup] = []
     alone: list[SetDraft] = []
     forms = _Forms(family, progress)
+    is_data = all(piece.is_data for piece in pieces)
+    roles = {piece.checkpoint.role for piece in pieces}
     for directory, saves in by_directory.items():
         first = next(iter(saves.values()))[0]
         group = DraftGroup(
@@ -67,10 +77,11 @@ def _group(
             variants=variants_of(names),
             words=list_words(first.names, progress),
             is_sure=bool(family.progress),
-            is_data=all(piece.is_data for piece in pieces) and not COMPANION.search(posixpath.basename(first.path)),
-            is_weights=all(piece.checkpoint.role is Role.WEIGHTS for piece in pieces),
-            is_state=all(piece.checkpoint.role is Role.STATE for piece in pieces),
-            is_companion=_is_companion(pieces),
+            is_data=is_data and not COMPANION.search(posixpath.basename(first.path)),
+            is_weights=roles == {Role.WEIGHTS},
+            is_state=roles == {Role.STATE},
+            # useless without others, by their name or because they contain no parameters
+            is_companion=bool(COMPANION.search(posixpath.basename(pieces[0].path))) or roles == {Role.PART},
             is_result=bool(RESULT.search(posixpath.basename(first.path))),
             is_directory=first.is_directory,
             is_special=bool(SPECIAL.search(posixpath.basename(first.path))),
@@ -101,15 +112,15 @@ class _Forms:
         self.progress = progress
         self._family = family
         self._places = tuple((place, place in progress) for place in family.pieces[0].places())
-        self._known: dict[tuple[tuple[str, Meaning, str], ...], _Form] = {}
+        self._known: dict[tuple[tuple[object, ...], ...], _Form] = {}
 
     def find(self, members: Sequence[Piece]) -> _Form:
         """Return the form of one checkpoint's names."""
         first = members[0]
         if len(members) > 1 or not is_alone(first):
             return self._make(members)
-        numbers = [(first.number(place), is_progress) for place, is_progress in self._places]
-        key = tuple([("" if is_progress else each.text, each.meaning, each.word) for each, is_progress in numbers])
+        # of a number of progress its meaning and word, of others also the text
+        key = tuple([first.number(place)[2 if is_progress else 1 :] for place, is_progress in self._places])
         if (known := self._known.get(key)) is None:
             known = self._known[key] = self._make(members)
         return known
@@ -118,13 +129,6 @@ class _Forms:
         names = members[0].names
         series = render_series(names, self._family.member_marks(members[0]), self.progress)
         return _Form(sign(members), series, list_words(names, self.progress))
-
-
-def _is_companion(pieces: Sequence[Piece]) -> bool:
-    """Whether pieces are useless without others, by their name or because they contain no parameters."""
-    return bool(COMPANION.search(posixpath.basename(pieces[0].path))) or all(
-        piece.checkpoint.role is Role.PART for piece in pieces
-    )
 
 
 def _member_values(family: Family, piece: Piece) -> tuple[int, ...]:

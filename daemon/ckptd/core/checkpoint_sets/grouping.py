@@ -33,7 +33,12 @@ def group(
     groups, alone = draft_files(families, taken)
     drafts = _assign_unique_paths([*join([*directories, *groups], alone), *alone])
     built = [assembly.build(draft, root, unchanged_since_ns) for draft in drafts]
-    return tuple(sorted(membership.mark_missing(built, drafts, unchanged_since_ns), key=lambda made: made.path.parts))
+    return tuple(sorted(membership.mark_missing(built, drafts, unchanged_since_ns), key=_path_order))
+
+
+def _path_order(made: Checkpoint) -> str:
+    """Return a text in the order of the components of paths: no name contains NUL, which comes before all others."""
+    return str(made.path).replace("/", "\0")
 
 
 def _assign_unique_paths(drafts: list[SetDraft]) -> list[SetDraft]:

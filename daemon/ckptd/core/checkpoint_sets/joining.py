@@ -55,7 +55,7 @@ def _join_near(groups: Sequence[DraftGroup], doubts: dict[int, str]) -> Iterator
             at = parent[at]
         return at
 
-    spans = [group.spans() for group in groups]
+    spans = [group.spans() for group in groups] if len(groups) > 1 else []
     for one, other in combinations(range(len(groups)), 2):
         if len(groups) > MAX_GROUPS:
             doubts |= dict.fromkeys((one, other), f"more than {MAX_GROUPS} kinds of names are in one directory")
@@ -237,7 +237,7 @@ def _path_above(drafts: Sequence[SetDraft]) -> str:
 
 def _overlap(group: DraftGroup) -> str | None:
     """Return why directories of ranks may be separate runs: their checkpoints were not written together."""
-    if not any("*" in posixpath.dirname(draft.series) for draft in group.drafts.values()):
+    if not any("*" in posixpath.dirname(series) for series in {draft.series for draft in group.drafts.values()}):
         return None
     spans = sorted(group.spans().values())
     if all(before.end <= after.begin for before, after in pairwise(spans)):

@@ -71,9 +71,11 @@ def _find_missing(
             return _Shortage(f"it has {count} of the {expected} members that its names tell", is_sure=True)
     if draft.ranks and (gap := _find_gap(draft.ranks)) is not None:
         return _Shortage(f"member {gap} is missing", is_sure=True)
-    earlier = [drafts[at] for at in found[max(0, position - _BEFORE) : position]]
-    if not earlier or last_of[draft.signature] > position or not draft.signature < earlier[-1].signature:
+    if not position or last_of[draft.signature] > position:
         return None
+    if not draft.signature < drafts[found[position - 1]].signature:
+        return None
+    earlier = [drafts[at] for at in found[max(0, position - _BEFORE) : position]]
     name, index = min(earlier[-1].signature - draft.signature)
     is_usual = len(earlier) == _BEFORE and len({each.signature for each in earlier}) == 1
     if (is_usual and (name, index) in sign(filter(is_alone, earlier[-1].parts))) or draft.ranks:

@@ -26,9 +26,11 @@ from ckptd.core.checkpoint_sets.pieces import (
     Shape,
     content_of,
     counts_ranks,
+    list_values,
     member_marks,
     rank_directories,
     render,
+    values_at,
     variants_of,
 )
 
@@ -144,7 +146,7 @@ def _decide_by_behaviour(
     undecided: dict[Place, str] = {}
     evidence = ""
     for place in places:
-        is_varying = len({piece.number(place).value for piece in pieces}) > 1
+        is_varying = len(set(values_at(pieces, place))) > 1
         if not is_varying and not _is_save_place(pieces[0], place):
             continue  # the same number in all names is a part of their text
         verdict, why = judge_behaviour(pieces, place, progress, stuck=find_stuck(pieces, place))
@@ -262,7 +264,9 @@ def _is_misnamed(pieces: Sequence[Piece], place: Place) -> bool:
 
 def _is_without_step(pieces: Sequence[Piece]) -> bool:
     """Whether none of the numbers in the names is the step in the content, and they differ."""
-    differing = [place for place in pieces[0].places() if len({piece.number(place).value for piece in pieces}) > 1]
+    if pieces[0].checkpoint.format not in _NAMED_BY_STEP:
+        return False
+    differing = [place for place in pieces[0].places() if len(set(values_at(pieces, place))) > 1]
     return bool(differing) and all(_is_misnamed(pieces, place) for place in differing)
 
 
@@ -285,12 +289,12 @@ def _numbers_by_convention(piece: Piece, place: Place) -> set[float | None]:
 
 def _contradiction(pieces: Sequence[Piece], progress: Sequence[Place]) -> str | None:
     """Return how the content contradicts the words beside the numbers, or None."""
+    numbers = list_values(pieces, progress)
     for kind, word in ((1, "step"), (0, "epoch")):
-        pairs = [
-            (tuple(piece.number(place).value for place in progress), said)
-            for piece in pieces
-            if (said := content_of(piece)[kind]) is not None
-        ]
+        contents = [content_of(piece)[kind] for piece in pieces]
+        pairs = [(number, said) for number, said in zip(numbers, contents, strict=True) if said is not None]
+        if not pairs:
+            continue
         numbered = {value: at for at, value in enumerate(sorted({value for value, _ in pairs}))}
         relation = relate((numbered[value], said) for value, said in pairs)
         if relation == "mixed":

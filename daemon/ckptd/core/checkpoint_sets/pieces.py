@@ -31,7 +31,7 @@ class OtherFile(NamedTuple):
     uid: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Piece:
     """One recognised file or directory. `path` is relative to the root of the scan."""
 
@@ -137,6 +137,19 @@ def _is_of_run(names: Sequence[Name], at: int, number: NameNumber) -> bool:
     return number.meaning is Meaning.METRIC and not any(
         other.meaning in {Meaning.PROGRESS, Meaning.SAVE} for other in names[at].numbers
     )
+
+
+def values_at(pieces: Iterable[Piece], place: Place) -> list[int]:
+    """Return the values of one number in the names of pieces that differ only in numbers."""
+    at, index = place
+    return [piece.names[at].numbers[index].value for piece in pieces]
+
+
+def list_values(pieces: Sequence[Piece], places: Sequence[Place]) -> list[tuple[int, ...]]:
+    """Return the values of several numbers for each of these pieces."""
+    if not places:
+        return [()] * len(pieces)
+    return list(zip(*(values_at(pieces, place) for place in places), strict=True))
 
 
 def content_of(piece: Piece) -> tuple[float | None, float | None]:

@@ -120,13 +120,13 @@ class Checkpoint:
         if grouping == self.grouping:
             return self
         made = object.__new__(Checkpoint)
-        for name, value in zip(Checkpoint.__slots__, _read_all(self), strict=True):
-            _set(made, name, value)
-        _set(made, "grouping", grouping)
+        for set_field, value in zip(_SETTERS, _read_all(self), strict=True):
+            set_field(made, value)
+        _SETTERS[Checkpoint.__slots__.index("grouping")](made, grouping)
         return made
 
 
-_set = object.__setattr__
+_SETTERS = [vars(Checkpoint)[name].__set__ for name in Checkpoint.__slots__]  # faster than `object.__setattr__`
 _read_all = attrgetter(*Checkpoint.__slots__)
 
 
