@@ -2,6 +2,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ckptd.checkpoints.formats import checkpoint_names, keras_names
 from ckptd.core.checkpoint_sets import group
@@ -53,3 +55,30 @@ def test_the_epoch_of_a_bare_number_is_shown_and_allows_no_pruning():
     made = group(found, (), root=PurePosixPath("/run"), unchanged_since_ns=2**62)
     assert [each.epoch for each in made] == [1, 2, 3]
     assert all(each.grouping.doubt for each in made)
+
+
+PIECES = [
+    "epoch",
+    "epochs",
+    "EPOCHS",
+    "epoch\u017f",
+    "Ep",
+    "e",
+    "E",
+    "_",
+    "-",
+    "=",
+    ".",
+    "0",
+    "12",
+    "x",
+    "max_",
+    "step",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=6).map("".join))
+@settings(max_examples=1000)
+def test_no_epoch_is_passed_over_because_the_hint_of_one_is_missing(name):
+    found = any(pattern.search(name) for pattern in checkpoint_names._EPOCHS)
+    assert not found or checkpoint_names._EPOCH_HINT.search(name)
