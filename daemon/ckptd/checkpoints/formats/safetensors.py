@@ -9,7 +9,6 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from operator import attrgetter
 from struct import unpack
 from typing import Any, BinaryIO, NamedTuple
@@ -49,8 +48,7 @@ class Tensor(NamedTuple):
 _PLACE = attrgetter("begin", "end")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SafetensorsHeader:
+class SafetensorsHeader(NamedTuple):
     """A header that was checked against the file's size. Tensors are in the order of their bytes."""
 
     data_start: int

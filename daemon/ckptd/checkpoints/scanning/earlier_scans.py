@@ -76,6 +76,8 @@ class EarlierCheckpoints:
 
     def list_tried(self, claims: Iterable[Claim]) -> frozenset[str]:
         """Return the paths of claims that an earlier scan read without finding a complete checkpoint."""
+        if not self._tried:
+            return frozenset()
         return frozenset(claim.path for claim in claims if self._prefix + claim.path in self._tried)
 
 

@@ -96,7 +96,9 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
             unchanged = earlier.drop_unchanged(tree) if entry is None and only is None else []
 
             def choose(claims: Sequence[Claim]) -> _Chosen:
-                wanted = [claim for claim in claims if _is_wanted(claim, tree, entry, only)]
+                wanted = list(claims)
+                if entry is not None or only is not None:
+                    wanted = [claim for claim in claims if _is_wanted(claim, tree, entry, only)]
                 return _Chosen(wanted, earlier.unchanged(wanted), earlier.list_tried(wanted))
 
             shared = parser.begin(str(root), reader.descriptor, tree) if parser and level is not Level.FULL else None

@@ -84,7 +84,8 @@ def assemble(
         else:
             found = result
         is_best = _is_best(claim, result, opinion)
-        state, reason = _classify(claim, found, level, unchanged_since_ns)
+        changed_ns = modified_ns(claim)
+        state, reason = _classify(claim, found, level, is_fresh=changed_ns > unchanged_since_ns)
         if state is CheckpointState.DAMAGED:
             writers = list_open_for_writing() if writers is None else writers
             if any((file.device, file.inode) in writers for file in claim.files):
@@ -94,7 +95,7 @@ def assemble(
             epoch = _name_epoch(claim, found)
         if epoch is None and epochs and found.step is not None:
             epoch = epochs.get((*_place(claim), found.step))
-        yield _checkpoint(claim, found, root=root, level=level, said=(state, reason, is_best, epoch))
+        yield _checkpoint(claim, found, changed_ns, root=root, level=level, said=(state, reason, is_best, epoch))
 
 
 def _epochs_by_step(
@@ -235,14 +236,11 @@ def modified_ns(claim: Claim) -> int:
     """Return when a claim's files last changed, as an instant that calendars know: some file systems hold any."""
     files = claim.files
     latest = files[0].modified_ns if len(files) == 1 else max((file.modified_ns for file in files), default=0)
-    return min(max(latest, -LAST_NS), LAST_NS)
+    return latest if -LAST_NS <= latest <= LAST_NS else min(max(latest, -LAST_NS), LAST_NS)
 
 
-def _classify(
-    claim: Claim, found: Examination, level: Level, unchanged_since_ns: int
-) -> tuple[CheckpointState, str | None]:
+def _classify(claim: Claim, found: Examination, level: Level, *, is_fresh: bool) -> tuple[CheckpointState, str | None]:
     """Distinguish unfinished saves from interrupted ones, and note what could not be checked."""
-    is_fresh = modified_ns(claim) > unchanged_since_ns
     state, reason = found.state, found.reason
     if state is CheckpointState.COMPLETE and claim.damage:
         state, reason = CheckpointState.DAMAGED, claim.damage
@@ -269,7 +267,9 @@ def _share_uids(uids: frozenset[int]) -> frozenset[int]:
 Said = tuple[CheckpointState, str | None, bool | None, float | None]  # state, reason, is_best, epoch
 
 
-def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level: Level, said: Said) -> Checkpoint:
+def _checkpoint(
+    claim: Claim, found: Examination, changed_ns: int, *, root: PurePosixPath, level: Level, said: Said
+) -> Checkpoint:
     state, reason, is_best, epoch = said
     parent = claim.path.rpartition("/")[0]
     prefix = len(parent) + 1 if parent else 0
@@ -280,7 +280,7 @@ def _checkpoint(claim: Claim, found: Examination, *, root: PurePosixPath, level:
         identities=tuple([file.identity for file in claim.files]),
         owner_uids=_share_uids(frozenset([file.uid for file in claim.files])),
         size_bytes=sum([file.size_bytes for file in claim.files]),
-        modified_at=datetime.fromtimestamp(modified_ns(claim) / 1e9, UTC),
+        modified_at=datetime.fromtimestamp(changed_ns / 1e9, UTC),
         state=state,
         reason=reason and _clip(reason, _MAX_REASON),
         level=level,

@@ -10,7 +10,7 @@ from ckptd.core.checkpoint_sets.signatures import Signature
 from ckptd.core.model import Grouping
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SetDraft:
     """The parts of one checkpoint. Paths are relative to the root of the scan.
 
