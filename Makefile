@@ -53,9 +53,9 @@ test:
 	deploy/demo/install-python $(PYTHON)
 	$(MAKE) --no-print-directory --jobs 3 run-tests check-types check-rest
 
-# Eight files at once, in the order of tests/support/file_order.py: while most wait for Slurm, some compute.
+# Ten files at once, in the order of tests/support/file_order.py: while most wait for Slurm, some compute.
 run-tests: $(VENV)/.compiled install-for-tests
-	$(BIN)/pytest --numprocesses 8 --dist loadfile --no-loadscope-reorder tests
+	$(BIN)/pytest --numprocesses 10 --dist loadfile --no-loadscope-reorder tests
 
 install-for-tests:
 	deploy/demo/install demo test

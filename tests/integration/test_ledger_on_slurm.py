@@ -236,7 +236,7 @@ def test_what_happened_while_the_daemon_was_stopped_is_caught_up(watch, blind, s
     requeued = submit(SLEEP, HERE, "--requeue", "--nodelist=n3", directory="away-requeued")
     cancelled = submit(SLEEP, HERE, "--nodelist=n3", directory="away-cancelled")
     preempted = submit(SLEEP, HERE, "--requeue", "--nodelist=n1", directory="away-preempted")
-    let_starts_settle()  # from here on nobody looks
+    let_starts_settle(slurm, requeued, cancelled, preempted)  # from here on nobody looks
     slurm.command("scontrol", "requeue", str(requeued))
     slurm.command("scancel", str(cancelled))
     urgent = slurm.submit(user, SLEEP, "--partition=urgent", "--nodelist=n1", "--exclusive")
@@ -244,6 +244,7 @@ def test_what_happened_while_the_daemon_was_stopped_is_caught_up(watch, blind, s
     wait_for_restarts(slurm, requeued, 1)
     saves = user.home / "away-unseen/ckpt"
     slurm.wait_for("two saves", lambda: saves.is_dir() and len(list(saves.iterdir())) > 1)
+    let_starts_settle(slurm, requeued)
     slurm.command("scancel", str(unseen))
     slurm.command("scontrol", "requeue", str(requeued))
     wait_for_restarts(slurm, requeued, 2)

@@ -129,9 +129,19 @@ def is_start_accounted(slurm, job):
     return any(start.isdigit() for start in starts.split())
 
 
-def let_starts_settle():
-    """Wait a little: Slurm once lost the end of an attempt that was preempted just after accounting had its start."""
+def let_starts_settle(slurm, *jobs):
+    """Wait until accounting has the jobs' starts, and a little more.
+
+    Slurm has lost the end of attempts that were preempted or requeued just after accounting had their start, or before.
+    """
+    slurm.wait_for("accounting to have the starts", lambda: all(is_in_accounting(slurm, job) for job in jobs))
     time.sleep(2)
+
+
+def is_in_accounting(slurm, job):
+    """Whether accounting has the start of an attempt that goes on."""
+    argv = ("sacct", "--noheader", "--parsable2", "--duplicates", "--allocations", "--format=State", f"--jobs={job}")
+    return "RUNNING" in slurm.command(*argv, "--starttime=now-1hours")
 
 
 def gpus(tres):
