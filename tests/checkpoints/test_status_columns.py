@@ -32,6 +32,8 @@ def directory(tmp_path):
         os.chown(place / "old", 2**32 - 2, -1)
     (place / "below" / "deeper").mkdir(parents=True)
     (place / "below" / "file").touch()
+    for name, seconds in (("below/deeper", -(2**34)), ("below", 2**34)):  # more nanoseconds than 63 bits hold
+        os.utime(place / name, (seconds, seconds))
     os.mkfifo(place / "fifo")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(place / "socket"))

@@ -54,7 +54,7 @@ def read_columns(descriptor: int, names: Sequence[str]) -> StatusColumns:
         found = [os.stat(name, dir_fd=descriptor, follow_symlinks=False) for name in names]
         rows = [(e.st_size, e.st_mtime_ns, e.st_dev, e.st_ino, e.st_uid, e.st_ctime_ns) for e in found]
         return StatusColumns(array("I", [each.st_mode for each in found]), make_fields(rows))
-    encoded = "\0".join(names).encode("utf-8", "surrogateescape").split(b"\0")
+    encoded = os.fsencode("\0".join(names)).split(b"\0")
     modes, fields = array("I"), tuple(array("I") for _ in _FIELDS)
     for start in range(0, len(encoded), _AT_ONCE):
         some = encoded[start : start + _AT_ONCE]
@@ -74,7 +74,7 @@ def make_fields(rows: Iterable[tuple[int, int, int, int, int, int]]) -> tuple["a
     return (
         array("I", uids),
         *_split("Q", inodes),
-        *_split("Q", sizes),
+        *_split("q", sizes),
         *_split_instants(changed),
         *_split_instants(modified),
         array("I", map(os.major, devices)),

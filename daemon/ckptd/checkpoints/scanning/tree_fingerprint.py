@@ -43,7 +43,7 @@ class _TreeHash:
         """Add one directory, with the sorted names of its files and the fields of their status in the same order."""
         # no name contains NUL, and the numbers before the text say what belongs where
         text = "\0".join((path, *names, *sorted(others))).encode("utf-8", "surrogateescape")
-        numbers = array("q", (len(text), len(names), uid, modified_ns))
+        numbers = array("q", (len(text), len(names), uid, *divmod(modified_ns, 10**9)))  # years after 2262, too
         self._digest.update(b"".join((numbers, text, *fields)))
 
     def finish(self) -> str:
