@@ -61,6 +61,7 @@ def test_the_plain_claims_of_a_directory_arrive_together(tmp_path):
         ["torch", [True], [None], [None]],
         ["torch", [None], [None], [None]],
         ["torch", [0, 0], [None], [None, None]],
+        ["torch", [0, 0], [None, None], [None, None]],
         ["torch", [0], ["x"], [None]],
         ["torch", [0], [None], [float("inf")]],
         ["torch", 0, [None], [None]],

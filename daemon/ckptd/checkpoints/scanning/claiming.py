@@ -148,7 +148,7 @@ class _Parent:
         elif isinstance(answer, list):
             self._taken += decode_plain(answer, self._listed)
             self._plain_count += len(answer[1])
-            if self._plain_count > len(self._listed):  # few bytes each, and much memory here
+            if self._plain_count > len(self._listed):
                 raise ValueError("more claims than files")
         elif answer is not None:
             self._taken.append(decode(answer, directory, self._files))
@@ -326,8 +326,8 @@ def decode_plain(data: Sequence[Any], files: Sequence[File]) -> Iterator[Claim]:
 
     """
     plain_format, places, epochs, steps = data
-    if plain_format not in FORMATS:
-        raise ValueError(f"no format: {plain_format!r}")
+    if plain_format not in FORMATS or len(places) > len(files):  # each takes few bytes, and makes a large object here
+        raise ValueError(f"no format, or more claims than files: {plain_format!r}")
     for place, epoch, step in zip(places, epochs, steps, strict=True):
         if type(place) is not int or not 0 <= place < len(files):
             raise ValueError(f"no place among {len(files)} files: {place!r}")

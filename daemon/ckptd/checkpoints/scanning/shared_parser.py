@@ -28,7 +28,7 @@ MAX_DIRECTORIES = 16  # that one child may read; each of them is an open file
 STEP_SECONDS = 5.0  # at most for a step: what takes longer is read again, and waited for, by another child
 GROWTH_KIB = 512 << 10  # of memory, after which a child reads no other directory
 MAX_ENTRIES = 5000  # of a directory and those below it: their listing is sent to the child
-_END = True  # the last answer to each task; all others are objects, texts or null
+_END = True  # the last answer to each task; all others are objects, lists, texts or null
 _LENGTH = struct.Struct("=Q")
 
 Memory = dict[str, Any]  # what a task leaves for the next one
