@@ -145,14 +145,16 @@ def _seconds(claim: Claim, level: Level, limits: ChildLimits) -> float:
 def encode(found: Examination, before: Examination) -> dict[str, Any]:
     """Encode an examination as JSON types, without what the one before it has as well.
 
-    The files of a series have most of it alike, and a directory may have 100,000 of them.
+    The files of a series have most of it alike, and a directory may have 100,000 of them. Lists and metrics are sent
+    each time: a hostile child could send long ones once, and its parent would copy them for every checkpoint.
     """
     data: dict[str, Any] = {
         name: value
         for name, value, other in zip(_PLAIN, _get_plain(found), _get_plain(before), strict=True)
         if value is not other and (value != other or type(value) is not type(other))  # 1.0 is not sent as 1
     }
-    if found.metrics or before.metrics:  # equal numbers may differ: 0.0 and -0.0
+    data |= {name: value for name, value in zip(_LISTS, _get_lists(found), strict=True) if value}
+    if found.metrics:
         data["metrics"] = dict(found.metrics)
     return data
 
@@ -165,9 +167,9 @@ def decode(data: dict[str, Any], before: Examination) -> Examination:
 
     """
     told = {name: _DECODERS[name](value) for name, value in data.items() if name in _DECODERS}
-    if not told:
+    if not (told or before.metrics or any(_get_lists(before))):
         return before
-    return Examination(**dict(zip(_FIELDS, _get_all(before), strict=True)) | told)  # `replace` takes twice as long
+    return Examination(**dict(zip(_PLAIN, _get_plain(before), strict=True)) | told)  # `replace` takes twice as long
 
 
 def _number(value: Any) -> float:
@@ -204,6 +206,6 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "computation": _optional(str),
     "metrics": lambda metrics: {str(name): float(value) for name, value in metrics.items()},
 }
-_PLAIN = tuple(name for name in _DECODERS if name != "metrics")
-_FIELDS = tuple(_DECODERS)
-_get_plain, _get_all = attrgetter(*_PLAIN), attrgetter(*_FIELDS)
+_LISTS = ("unsafe", "best_paths")
+_PLAIN = tuple(name for name in _DECODERS if name not in {*_LISTS, "metrics"})
+_get_plain, _get_lists = attrgetter(*_PLAIN), attrgetter(*_LISTS)
