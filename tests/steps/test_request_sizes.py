@@ -70,6 +70,14 @@ def test_directories_that_were_unchanged_are_compared_many_at_once(fleet, agent)
     assert agent.sizes == [4, 1]
 
 
+def test_searches_of_one_task_are_few_at_once(fleet, monkeypatch):
+    asked = []
+    monkeypatch.setattr(scan, "MAX_DUE", 2)
+    monkeypatch.setattr(scan.search_again, "search_again", lambda _parts, _state, due, _now: asked.append(len(due)))
+    assert len(scan_at(fleet, 104)) == COUNT
+    assert asked == [2, 2, 1]
+
+
 def test_where_a_budget_protects_the_disk_a_request_is_small(fleet, agent):
     fleet.parts = replace(fleet.parts, budgets=(FileSystemBudget(path=str(fleet.work_dir), parallel=1),))
     assert len(scan_at(fleet, 104)) == COUNT

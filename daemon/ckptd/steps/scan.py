@@ -127,9 +127,11 @@ def _scan_as_owner(parts: Parts, state: State, turn: OwnerTurn, now: datetime) -
     try:
         _find_directories(parts, state, [each for each in due if not each.key.is_located], now)
         located = [each for each in due if each.key.is_located]
-        declared_locations.follow_declarations(parts, state, located, now)
-        search_again.search_again(parts, state, located, now)
-        named_links.follow_links(parts, state, [each for each in located if each.key in state.watchlist], now)
+        for start in range(0, len(located), MAX_DUE):  # many searches would take all places of the agent
+            some = located[start : start + MAX_DUE]
+            declared_locations.follow_declarations(parts, state, some, now)
+            search_again.search_again(parts, state, some, now)
+            named_links.follow_links(parts, state, [each for each in some if each.key in state.watchlist], now)
         watched = [each for each in located if each.key in state.watchlist]
         has_changes = len(watched) < len(due)
         for place, some in enumerate(_split_into_requests(parts, watched)):
