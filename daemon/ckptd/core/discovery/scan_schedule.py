@@ -97,6 +97,8 @@ def take_turn(watched: Iterable[WatchedRun], limit: int) -> list[WatchedRun]:
     taken: list[WatchedRun] = []
     left = limit * COMPARED_FOR_READ
     for each in watched:
+        if not left:  # a user may have tens of thousands of directories
+            break
         cost = 1 if is_compared(each) else COMPARED_FOR_READ
         if cost <= left:
             taken.append(each)
