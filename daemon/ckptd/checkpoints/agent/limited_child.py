@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from ckptd.checkpoints.agent.confinement import confine_parser
+from ckptd.checkpoints.agent.line_buffer import LineBuffer
 
 _PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(None).prctl
@@ -127,7 +128,7 @@ class LimitedChild:
         self.failure: str | None = None
         self._allowed = allowed
         self._status: int | None = None
-        self._buffer = bytearray()
+        self._buffer = LineBuffer()
         self._shared = mmap.mmap(-1, _STEP.size)
         _STEP.pack_into(self._shared, 0, -1)
         self._pipe, writing = os.pipe2(os.O_CLOEXEC)
@@ -177,12 +178,8 @@ class LimitedChild:
                 if not data:
                     self._end()
                     return None
-                *lines, rest = data.split(b"\n")
-                if lines:
-                    lines[0] = bytes(self._buffer) + lines[0]
-                    self._buffer = bytearray(rest)
+                if lines := self._buffer.take_lines(data):
                     return lines
-                self._buffer += rest
                 if len(self._buffer) > _LINE_LIMIT:
                     self.failure = "its reader's answer is too long"
                     return None
