@@ -1,8 +1,8 @@
-"""Lets requests that only compare directories with their fingerprints be long, and ends them when others may wait.
+"""Allows long requests that only compare directories with their fingerprints, and limits each to one turn.
 
-A process for each fifty directories takes as much as to compare twenty. So such a request may have more items than
-others, but keeps its place for one turn only: what it has not reached by then is asked for again. Nothing is lost when
-its process ends in the middle of a comparison.
+To start a process takes as much CPU as to compare twenty directories, so such a request may have more items than
+others. The agent ends it when its turn is over, and the caller asks again for the directories that it did not reach.
+Nothing is lost when its process ends in the middle of a comparison.
 """
 
 import math
