@@ -84,6 +84,13 @@ def test_where_a_budget_protects_the_disk_a_request_is_small(fleet, agent):
     assert agent.sizes == [2, 2, 1]
 
 
+def test_where_a_budget_protects_the_disk_a_task_is_small_too(fleet, agent, monkeypatch):
+    monkeypatch.setattr(scan, "MAX_DUE", 3)
+    fleet.parts = replace(fleet.parts, budgets=(FileSystemBudget(path=str(fleet.work_dir), parallel=1),))
+    assert len(scan_at(fleet, 104)) == 3
+    assert agent.sizes == [2, 1]
+
+
 def test_those_whose_last_scan_failed_are_in_other_requests(fleet, agent):
     for number in (0, 1, 2):
         (fleet.work_dir / f"ck{number}").chmod(0)

@@ -96,6 +96,8 @@ def scan_due(parts: Parts, state: State, now: datetime) -> int:
         chosen = small if small_owners.is_small(state, due, now) else alone
         if lock.acquire(blocking=False):
             admitted = [each for each in due if not must_wait(each.key.directory)]  # others took places meanwhile
+            if any(find_budget(parts.budgets, each.key.directory) for each in admitted):
+                admitted = admitted[:MAX_DUE]  # other owners wait for its place on the file system
             taken = turns.begin(parts.budgets, [each.key.directory for each in admitted])
             chosen.append(OwnerTurn(uid, lock, taken, admitted))
     groups = [*([turn] for turn in alone), *small_owners.form_groups(small)]
