@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from ckptd.store.store import Store
 from demo import ports
 from demo.patience import allow
-from support import file_order, memory_room, shared_statements
+from support import file_order, shared_statements, temporary_files
 from support.examples import FACTOR
 from support.migrated import get_template
 
@@ -25,7 +25,7 @@ from support.migrated import get_template
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-memory_room.use_memory()
+temporary_files.use_memory()
 gc.set_threshold(20_000, 10, 1_000)  # while tests are collected, nothing goes through all that was made so far
 
 settings.register_profile(

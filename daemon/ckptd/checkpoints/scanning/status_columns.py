@@ -22,8 +22,8 @@ _FIELDS = (5, 8, 9, 10, 11, 24, 25, 26, 28, 29, 30, 34, 35)
 _AT_ONCE = 256
 
 _statx = getattr(ctypes.PyDLL(None), "statx", None)  # no other thread waits for the interpreter meanwhile
-_room = array("I", bytes(4 * _SIZE * _AT_ONCE))
-_buffer = (ctypes.c_char * (4 * _SIZE * _AT_ONCE)).from_buffer(_room)
+_structures = array("I", bytes(4 * _SIZE * _AT_ONCE))
+_buffer = (ctypes.c_char * (4 * _SIZE * _AT_ONCE)).from_buffer(_structures)
 _places = [ctypes.byref(_buffer, 4 * _SIZE * number) for number in range(_AT_ONCE)]
 
 
@@ -62,9 +62,9 @@ def read_columns(descriptor: int, names: Sequence[str]) -> StatusColumns:
             if _statx(descriptor, name, _FLAGS, _BASIC_STATS, place) != 0:  # type: ignore[misc]
                 raise OSError(f"{name!r} has no status")
         end = len(some) * _SIZE
-        modes += _room[_MODE:end:_SIZE]
+        modes += _structures[_MODE:end:_SIZE]
         for field, word in zip(fields, _FIELDS, strict=True):
-            field.extend(_room[word:end:_SIZE])
+            field.extend(_structures[word:end:_SIZE])
     return StatusColumns(modes, fields)
 
 
