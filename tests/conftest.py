@@ -35,6 +35,12 @@ settings.load_profile("noisy")  # other tests run meanwhile
 shared_statements.share()
 
 
+def pytest_sessionstart(session):
+    """Make the template in the first process: its workers take it, and one that a killed program made would stay."""
+    if not session.config.option.collectonly:
+        get_template()
+
+
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: file_order.get_rank(item.path))
 
@@ -43,12 +49,6 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()  # what tests consist of stays: no collection during a test goes through it
     gc.set_threshold(20_000, 10, 10)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def shared_template():
-    """Make the template in this process: one that a killed program of a test made would stay."""
-    get_template()
 
 
 POSTGRESQL_CONF = """
