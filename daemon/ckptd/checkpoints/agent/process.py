@@ -25,15 +25,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ckptd.checkpoints.agent import (
-    child_states,
-    confinement,
-    node_scan_turns,
-    orphans,
-    request_child,
-    request_turns,
-    requests,
-)
+from ckptd.checkpoints.agent import child_states, confinement, node_scan_turns, orphans, request_child, requests
 from ckptd.checkpoints.agent.answer_pieces import MARK, address
 from ckptd.checkpoints.agent.answer_queue import AnswerQueue
 from ckptd.checkpoints.agent.batch_child import BatchChild
@@ -45,6 +37,7 @@ from ckptd.checkpoints.agent.refusal_log import RefusalLog
 from ckptd.checkpoints.agent.request_child import Operation
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.agent.request_rate import RequestRate
+from ckptd.checkpoints.agent.request_turns import check_size, find_turn_end
 from ckptd.checkpoints.agent.scan_patience import STRETCHED, ScanPatience
 from ckptd.checkpoints.agent.user_switch import effective_user
 from ckptd.errors import CkptdError
@@ -188,7 +181,7 @@ class Agent:
             return
         try:
             requests.check_envelope(request)
-            request_turns.check_size(request)
+            check_size(request)
             self._policy.identities.check_number(request["uid"])
             self._count(request["uid"])
             self._node_turns.admit(request, self._policy, time.monotonic())
@@ -263,8 +256,7 @@ class Agent:
         asked = request["id"], request["uid"], request["operation"]
         patience = ScanPatience(process_id, seconds, now) if request["operation"] == STRETCHED else None
         deadline = now + seconds if patience is None else patience.first_at
-        leaves_at = request_turns.find_turn_end(request, now)
-        is_leased = self._is_leased(request)
+        leaves_at, is_leased = find_turn_end(request, now), self._is_leased(request)
         child = BatchChild(*asked, process_id, reading, deadline, is_leased, count, leaves_at, now, patience)
         self._children[reading] = child
         self._selector.register(reading, selectors.EVENT_READ)
