@@ -1,6 +1,7 @@
 """Links that name a checkpoint directory, such as `latest`, and that lead to another one after a restart."""
 
 import os
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -77,6 +78,59 @@ def test_a_link_that_moves_while_its_job_runs_is_followed(fleet):
     link(fleet, "run_2")
     for minutes in (42, 47, 48):
         assert fleet.run(minutes) == []
+    assert (row_of(fleet).directory, row_of(fleet).epoch) == (f"{fleet.work_dir}/run_2", 4)
+
+
+@contextmanager
+def counted_searches(fleet):
+    """Count the searches that the agent is asked for meanwhile."""
+    asked = []
+
+    class Counting:
+        def __getattr__(self, name):
+            return getattr(agent, name)
+
+        def run(self, batches):
+            asked.extend(item for batch in batches if batch.operation == "locate" for item in batch.items)
+            return agent.run(batches)
+
+    parts, agent = fleet.parts, fleet.parts.agent
+    fleet.parts = replace(parts, agent=Counting())
+    yield asked
+    fleet.parts = parts
+
+
+def run_in_named(fleet):
+    """Run an attempt that names its directory as it is, and saves an epoch each ten minutes."""
+    job = fleet.job(comment=f"ckpt={fleet.work_dir}/run_1")
+    for epoch in (1, 2, 3):
+        fleet.save(f"run_1/epoch_{epoch}.pt", epoch * 10, torch_state(epoch))
+        fleet.run(epoch * 10 + 1, job)
+    assert row_of(fleet).directory == f"{fleet.work_dir}/run_1"
+
+
+def test_a_directory_that_is_named_as_it_is_needs_no_question(fleet):
+    run_in_named(fleet)
+    with counted_searches(fleet) as asked:
+        for minutes in (60, 90, 120):
+            fleet.run(minutes)
+    assert asked == []
+
+
+def test_a_link_needs_a_question(fleet):
+    run_first(fleet, name_in_comment(fleet))
+    with counted_searches(fleet) as asked:
+        fleet.run(60)
+    assert len(asked) == 1
+
+
+def test_a_link_in_place_of_the_named_directory_is_followed(fleet):
+    run_in_named(fleet)
+    (fleet.work_dir / "run_1").rename(fleet.work_dir / "run_0")
+    fleet.save("run_2/epoch_4.pt", 40, torch_state(4))
+    link(fleet, "run_2", "run_1")
+    for minutes in (47, 48, 49, 50):
+        fleet.run(minutes)
     assert (row_of(fleet).directory, row_of(fleet).epoch) == (f"{fleet.work_dir}/run_2", 4)
 
 

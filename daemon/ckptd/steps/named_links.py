@@ -27,6 +27,7 @@ from ckptd.steps.tracked_jobs import list_tracked
 SILENT_INTERVALS = 1.5  # without a save, until it is asked where a name leads
 ASK_GAP = timedelta(minutes=5)  # between two questions for one run
 LONGER_GAP = 4  # ... and at least this part of the time without a save
+_COMMENTS = frozenset({"comment", "admin-comment"})
 
 
 @dataclass(slots=True)
@@ -92,11 +93,17 @@ def _list_silent(state: State, due: Collection[WatchedRun], now: datetime) -> li
         silence = _measure_silence(record, jobs[0], now)
         asked_at = memory.asked_at.get(key)
         is_asked_lately = asked_at is not None and abs(now - asked_at) < max(ASK_GAP, silence / LONGER_GAP)
-        if len(jobs) > 1 or is_asked_lately or silence < ASK_GAP:
+        if len(jobs) > 1 or is_asked_lately or silence < ASK_GAP or _is_no_link(watched, record, jobs[0]):
             continue
         if silence >= (measure_rhythm(record).step_interval or PATIENCE) * SILENT_INTERVALS:
             silent.append(_SilentRun(watched=watched, record=record, known=jobs[0]))
     return silent
+
+
+def _is_no_link(watched: WatchedRun, record: RunRecord, known: TrackedJob) -> bool:
+    """Whether a job's comment names the watched directory itself, which the last scan could still open."""
+    path = declared.declared_path(known.job) if record.located_by in _COMMENTS else None
+    return path is not None and declared.means(path, known.job, watched.key.directory) and not watched.is_unknown
 
 
 def _measure_silence(record: RunRecord, known: TrackedJob, now: datetime) -> timedelta:
