@@ -10,7 +10,7 @@ from ckptd.core.discovery.scan_schedule import WatchedRun, take_turn
 from ckptd.steps.small_owners import FEW
 from ckptd.steps.state import State
 
-EARLY = 1 / 20  # of the scan interval
+EARLY = 1 / 4  # of the scan interval, so that a few requests take all directories of an owner
 
 
 def add_early(
