@@ -190,7 +190,7 @@ def test_that_there_is_no_room_is_told_once_for_each_directory(tmp_path, monkeyp
         os.chown(place, OWNER, OWNER)
     switches = []
     switch = watcher_process.effective_owner
-    monkeypatch.setattr(watcher_process, "effective_owner", lambda uid: switches.append(uid) or switch(uid))
+    monkeypatch.setattr(watcher_process, "effective_owner", lambda user: switches.append(user.uid) or switch(user))
     watching._inotify.start()
     try:
         for _ in range(3):

@@ -11,6 +11,7 @@ import sys
 from contextlib import suppress
 
 from ckptd.checkpoints.agent import agent_operations, child_states, confinement, process, request_child, requests
+from ckptd.checkpoints.agent.identities import read_account
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.agent.user_switch import become
 from ckptd.checkpoints.scanning import claiming, examination, pointers, user_paths
@@ -131,11 +132,11 @@ def _serve(connection, uid, policy, operations):
     """Answer requests as this user until the agent ends; never return."""
     try:
         child_states.stop_with_children()
-        policy.identities.check_names(uid)
+        account = read_account(uid)
+        policy.identities.check_names(account)
         confinement.drop_capability_bounds()
-        become(uid)
-        with suppress(KeyError):
-            user_paths.read_home(uid)
+        become(account)
+        user_paths.keep_home(uid, account.home)
         confinement.confine_files()
         os.umask(0o077)
         read_here()

@@ -4,6 +4,7 @@ import grp
 import os
 import pwd
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ckptd.errors import CkptdError
 
@@ -14,6 +15,25 @@ _OVERFLOW_UIDS = frozenset({65_534, 65_535, 2**32 - 2, 2**32 - 1})  # "nobody" o
 
 class DeniedUserError(CkptdError):
     """The agent does not act as this user."""
+
+
+class Account(NamedTuple):
+    """What the name services know about a user, asked once for each request."""
+
+    uid: int
+    name: str | None  # None: the uid has no account
+    primary_group: int
+    groups: tuple[int, ...]
+    home: str | None
+
+
+def read_account(uid: int) -> Account:
+    """Return a user's account; a uid without one is in nobody's group alone."""
+    try:
+        user = pwd.getpwuid(uid)
+    except KeyError:
+        return Account(uid, None, 65534, (), None)
+    return Account(uid, user.pw_name, user.pw_gid, tuple(os.getgrouplist(user.pw_name, user.pw_gid)), user.pw_dir)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +64,7 @@ class Identities:
         if uid in _OVERFLOW_UIDS or uid in self.denied_uids:
             raise DeniedUserError(f"uid {uid} is in deny_users")
 
-    def check_names(self, uid: int) -> None:
+    def check_names(self, account: Account) -> None:
         """Refuse a user by name and groups.
 
         Raises:
@@ -53,15 +73,11 @@ class Identities:
         """
         if os.geteuid() != 0:
             return
-        try:
-            user = pwd.getpwuid(uid)
-        except KeyError:
-            return  # nobody's, and in no group
-        if user.pw_name in self.deny_users:
-            raise DeniedUserError(f"user {user.pw_name} is in deny_users")
-        for gid in os.getgrouplist(user.pw_name, user.pw_gid):
-            if gid == 0 or gid in self.denied_gids or _find_group(gid) in self.deny_groups:
-                raise DeniedUserError(f"user {user.pw_name} is in a group of deny_groups (gid {gid})")
+        if account.name in self.deny_users:
+            raise DeniedUserError(f"user {account.name} is in deny_users")
+        for gid in account.groups:
+            if gid == 0 or gid in self.denied_gids or (self.deny_groups and _find_group(gid) in self.deny_groups):
+                raise DeniedUserError(f"user {account.name} is in a group of deny_groups (gid {gid})")
 
 
 def read_identities(

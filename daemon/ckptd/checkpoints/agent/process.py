@@ -40,6 +40,7 @@ from ckptd.checkpoints.agent.request_rate import RequestRate
 from ckptd.checkpoints.agent.request_turns import check_size, find_turn_end
 from ckptd.checkpoints.agent.scan_patience import STRETCHED, ScanPatience
 from ckptd.checkpoints.agent.user_switch import effective_user
+from ckptd.checkpoints.scanning.mounts import read_recent_mounts
 from ckptd.errors import CkptdError
 
 MAX_CHILDREN = 8  # at work at the same time
@@ -235,6 +236,8 @@ class Agent:
         except LeaseOverError as error:
             self._refuse(request, str(error))
             return
+        with contextlib.suppress(OSError):
+            read_recent_mounts()  # for the child, which would parse the table again
         reading, writing = os.pipe2(os.O_CLOEXEC)
         try:
             process_id = os.fork()
@@ -251,8 +254,7 @@ class Agent:
             request_child.run(request, writing, self._policy, self._operations, partial(self._require_lease, request))
         os.close(writing)
         request_child.lead_group(process_id)
-        now = time.monotonic()
-        seconds, count = request["deadline_seconds"], len(request["items"])
+        now, seconds, count = time.monotonic(), request["deadline_seconds"], len(request["items"])
         asked = request["id"], request["uid"], request["operation"]
         patience = ScanPatience(process_id, seconds, now) if request["operation"] == STRETCHED else None
         deadline = now + seconds if patience is None else patience.first_at

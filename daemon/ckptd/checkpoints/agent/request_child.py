@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from ckptd.checkpoints.agent import answer_pieces, child_states, confinement, limited_child, orphans, requests
 from ckptd.checkpoints.agent.garbage_collector import collector_paused
-from ckptd.checkpoints.agent.identities import DeniedUserError
+from ckptd.checkpoints.agent.identities import DeniedUserError, read_account
 from ckptd.checkpoints.agent.lease_memory import LeaseOverError
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.agent.user_switch import become
@@ -46,9 +46,11 @@ def run(
     try:
         child_states.stop_with_children()
         lead_group(0)
-        policy.identities.check_names(request["uid"])
+        account = read_account(request["uid"])
+        policy.identities.check_names(account)
         confinement.drop_capability_bounds()
-        become(request["uid"])
+        become(account)
+        user_paths.keep_home(account.uid, account.home)
         _confine(request, policy)
         _limit(request["operation"])
         paths, operation = requests.list_directories(request), request["operation"]
@@ -107,8 +109,6 @@ def _confine(request: dict[str, Any], policy: RequestPolicy) -> None:
         orphans.adopt()  # what its programs leave behind ends with this process, and not while they are at work
         confinement.confine_commands()
         return
-    with contextlib.suppress(KeyError):  # nobody's, who has no home
-        user_paths.read_home(request["uid"])
     confinement.confine_files()
 
 

@@ -1,10 +1,10 @@
 """Turns a process into the user on whose behalf it acts: a child of the agent for good, others for a moment."""
 
 import os
-import pwd
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ckptd.checkpoints.agent.identities import Account
 from ckptd.errors import CkptdError
 
 
@@ -12,20 +12,20 @@ class AgentError(CkptdError):
     """The agent refuses a request."""
 
 
-def become(uid: int) -> None:
+def become(account: Account) -> None:
     """Switch this process to the user, with the user's groups and without any privilege.
 
     Raises:
-        AgentError: the uid is root's or unknown, this process may not switch, or a privilege is left.
+        AgentError: the uid is root's, this process may not switch, or a privilege is left.
 
     """
+    uid, primary = account.uid, account.primary_group
     if uid == 0:
         raise AgentError("nothing is done as root on behalf of a job")
     if uid == os.geteuid():
         return
-    primary, groups = _read_groups(uid)
     try:
-        os.setgroups(groups)
+        os.setgroups(account.groups)
         os.setresgid(primary, primary, primary)
         os.setresuid(uid, uid, uid)
     except PermissionError as error:
@@ -52,37 +52,27 @@ def effective_user(uid: int) -> Iterator[None]:
 
 
 @contextmanager
-def effective_owner(uid: int) -> Iterator[None]:
+def effective_owner(account: Account) -> Iterator[None]:
     """Have the user's rights and groups for a moment, where this process is root; all threads have them.
 
     Raises:
         AgentError: the uid is root's.
 
     """
-    if uid == 0:
+    if account.uid == 0:
         raise AgentError("nothing is done as root on behalf of a job")
     if os.geteuid() != 0:
         yield
         return
-    primary, groups = _read_groups(uid)
     before = os.getgroups()
-    os.setgroups(groups)
-    os.setegid(primary)
+    os.setgroups(account.groups)
+    os.setegid(account.primary_group)
     try:
-        with effective_user(uid):
+        with effective_user(account.uid):
             yield
     finally:
         os.setegid(0)
         os.setgroups(before)
-
-
-def _read_groups(uid: int) -> tuple[int, list[int]]:
-    """Return the user's primary group and all groups; nobody's for a uid without an account."""
-    try:
-        user = pwd.getpwuid(uid)
-    except KeyError:
-        return 65534, []
-    return user.pw_gid, os.getgrouplist(user.pw_name, user.pw_gid)
 
 
 def _effective_capabilities() -> int:

@@ -27,6 +27,7 @@ from pathlib import PurePosixPath
 from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyEvent, InotifyFD, Mask, WatchDescriptor
 
 from ckptd.checkpoints.agent import requests
+from ckptd.checkpoints.agent.identities import read_account
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.agent.user_switch import effective_owner
 from ckptd.checkpoints.scanning.allowed_roots import OutsideRootsError, is_allowed, open_without_links
@@ -196,8 +197,9 @@ class Watcher:
                 continue
             try:
                 self._policy.identities.check_number(uid)
-                self._policy.identities.check_names(uid)
-                with effective_owner(uid):
+                account = read_account(uid)
+                self._policy.identities.check_names(account)
+                with effective_owner(account):
                     for directory in directories:
                         self._add(directory, mounts)
             except CkptdError as error:

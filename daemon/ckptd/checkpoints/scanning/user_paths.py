@@ -2,7 +2,6 @@
 
 import ctypes
 import errno
-import functools
 import os
 import pwd
 import stat
@@ -52,15 +51,26 @@ def expand_home(path: str) -> str:
     return read_home(os.geteuid()) + path[1:] if path == "~" or path.startswith("~/") else path
 
 
-@functools.cache
+_kept: dict[int, str | None] = {}
+
+
+def keep_home(uid: int, home: str | None) -> None:
+    """Keep what is known of a user's home, so that `read_home` asks no name service; None: there is no account."""
+    _kept[uid] = home
+
+
 def read_home(uid: int) -> str:
-    """Return a user's home; call it before the process is confined, which then reaches no name service.
+    """Return a user's home; call it, or `keep_home`, before this process is confined and reaches no name service.
 
     Raises:
         KeyError: there is no such user.
 
     """
-    return pwd.getpwuid(uid).pw_dir
+    if uid not in _kept:
+        _kept[uid] = pwd.getpwuid(uid).pw_dir
+    if (home := _kept[uid]) is None:
+        raise KeyError(f"uid {uid} has no account")
+    return home
 
 
 def may_write(directory: str) -> bool:
