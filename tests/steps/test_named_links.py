@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from ckptd.checkpoints.scanning.locate import SiteRule
 from steps.replayed_fleet import UID, minute
 from support.checkpoint_bytes import torch_state
 
@@ -100,17 +101,27 @@ def counted_searches(fleet):
     fleet.parts = parts
 
 
-def run_in_named(fleet):
-    """Run an attempt that names its directory as it is, and saves an epoch each ten minutes."""
-    job = fleet.job(comment=f"ckpt={fleet.work_dir}/run_1")
+def name_whole_in_comment(fleet):
+    return {"comment": f"ckpt={fleet.work_dir}/run_1"}
+
+
+def name_in_rule(fleet):
+    fleet.parts = replace(fleet.parts, site_rules=(SiteRule(directory="{work_dir}/run_1"),))
+    return {}
+
+
+def run_in_named(fleet, changes):
+    """Run an attempt whose directory is named as it is, and saves an epoch each ten minutes."""
+    job = fleet.job(**changes)
     for epoch in (1, 2, 3):
         fleet.save(f"run_1/epoch_{epoch}.pt", epoch * 10, torch_state(epoch))
         fleet.run(epoch * 10 + 1, job)
     assert row_of(fleet).directory == f"{fleet.work_dir}/run_1"
 
 
-def test_a_directory_that_is_named_as_it_is_needs_no_question(fleet):
-    run_in_named(fleet)
+@pytest.mark.parametrize("name", [name_whole_in_comment, name_in_rule])
+def test_a_directory_that_is_named_as_it_is_needs_no_question(name, fleet):
+    run_in_named(fleet, name(fleet))
     with counted_searches(fleet) as asked:
         for minutes in (60, 90, 120):
             fleet.run(minutes)
@@ -124,8 +135,9 @@ def test_a_link_needs_a_question(fleet):
     assert len(asked) == 1
 
 
-def test_a_link_in_place_of_the_named_directory_is_followed(fleet):
-    run_in_named(fleet)
+@pytest.mark.parametrize("name", [name_whole_in_comment, name_in_rule])
+def test_a_link_in_place_of_the_named_directory_is_followed(name, fleet):
+    run_in_named(fleet, name(fleet))
     (fleet.work_dir / "run_1").rename(fleet.work_dir / "run_0")
     fleet.save("run_2/epoch_4.pt", 40, torch_state(4))
     link(fleet, "run_2", "run_1")

@@ -163,9 +163,7 @@ def test_an_owner_that_hangs_delays_no_other_and_is_alone_from_then_on(daemon):
 
 def test_of_owners_whose_turn_is_not_over_nothing_is_asked_again(daemon, monkeypatch):
     asked, is_small = [], small_owners.is_small
-    monkeypatch.setattr(
-        small_owners, "is_small", lambda state, due, now: asked.append(due[0].key.uid) or is_small(state, due, now)
-    )
+    monkeypatch.setattr(small_owners, "is_small", lambda *given: asked.append(given[2][0].key.uid) or is_small(*given))
     for seconds in range(5):  # the task has not begun
         scan.scan_due(daemon.parts, daemon.state, at(15 + seconds / 60))
     assert sorted(asked) == list(OWNERS)
@@ -230,5 +228,5 @@ def test_nobody_waits_for_ever_after_a_task_that_could_not_begin(daemon, refused
 
 def test_an_owner_with_many_directories_is_scanned_alone(daemon):
     many = daemon.state.watchlist.all[: small_owners.FEW + 1]
-    assert small_owners.is_small(daemon.state, many[1:], at(15))
-    assert not small_owners.is_small(daemon.state, many, at(15))
+    assert small_owners.is_small(daemon.parts, daemon.state, many[1:], at(15))
+    assert not small_owners.is_small(daemon.parts, daemon.state, many, at(15))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from ckptd.checkpoints.agent.scan_client import CheckpointLocation, locate_jobs
+from ckptd.checkpoints.scanning.locate import plan_candidates
 from ckptd.core.discovery import batch_script, declared
 from ckptd.core.discovery.nearby_candidates import PATIENCE, DirectorySearch
 from ckptd.core.discovery.scan_schedule import WatchedRun
@@ -27,7 +28,6 @@ from ckptd.steps.tracked_jobs import list_tracked
 SILENT_INTERVALS = 1.5  # without a save, until it is asked where a name leads
 ASK_GAP = timedelta(minutes=5)  # between two questions for one run
 LONGER_GAP = 4  # ... and at least this part of the time without a save
-_COMMENTS = frozenset({"comment", "admin-comment"})
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class _SilentRun:
 
 def follow_links(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> None:
     """Ask where the names of silent runs of one owner lead; watch the new directory, with the old one as an earlier."""
-    silent = _list_silent(state, due, now)
+    silent = _list_silent(parts, state, due, now)
     if not silent:
         return
     memory = state.own(LinkSlice, LinkSlice)
@@ -70,12 +70,12 @@ def follow_links(parts: Parts, state: State, due: Collection[WatchedRun], now: d
         declared_locations.record_moves(parts, state, moved, now)
 
 
-def must_ask(state: State, due: Collection[WatchedRun], now: datetime) -> bool:
+def must_ask(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> bool:
     """Whether `follow_links` asks where the name of one of these runs leads."""
-    return bool(_list_silent(state, due, now))
+    return bool(_list_silent(parts, state, due, now))
 
 
-def _list_silent(state: State, due: Collection[WatchedRun], now: datetime) -> list[_SilentRun]:
+def _list_silent(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> list[_SilentRun]:
     histories = state.latest(RunHistories).by_run
     memory = state.own(LinkSlice, LinkSlice)
     named = {
@@ -93,17 +93,20 @@ def _list_silent(state: State, due: Collection[WatchedRun], now: datetime) -> li
         silence = _measure_silence(record, jobs[0], now)
         asked_at = memory.asked_at.get(key)
         is_asked_lately = asked_at is not None and abs(now - asked_at) < max(ASK_GAP, silence / LONGER_GAP)
-        if len(jobs) > 1 or is_asked_lately or silence < ASK_GAP or _is_no_link(watched, record, jobs[0]):
+        if len(jobs) > 1 or is_asked_lately or silence < ASK_GAP:
             continue
-        if silence >= (measure_rhythm(record).step_interval or PATIENCE) * SILENT_INTERVALS:
+        is_long = silence >= (measure_rhythm(record).step_interval or PATIENCE) * SILENT_INTERVALS
+        if is_long and not _is_no_link(parts, watched, record, jobs[0]):
             silent.append(_SilentRun(watched=watched, record=record, known=jobs[0]))
     return silent
 
 
-def _is_no_link(watched: WatchedRun, record: RunRecord, known: TrackedJob) -> bool:
-    """Whether a job's comment names the watched directory itself, which the last scan could still open."""
-    path = declared.declared_path(known.job) if record.located_by in _COMMENTS else None
-    return path is not None and declared.means(path, known.job, watched.key.directory) and not watched.is_unknown
+def _is_no_link(parts: Parts, watched: WatchedRun, record: RunRecord, known: TrackedJob) -> bool:
+    """Whether a comment or the site's rule names the watched directory itself, which the last scan could still open."""
+    if watched.is_unknown:
+        return False
+    named = [each for each in plan_candidates(known.job, parts.site_rules) if each.located_by == record.located_by]
+    return any(declared.means(each.path, known.job, watched.key.directory) for each in named)
 
 
 def _measure_silence(record: RunRecord, known: TrackedJob, now: datetime) -> timedelta:

@@ -93,7 +93,7 @@ def scan_due(parts: Parts, state: State, now: datetime) -> int:
         lock = memory.owner_locks.setdefault(uid, threading.Lock())
         if lock.locked():  # what is below would be asked each second of all owners whose turn is not over
             continue
-        chosen = small if small_owners.is_small(state, due, now) else alone
+        chosen = small if small_owners.is_small(parts, state, due, now) else alone
         if lock.acquire(blocking=False):
             admitted = [each for each in due if not must_wait(each.key.directory)]  # others took places meanwhile
             if any(find_budget(parts.budgets, each.key.directory) for each in admitted):

@@ -38,14 +38,14 @@ class OwnerTurn(NamedTuple):
         self.lock.release()
 
 
-def is_small(state: State, due: Collection[WatchedRun], now: datetime) -> bool:
+def is_small(parts: Parts, state: State, due: Collection[WatchedRun], now: datetime) -> bool:
     """Whether an owner's few directories are only to be scanned again, and the last scans did not fail."""
     return (
         len(due) <= FEW
         and all(each.key.is_located and isinstance(each.last, Scan) for each in due)
         and not declared_locations.must_ask(state, due, now)
         and not search_again.must_search(state, due, now)
-        and not named_links.must_ask(state, due, now)
+        and not named_links.must_ask(parts, state, due, now)
     )
 
 
