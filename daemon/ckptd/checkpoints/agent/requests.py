@@ -4,29 +4,48 @@ A request says what to do with which path. Commands, limits and allowed roots co
 request that names one is refused, like any request with an unknown field.
 """
 
-import math
 import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from ckptd.checkpoints.agent.field_checks import (
+    MAX_NAMES,
+    MAX_PLACES,
+    WANTED_FILES,
+    Check,
+    are_paths,
+    are_texts,
+    are_wanted_files,
+    is_candidate,
+    is_flag,
+    is_identity,
+    is_job_id,
+    is_known,
+    is_name,
+    is_number,
+    is_origin,
+    is_path,
+    is_release,
+    is_text,
+    is_ticket,
+    is_turn,
+    is_uid,
+    is_whole,
+    list_of,
+    or_none,
+)
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.core.node_scans import node_directories
 from ckptd.errors import CkptdError
 
 MAX_ITEMS = 500  # `request_turns` says of which requests
 MAX_SECONDS = 86_400.0
-MAX_PATH_BYTES = 4096
-MAX_NAMES = 1_000_000  # a list in one item, such as the files of one checkpoint
-MAX_PLACES = 100_000  # a list of directories in one item
 MAX_VARIABLES = 1000  # variables of the site whose values are directories
 MAX_JOB_NAMES = 10  # path components that show that a directory belongs to one job
-MAX_NAME = 255  # characters of such a name
 MAX_RESUMING_JOBS = 100  # of one run
 MAX_CANDIDATES = 100  # checkpoints of one run of which it is asked whether they were read
-MAX_TEXT = 65_536
-TICKET_LENGTH = 16
 MAX_TASKS = 1000  # of one verification job
 SCAN_ON_NODE = "scan_on_node"
 # these change nothing, and are allowed without the lease of the cluster
@@ -51,9 +70,6 @@ READING_OPERATIONS = frozenset(
     }
 )
 _READ_DIRECTORIES = {"scan": "directory", "locate": "work_dir"}  # the field that names one
-_LARGEST_UID = 2**32 - 2  # the next one means "no user" to the kernel
-
-Check = Callable[[Any], bool]
 
 
 class RequestError(CkptdError):
@@ -86,7 +102,7 @@ def list_directories(request: Mapping[str, Any]) -> list[str]:
     """Return the directories that a checked request reads, in the order of its items, which are not checked yet."""
     field = _READ_DIRECTORIES.get(request["operation"])
     named = (item.get(field) for item in request["items"] if field and isinstance(item, dict))
-    return [str(each) for each in named if _is_path(each)]
+    return [str(each) for each in named if is_path(each)]
 
 
 def complete(operation: str, item: Any, policy: RequestPolicy) -> dict[str, Any]:
@@ -181,131 +197,20 @@ def _limit_holds(origin: Mapping[str, Any], policy: RequestPolicy) -> dict[str, 
     }
 
 
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return _is_whole(value)  # JSON allows whole numbers that no float can hold
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= MAX_TEXT
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= MAX_NAME
-
-
-def _is_ticket(value: Any) -> bool:
-    """Whether a value names a ticket: with any other character, squeue would find other jobs, and scancel end them."""
-    return isinstance(value, str) and len(value) == TICKET_LENGTH and set(value) <= set("0123456789abcdef")
-
-
-def _is_job_id(value: Any) -> bool:
-    return _is_whole(value) and 0 < value < 2**32
-
-
-def _is_path(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= MAX_PATH_BYTES and "\0" not in value
-
-
-def are_owned_paths(value: Any) -> bool:
-    """Return whether a value is a list of directories, each with the uid of a user."""
-    return isinstance(value, list) and len(value) <= MAX_PLACES and all(map(_is_owned_path, value))
-
-
-def _is_owned_path(value: Any) -> bool:
-    if not isinstance(value, list) or len(value) != 2:
-        return False
-    path, uid = value
-    return _is_path(path) and _is_uid(uid)
-
-
-def _is_uid(value: Any) -> bool:
-    return _is_whole(value) and 0 <= value <= _LARGEST_UID
-
-
-def _is_known(value: Any) -> bool:
-    return isinstance(value, list)
-
-
-def _is_candidate(value: Any) -> bool:
-    """Whether a value is a candidate of a search: where it is named, its primary location, and copies."""
-    return isinstance(value, list) and 2 <= len(value) <= MAX_PLACES and all(map(_is_text, value))
-
-
-def _is_identity(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 5 and all(isinstance(number, int) for number in value)
-
-
-def _is_origin(value: Any) -> bool:
-    """Whether the value has the holds of an entry; its other fields are checked when they are decoded."""
-    is_hold = _or_none(lambda hold: _is_number(hold) and hold >= 0)
-    return isinstance(value, dict) and all(is_hold(value.get(name, "")) for name in ("hold", "no_room_hold"))
-
-
-def _is_release(value: Any) -> bool:
-    shape = {
-        "held_before": _is_number,
-        "now": _or_none(_is_number),
-        "is_short_of_space": _is_flag,
-        "clock_tolerance": _or_none(lambda tolerance: _is_number(tolerance) and tolerance >= 0),
-    }
-    return isinstance(value, dict) and value.keys() == shape.keys() and all(shape[name](value[name]) for name in shape)
-
-
-def _is_turn(value: Any) -> bool:
-    """Whether the value says where a turn continues, how many entries it may process, and for how many seconds."""
-    if not isinstance(value, list) or len(value) != 3:
-        return False
-    after, limit, seconds = value
-    return _or_none(_is_text)(after) and _or_none(_is_whole)(limit) and _or_none(_is_number)(seconds)
-
-
-def _or_none(check: Check) -> Check:
-    return lambda value: value is None or check(value)
-
-
-def _list_of(check: Check, most: int) -> Check:
-    return lambda value: isinstance(value, list) and len(value) <= most and all(map(check, value))
-
-
-def _is_sized_file(value: Any) -> bool:
-    """Whether a value is a file below a directory, with its size."""
-    return isinstance(value, list) and len(value) == 2 and _is_path(value[0]) and _is_whole(value[1]) and value[1] >= 0
-
-
-def _are_wanted_files(value: Any) -> bool:
-    """Whether a value is a directory with files in it."""
-    is_whole = isinstance(value, dict) and value.keys() == _WANTED_FILES.keys()
-    return is_whole and all(check(value[name]) for name, check in _WANTED_FILES.items())
-
-
-_WANTED_FILES: dict[str, Check] = {"directory": _is_path, "files": _list_of(_is_sized_file, MAX_NAMES)}
-_paths = _list_of(_is_path, MAX_PLACES)
-_names = _list_of(_is_text, MAX_NAMES)
-
 _ENVELOPE: dict[str, Check] = {
-    "id": _is_whole,
-    "uid": _is_uid,
-    "operation": _is_text,
+    "id": is_whole,
+    "uid": is_uid,
+    "operation": is_text,
     "items": lambda value: isinstance(value, list) and 0 < len(value) <= MAX_ITEMS,
-    "deadline_seconds": lambda value: _is_number(value) and 0 < value <= MAX_SECONDS,
+    "deadline_seconds": lambda value: is_number(value) and 0 < value <= MAX_SECONDS,
 }
 
 _job: dict[str, Check] = {
-    "job_id": _is_job_id,
-    "array_job_id": _or_none(_is_job_id),
-    "array_task_id": _or_none(lambda value: _is_whole(value) and 0 <= value < 2**32),
-    "restart_count": lambda value: _is_whole(value) and value >= 0,
-    "is_running": _is_flag,
+    "job_id": is_job_id,
+    "array_job_id": or_none(is_job_id),
+    "array_task_id": or_none(lambda value: is_whole(value) and 0 <= value < 2**32),
+    "restart_count": lambda value: is_whole(value) and value >= 0,
+    "is_running": is_flag,
 }
 _ACTIONS: dict[str, Callable[[RequestPolicy], tuple[str, ...]]] = {  # by operation: the partitions where it is allowed
     "reach": lambda _policy: (),
@@ -317,84 +222,84 @@ _ACTIONS: dict[str, Callable[[RequestPolicy], tuple[str, ...]]] = {  # by operat
 
 _SUBMITTING = frozenset({"submit_digests", "submit_verification"})
 _JOB_VERIFICATIONS = _SUBMITTING | {"follow_verification", "cancel_verification"}
-_task_numbers = _list_of(lambda value: _is_whole(value) and 0 <= value < MAX_TASKS, MAX_TASKS)
-_task: dict[str, Check] = {"ticket": _is_ticket, "task": lambda value: _is_whole(value) and 0 <= value < MAX_TASKS}
-_ticket: dict[str, Check] = {"ticket": _is_ticket, "job_id": _or_none(_is_job_id)}
+_task_numbers = list_of(lambda value: is_whole(value) and 0 <= value < MAX_TASKS, MAX_TASKS)
+_task: dict[str, Check] = {"ticket": is_ticket, "task": lambda value: is_whole(value) and 0 <= value < MAX_TASKS}
+_ticket: dict[str, Check] = {"ticket": is_ticket, "job_id": or_none(is_job_id)}
 
 SHAPES: dict[str, dict[str, Check]] = {
     "submit_verification": {
-        "directory": _is_path,
-        "ticket": _is_ticket,
-        "tasks": _list_of(_names, MAX_TASKS),
+        "directory": is_path,
+        "ticket": is_ticket,
+        "tasks": list_of(are_texts, MAX_TASKS),
         "numbers": _task_numbers,
     },
-    "follow_verification": {**_ticket, "task_count": lambda value: _is_whole(value) and 0 < value <= MAX_TASKS},
+    "follow_verification": {**_ticket, "task_count": lambda value: is_whole(value) and 0 < value <= MAX_TASKS},
     "collect_verification": _task,
     "collect_digests": _task,
     "submit_digests": {
-        "ticket": _is_ticket,
-        "tasks": _list_of(_list_of(_are_wanted_files, MAX_NAMES), MAX_TASKS),
+        "ticket": is_ticket,
+        "tasks": list_of(list_of(are_wanted_files, MAX_NAMES), MAX_TASKS),
         "numbers": _task_numbers,
     },
     "cancel_verification": _ticket,
-    "reach": {"work_dir": _is_path},
+    "reach": {"work_dir": is_path},
     "read_submission": _job,
-    "signal_job": {**_job, "signal": _is_text},
+    "signal_job": {**_job, "signal": is_text},
     "hold_job": _job,
-    "resubmit_job": {**_job, "number": _is_whole, "mark": _is_text},
+    "resubmit_job": {**_job, "number": is_whole, "mark": is_text},
     "locate": {
-        "work_dir": _or_none(_is_path),
-        "candidates": _list_of(_is_candidate, MAX_PLACES),
-        "since_ns": _is_whole,
-        "until_ns": _or_none(_is_whole),
-        "excluded": _paths,
-        "shared": _paths,
-        "places": _list_of(_is_path, MAX_VARIABLES),
-        "job_names": _list_of(_is_name, MAX_JOB_NAMES),
-        "is_role_asked": _is_flag,
+        "work_dir": or_none(is_path),
+        "candidates": list_of(is_candidate, MAX_PLACES),
+        "since_ns": is_whole,
+        "until_ns": or_none(is_whole),
+        "excluded": are_paths,
+        "shared": are_paths,
+        "places": list_of(is_path, MAX_VARIABLES),
+        "job_names": list_of(is_name, MAX_JOB_NAMES),
+        "is_role_asked": is_flag,
     },
-    "read_mutes": {"work_dir": _is_path},
+    "read_mutes": {"work_dir": is_path},
     "scan": {
-        "directory": _is_path,
-        "now": _is_number,
-        "asks_quota": _is_flag,
-        "work_dirs": _paths,
-        "resuming_jobs": _list_of(_is_job_id, MAX_RESUMING_JOBS),
-        "candidates": _list_of(_is_path, MAX_CANDIDATES),
-        "read_since": _or_none(_is_number),
-        "known": _list_of(_is_known, MAX_NAMES),
-        "fingerprint": _or_none(_is_name),
-        "shares_parser": _is_flag,
+        "directory": is_path,
+        "now": is_number,
+        "asks_quota": is_flag,
+        "work_dirs": are_paths,
+        "resuming_jobs": list_of(is_job_id, MAX_RESUMING_JOBS),
+        "candidates": list_of(is_path, MAX_CANDIDATES),
+        "read_since": or_none(is_number),
+        "known": list_of(is_known, MAX_NAMES),
+        "fingerprint": or_none(is_name),
+        "shares_parser": is_flag,
     },
-    SCAN_ON_NODE: {**_job, "directory": _is_path},
-    "find_workspaces": {"directory": _is_path},
-    "verify": {"directory": _is_path, "only": _names, "now": _is_number},
-    "digest": _WANTED_FILES,
-    "look_up_paths": {"paths": _list_of(_is_text, MAX_PLACES), "work_dirs": _paths},
+    SCAN_ON_NODE: {**_job, "directory": is_path},
+    "find_workspaces": {"directory": is_path},
+    "verify": {"directory": is_path, "only": are_texts, "now": is_number},
+    "digest": WANTED_FILES,
+    "look_up_paths": {"paths": list_of(is_text, MAX_PLACES), "work_dirs": are_paths},
     "move_aside": {
-        "act_id": _is_text,
-        "directory": _is_path,
-        "path": _is_path,
-        "files": _names,
-        "identities": _list_of(_is_identity, MAX_NAMES),
-        "is_directory": _is_flag,
-        "uid": _is_whole,
-        "reasons": _names,
-        "markers": _names,
-        "origin": _is_origin,
-        "now": _is_number,
+        "act_id": is_text,
+        "directory": is_path,
+        "path": is_path,
+        "files": are_texts,
+        "identities": list_of(is_identity, MAX_NAMES),
+        "is_directory": is_flag,
+        "uid": is_whole,
+        "reasons": are_texts,
+        "markers": are_texts,
+        "origin": is_origin,
+        "now": is_number,
     },
-    "restore": {"place": _is_path, "act_id": _is_text},
-    "empty": {"place": _is_path, "act_ids": _names, "release": _is_release, "turn": _is_turn},
-    "recover": {"place": _is_path, "wanted": _names, "turn": _is_turn},
-    "list_trash": {"place": _is_path, "known": _names, "is_measured": _is_flag, "turn": _is_turn},
-    "list_known": {"place": _is_path, "act_ids": _names},
+    "restore": {"place": is_path, "act_id": is_text},
+    "empty": {"place": is_path, "act_ids": are_texts, "release": is_release, "turn": is_turn},
+    "recover": {"place": is_path, "wanted": are_texts, "turn": is_turn},
+    "list_trash": {"place": is_path, "known": are_texts, "is_measured": is_flag, "turn": is_turn},
+    "list_known": {"place": is_path, "act_ids": are_texts},
     "list_unrecorded": {
-        "place": _is_path,
-        "known": _names,
-        "directories": _names,
-        "release": _is_release,
-        "turn": _is_turn,
+        "place": is_path,
+        "known": are_texts,
+        "directories": are_texts,
+        "release": is_release,
+        "turn": is_turn,
     },
-    "look_up": {"places": _paths, "act_id": _is_text},
+    "look_up": {"places": are_paths, "act_id": is_text},
 }

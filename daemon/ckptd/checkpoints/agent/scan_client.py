@@ -11,7 +11,8 @@ from ckptd.checkpoints.agent import scan_json
 from ckptd.checkpoints.agent.answer_pieces import PackedItems
 from ckptd.checkpoints.agent.batches import BatchRunner, decode_answer, run_items, run_items_as_answered
 from ckptd.checkpoints.agent.client import Answer
-from ckptd.checkpoints.agent.requests import MAX_ITEMS, MAX_PATH_BYTES
+from ckptd.checkpoints.agent.field_checks import MAX_PATH_BYTES
+from ckptd.checkpoints.agent.requests import MAX_ITEMS
 from ckptd.checkpoints.scanning import copy_locations
 from ckptd.checkpoints.scanning.locate import SiteRule, plan_candidates
 from ckptd.checkpoints.scanning.pointers import decode_link

@@ -26,7 +26,7 @@ from pathlib import PurePosixPath
 
 from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyEvent, InotifyFD, Mask, WatchDescriptor
 
-from ckptd.checkpoints.agent import requests
+from ckptd.checkpoints.agent.field_checks import MAX_PLACES, are_owned_paths
 from ckptd.checkpoints.agent.identities import read_account
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
 from ckptd.checkpoints.agent.user_switch import effective_owner
@@ -128,7 +128,7 @@ class Watcher:
             request = None
         if request == {"reload": True}:
             self._reload()
-        elif isinstance(request, dict) and request.keys() == {"watch"} and requests.are_owned_paths(request["watch"]):
+        elif isinstance(request, dict) and request.keys() == {"watch"} and are_owned_paths(request["watch"]):
             self._watch([(directory, uid) for directory, uid in request["watch"]])
         else:
             sys.stderr.write("watcher: refused a malformed request\n")
@@ -252,7 +252,7 @@ def _owner(wanted: tuple[str, int]) -> int:
 
 def encode_wanted(directories: Iterable[tuple[str, int]]) -> bytes:
     """Return the request to watch exactly these directories, each with the rights of a user."""
-    return json.dumps({"watch": sorted(directories)[: requests.MAX_PLACES]}).encode() + b"\n"
+    return json.dumps({"watch": sorted(directories)[:MAX_PLACES]}).encode() + b"\n"
 
 
 def serve(descriptor: int, read_policy: Callable[[], RequestPolicy]) -> None:
