@@ -43,6 +43,13 @@ def test_a_ticket_says_whether_its_jobs_compare(tickets):
     assert (tickets.list_runs(CLUSTER), tickets.list_runs(CLUSTER, is_comparison=True)) == (frozenset(), {RUN})
 
 
+def test_a_ticket_of_a_first_scan_is_followed_and_stands_in_the_way_of_no_verification(tickets):
+    tickets.add(ticket := make_ticket(is_scan=True, tasks=((),) * 3))
+    assert tickets.read(ticket.name) == ticket
+    assert tickets.list_unwatched(CLUSTER, at(9)) == (ticket,)
+    assert (tickets.list_runs(CLUSTER), tickets.count_open(CLUSTER, RUN.uid)) == (frozenset(), 1)
+
+
 def test_a_deleted_ticket_is_neither_read_nor_changed(tickets):
     tickets.add(ticket := make_ticket())
     tickets.delete(ticket.name)

@@ -65,7 +65,7 @@ class JobVerification(Generic[Want, Outcome]):
         for cluster in {run.cluster for run in wanted}:
             taken = set(tickets.list_runs(cluster, is_comparison=self.work.is_comparison))
             for ticket in tickets.list_unwatched(cluster, _now() - UNWATCHED_AFTER):
-                if ticket.is_comparison is not self.work.is_comparison:
+                if ticket.is_scan or ticket.is_comparison is not self.work.is_comparison:
                     continue
                 taken.discard(ticket.run)
                 paths = {piece.path for piece in ticket.pieces}

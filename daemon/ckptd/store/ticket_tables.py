@@ -1,4 +1,4 @@
-"""The table of verification tickets: requests for full verifications that jobs of the owners carry out."""
+"""The table of verification tickets: requests that jobs of the owners carry out."""
 
 from datetime import datetime
 from typing import Any
@@ -19,6 +19,7 @@ class VerificationTicketTable(Base):
     requested_at: Mapped[datetime]
     tasks: Mapped[Any]
     is_comparison: Mapped[bool]  # each task reads for digests
+    is_scan: Mapped[bool]  # each task lists the directory, and reads its share of the checkpoints
     job_id: Mapped[int | None]
     try_count: Mapped[int]
     silent_since: Mapped[datetime | None]

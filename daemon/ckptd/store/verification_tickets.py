@@ -30,7 +30,7 @@ class VerificationTicketStore(StorePart):
         run_id = runs.find_run(connection, ticket.run)
         tasks = [[encode_checkpoint(piece) for piece in task] for task in ticket.tasks]
         fixed = {"name": ticket.name, "run_id": run_id, "requested_at": ticket.requested_at, "tasks": tasks}
-        fixed["is_comparison"] = ticket.is_comparison
+        fixed |= {"is_comparison": ticket.is_comparison, "is_scan": ticket.is_scan}
         connection.execute(sa.insert(TicketTable).values(**fixed, **_to_row(ticket)))
 
     @reading
@@ -54,8 +54,8 @@ class VerificationTicketStore(StorePart):
         """Return the runs of a cluster that have a ticket for a verification, or else for a comparison."""
         columns: list[Any] = list(RUN_KEY_COLUMNS)
         statement = sa.select(*columns).join(TicketTable, TicketTable.run_id == RunTable.id)
-        is_wanted = (RunTable.cluster == cluster) & (TicketTable.is_comparison == is_comparison)
-        return frozenset(map(run_key, connection.execute(statement.where(is_wanted))))
+        is_wanted = (RunTable.cluster == cluster, TicketTable.is_comparison == is_comparison, ~TicketTable.is_scan)
+        return frozenset(map(run_key, connection.execute(statement.where(*is_wanted))))
 
     @reading
     def count_open(self, connection: sa.Connection, cluster: str, uid: int) -> int:
@@ -86,6 +86,7 @@ _COLUMNS = (
     TicketTable.requested_at,
     TicketTable.tasks,
     TicketTable.is_comparison,
+    TicketTable.is_scan,
     TicketTable.job_id,
     TicketTable.try_count,
     TicketTable.silent_since,
@@ -114,6 +115,7 @@ def _from_row(row: Any) -> VerificationTicket:
         requested_at=row.requested_at,
         tasks=tuple(tuple(decode_checkpoint(piece) for piece in task) for task in row.tasks),
         is_comparison=row.is_comparison,
+        is_scan=row.is_scan,
         job_id=row.job_id,
         try_count=row.try_count,
         silent_since=row.silent_since,

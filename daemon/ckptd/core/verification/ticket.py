@@ -1,4 +1,4 @@
-"""A request for a full verification or a comparison, as the database keeps it until its result is recorded."""
+"""A request that jobs of an owner carry out, as the database keeps it until its result is recorded."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,7 +12,8 @@ UNWATCHED_AFTER = timedelta(minutes=5)  # since a command last said that it foll
 class VerificationTicket:
     """One request that an array job of the owner carries out: each task reads some pieces of checkpoints.
 
-    A piece is a checkpoint that one format recognised, or such a part of a set. Tasks are numbered from 0.
+    A piece is a checkpoint that one format recognised, or such a part of a set. Tasks are numbered from 0. Those of a
+    first scan list the directory themselves, and name no piece.
     """
 
     name: str  # 16 hexadecimal digits
@@ -20,6 +21,7 @@ class VerificationTicket:
     requested_at: datetime
     tasks: tuple[tuple[Checkpoint, ...], ...]
     is_comparison: bool = False  # each task reads whole checkpoints for their digests, in several directories
+    is_scan: bool = False  # the tasks share the checkpoints of a directory that this node could not read in time
     job_id: int | None = None  # of the array job; None: it is not known whether it was submitted
     try_count: int = 1  # how often tasks were submitted
     silent_since: datetime | None = None  # since when tasks without a result are no longer in the queue
