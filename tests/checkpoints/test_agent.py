@@ -58,6 +58,7 @@ def scan_item(directory):
         "known": [],
         "fingerprint": None,
         "shares_parser": False,
+        "results": None,
     }
 
 

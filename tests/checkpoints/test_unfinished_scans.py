@@ -128,6 +128,7 @@ def scan_through_the_agent(root, known, seconds=0.0):
         "known": encode_known(known, root, os.getuid()),
         "fingerprint": None,
         "shares_parser": False,
+        "results": None,
     }
     answer = request_child.answer("scan", item, RequestPolicy(), OPERATIONS, seconds)
     return complete(scan_json.decode_scan(json.loads(json.dumps(answer)), len(known)), known)

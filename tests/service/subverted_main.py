@@ -199,7 +199,7 @@ class Place:
     def scan_item(self, directory=None, **changes):
         item = {"directory": str(directory or self.run), "now": time.time(), "asks_quota": True}
         places = {"work_dirs": [], "resuming_jobs": [], "candidates": [], "read_since": None}
-        return {**item, **places, "known": [], "fingerprint": None, "shares_parser": False, **changes}
+        return {**item, **places, "known": [], "fingerprint": None, "shares_parser": False, "results": None, **changes}
 
 
 @contextmanager
@@ -234,6 +234,7 @@ def every_operation(site):
         "resubmit_job": {**JOB, "number": 1, "mark": "0123456789abcdef"},
         "submit_verification": {"directory": directory, "ticket": TICKET, "tasks": [["checkpoint-3"]], "numbers": [0]},
         "submit_digests": {"ticket": TICKET, "tasks": [[wanted]], "numbers": [0]},
+        "submit_scan": {"directory": directory, "ticket": TICKET, "task_count": 2, "numbers": [0]},
         "collect_digests": {"ticket": TICKET, "task": 0},
         "follow_verification": {"ticket": TICKET, "job_id": 7, "task_count": 1},
         "collect_verification": {"ticket": TICKET, "task": 0},
@@ -277,6 +278,7 @@ def ask_outside(site, operation, named):
         "verify": {"directory": directory, "only": ["step_2.pt"]},
         "digest": wanted,
         "submit_digests": {"tasks": [[wanted]]},
+        "submit_scan": {"directory": directory},
         "look_up_paths": {"paths": [path, directory], "work_dirs": [directory]},
         "move_aside": {
             "directory": directory,

@@ -10,7 +10,7 @@ from ckptd.service.lease_term import LeasedAgent, LeasedChannel, LeaseExpiredErr
 
 ACTING_OPERATIONS = {
     "signal_job", "hold_job", "resubmit_job", "move_aside", "restore", "empty", "recover", "submit_verification",
-    "submit_digests", "cancel_verification", "scan_on_node",
+    "submit_digests", "submit_scan", "cancel_verification", "scan_on_node",
 }  # fmt: skip
 
 

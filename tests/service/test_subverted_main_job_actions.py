@@ -10,6 +10,7 @@ from service.subverted_main import ACTIONS, JOB, NO_ACTIONS, PERSON, SCRIPT, Att
 VERIFICATIONS = (
     "submit_verification",
     "submit_digests",
+    "submit_scan",
     "follow_verification",
     "collect_verification",
     "collect_digests",
@@ -162,6 +163,10 @@ def test_without_a_partition_in_the_configuration_no_action_is_carried_out(place
         ("submit_digests", {"tasks": [[{"directory": "/scratch", "files": [["a", -1]]}]]}),
         ("submit_digests", {"tasks": [[["a"]]]}),
         ("submit_digests", {}),
+        ("submit_scan", {"python": "/bin/sh"}),
+        ("submit_scan", {"task_count": 0}),
+        ("submit_scan", {"seconds": 9}),
+        ("submit_scan", {}),
         ("collect_verification", {"task": -1}),
         ("cancel_verification", {"job_id": "7 8"}),
     ],

@@ -29,6 +29,7 @@ OPERATIONS: dict[str, Operation] = {
     "scan_on_node": node_scan_operations.scan_on_node,
     "submit_verification": verify_job_operations.submit,
     "submit_digests": verify_job_operations.submit_digests,
+    "submit_scan": verify_job_operations.submit_scan,
     "follow_verification": verify_job_operations.follow,
     "collect_verification": verify_job_operations.collect,
     "collect_digests": verify_job_operations.collect_digests,

@@ -17,6 +17,7 @@ from ckptd.errors import CkptdError
 from ckptd.slurm import verification_commands
 
 _LIMITS = ("max_depth", "max_entries", "write_grace_seconds")
+_READ_UNTIL = 0.8  # of a task's time limit: then it writes what it has read
 
 
 def submit(item: dict[str, Any]) -> dict[str, Any]:
@@ -35,6 +36,17 @@ def submit_digests(item: dict[str, Any]) -> dict[str, Any]:
         except (OSError, OutsideRootsError) as error:
             return verification_commands.refuse(SkipReason.REFUSED, str(error))
     return _submit(item, {"digests": item["tasks"]})
+
+
+def submit_scan(item: dict[str, Any]) -> dict[str, Any]:
+    """Write a ticket's request for a share of a first scan by each task, and submit the tasks with these numbers."""
+    try:
+        with open_allowed(item["directory"], item["allowed_roots"]):
+            seconds = VerifyJobPolicy(**item["jobs"]).time_limit_minutes * 60 * _READ_UNTIL
+    except (OSError, OutsideRootsError) as error:
+        return verification_commands.refuse(SkipReason.REFUSED, str(error))
+    asked = {name: item[name] for name in ("directory", "task_count", "max_depth", "max_entries")}
+    return _submit(item, {"scan": {**asked, "seconds": seconds}})
 
 
 def _submit(item: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:

@@ -138,7 +138,8 @@ def _read_policy(operation: str, item: Mapping[str, Any], policy: RequestPolicy)
         "max_entries": policy.max_entries,
     }
     if operation == "scan":
-        return {**roots, **depths, "quota_command": list(policy.quota_command) if item["asks_quota"] else []}
+        quota_command = list(policy.quota_command) if item["asks_quota"] else []
+        return {**roots, **depths, "quota_command": quota_command, "results": _find_results(item["results"], policy)}
     if operation == "find_workspaces":
         return {"databases": list(policy.workspace_databases)}
     if operation == "verify":
@@ -146,6 +147,8 @@ def _read_policy(operation: str, item: Mapping[str, Any], policy: RequestPolicy)
     if operation in {*_JOB_VERIFICATIONS, "collect_digests", "collect_verification"}:
         if operation in _SUBMITTING and not policy.verify_jobs.partition:
             raise RequestError("the configuration names no partition for verification jobs")
+        if operation == "submit_scan" and not policy.verify_jobs.scan_entries:
+            raise RequestError("the configuration allows no first scans by jobs")
         return {**roots, **depths, "jobs": asdict(policy.verify_jobs)}
     if operation == SCAN_ON_NODE:
         return {**roots, **depths, "steps": asdict(policy.node_scans)}
@@ -155,6 +158,13 @@ def _read_policy(operation: str, item: Mapping[str, Any], policy: RequestPolicy)
         discovery = {"discovery_depth": policy.discovery_depth, "discovery_entries": policy.discovery_entries}
         return {**roots, **discovery, "node_directories": list(policy.node_scans.directories)}
     return roots
+
+
+def _find_results(asked: Mapping[str, Any] | None, policy: RequestPolicy) -> dict[str, Any] | None:
+    """Return which results of a job a scan may take, and where jobs leave them."""
+    if asked is None or not policy.verify_jobs.scan_entries:
+        return None
+    return {**asked, "directory": policy.verify_jobs.directory}
 
 
 def _limit_removal(operation: str, item: Mapping[str, Any], policy: RequestPolicy) -> dict[str, Any]:
@@ -220,11 +230,20 @@ _ACTIONS: dict[str, Callable[[RequestPolicy], tuple[str, ...]]] = {  # by operat
     "resubmit_job": lambda policy: policy.resubmit_partitions,
 }
 
-_SUBMITTING = frozenset({"submit_digests", "submit_verification"})
+_SUBMITTING = frozenset({"submit_digests", "submit_scan", "submit_verification"})
 _JOB_VERIFICATIONS = _SUBMITTING | {"follow_verification", "cancel_verification"}
 _task_numbers = list_of(lambda value: is_whole(value) and 0 <= value < MAX_TASKS, MAX_TASKS)
 _task: dict[str, Check] = {"ticket": is_ticket, "task": lambda value: is_whole(value) and 0 <= value < MAX_TASKS}
 _ticket: dict[str, Check] = {"ticket": is_ticket, "job_id": or_none(is_job_id)}
+
+
+def _are_results(value: Any) -> bool:
+    """Whether a value names a ticket and tasks of it, once each."""
+    if not isinstance(value, dict) or value.keys() != {"ticket", "tasks"}:
+        return False
+    tasks = value["tasks"]
+    return is_ticket(value["ticket"]) and _task_numbers(tasks) and len(set(tasks)) == len(tasks)
+
 
 SHAPES: dict[str, dict[str, Check]] = {
     "submit_verification": {
@@ -239,6 +258,12 @@ SHAPES: dict[str, dict[str, Check]] = {
     "submit_digests": {
         "ticket": is_ticket,
         "tasks": list_of(list_of(are_wanted_files, MAX_NAMES), MAX_TASKS),
+        "numbers": _task_numbers,
+    },
+    "submit_scan": {
+        "directory": is_path,
+        "ticket": is_ticket,
+        "task_count": lambda value: is_whole(value) and 0 < value <= MAX_TASKS,
         "numbers": _task_numbers,
     },
     "cancel_verification": _ticket,
@@ -270,6 +295,7 @@ SHAPES: dict[str, dict[str, Check]] = {
         "known": list_of(is_known, MAX_NAMES),
         "fingerprint": or_none(is_name),
         "shares_parser": is_flag,
+        "results": or_none(_are_results),
     },
     SCAN_ON_NODE: {**_job, "directory": is_path},
     "find_workspaces": {"directory": is_path},

@@ -95,18 +95,27 @@ def _without_search(item: dict[str, Any]) -> dict[str, Any]:
     return {**item, "candidates": named, "excluded": [], "shared": []}
 
 
+class JobTasks(NamedTuple):
+    """Tasks of a ticket for a first scan that have left their results."""
+
+    ticket: str
+    tasks: tuple[int, ...]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobPlaces:
     """What scans ask about the jobs of runs besides their directories.
 
     `work_dirs` are those of the runs' jobs, newest first: links in them may lead to checkpoints. `resuming_jobs` are
     the ids of jobs whose `.ckptd/resumed` is read. `candidates` are what an attempt may have loaded since it started:
-    the scan tells which of them were read, where the file system keeps access times.
+    the scan tells which of them were read, where the file system keeps access times. `results` are those of jobs of the
+    owners that have read checkpoints, to be taken over.
     """
 
     work_dirs: Mapping[RunKey, Sequence[str]] = field(default_factory=dict)
     resuming_jobs: Mapping[RunKey, Sequence[int]] = field(default_factory=dict)
     candidates: Mapping[RunKey, tuple[datetime, Sequence[str]]] = field(default_factory=dict)
+    results: Mapping[RunKey, JobTasks] = field(default_factory=dict)
 
 
 class ScanAnswer(NamedTuple):
@@ -375,6 +384,7 @@ def _scan_item(
     asks_quota: bool,
 ) -> dict[str, Any]:
     read_since, candidates = places.candidates.get(key, (None, ()))
+    results = places.results.get(key) if fingerprint is None else None  # nothing is left of a directory that has one
     return {
         "directory": key.directory,
         "now": now.timestamp(),
@@ -386,4 +396,5 @@ def _scan_item(
         "known": known,
         "fingerprint": fingerprint,
         "shares_parser": False,
+        "results": None if results is None else {"ticket": results.ticket, "tasks": list(results.tasks)},
     }

@@ -17,6 +17,7 @@ from ckptd.errors import CkptdError
 
 _NOTHING_ELSE: dict[str, Any] = {
     "known": [],
+    "results": None,
     "fingerprint": None,
     "work_dirs": [],
     "resuming_jobs": [],

@@ -15,6 +15,7 @@ from ckptd.checkpoints.scanning.adapter_bases import list_adapters
 from ckptd.checkpoints.scanning.claiming import claim_and_go_on
 from ckptd.checkpoints.scanning.earlier_scans import EarlierCheckpoints
 from ckptd.checkpoints.scanning.examination import examine_after_claiming, examine_for_parent, examine_in_child
+from ckptd.checkpoints.scanning.job_results import JobResults
 from ckptd.checkpoints.scanning.links import Link, find_links
 from ckptd.checkpoints.scanning.pointers import LinkText, list_links
 from ckptd.checkpoints.scanning.reader import Reader
@@ -67,6 +68,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     limits: ChildLimits | None = None,
     progress: Progress | None = None,
     parser: SharedParser | None = None,
+    results: JobResults | None = None,
 ) -> Inspection:
     """Inspect the tree below a directory; where there is a `descriptor` of it, its path is not opened again.
 
@@ -75,6 +77,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     limits it to what formats recognise at these paths relative to `root`, and then each part is returned separately.
     What was not read by `limits.until` is unknown, and the next call continues with it, given what this one found. It
     forks: call it from a process with one thread. A `parser` reads several directories in turn, this root among them.
+    `results` has what jobs of the owner have read, and so need not be read here.
 
     Raises:
         OSError: the root cannot be opened.
@@ -99,7 +102,8 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
                 wanted = list(claims)
                 if entry is not None or only is not None:
                     wanted = [claim for claim in claims if _is_wanted(claim, tree, entry, only)]
-                return _Chosen(wanted, earlier.unchanged(wanted), earlier.list_tried(wanted))
+                read = results.find(wanted) if results else {}
+                return _Chosen(wanted, read | earlier.unchanged(wanted), earlier.list_tried(wanted))
 
             shared = parser.begin(str(root), reader.descriptor, tree) if parser and level is not Level.FULL else None
             options = _ReadOptions(level, limits, progress, shared)
@@ -141,10 +145,10 @@ class _ReadOptions(NamedTuple):
 
 
 class _Chosen(NamedTuple):
-    """The claims that are asked for, and what is known by path of those that did not change."""
+    """The claims that are asked for, and what is known by path of those that need not be read."""
 
     claims: list[Claim]
-    kept: dict[str, Checkpoint]
+    kept: dict[str, Checkpoint | Examination]
     tried: frozenset[str]  # paths of others that earlier scans read in vain
 
     def list_unknown(self) -> list[Claim]:

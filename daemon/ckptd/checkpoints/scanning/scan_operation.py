@@ -3,21 +3,32 @@
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any
 
 from ckptd.checkpoints.agent import scan_json
 from ckptd.checkpoints.agent.limited_child import ChildLimits
-from ckptd.checkpoints.scanning import adapter_bases, declarations, pointers, reads_since_start, silent_work_dirs
+from ckptd.checkpoints.scanning import (
+    adapter_bases,
+    declarations,
+    job_results,
+    pointers,
+    reads_since_start,
+    silent_work_dirs,
+)
 from ckptd.checkpoints.scanning.allowed_roots import open_allowed
 from ckptd.checkpoints.scanning.inspection import Inspection, inspect_tree
+from ckptd.checkpoints.scanning.job_results import JobResults, ReadPiece
 from ckptd.checkpoints.scanning.mounts import Mount, find_mount, read_recent_mounts
 from ckptd.checkpoints.scanning.quota import read_quota_left
 from ckptd.checkpoints.scanning.tree_fingerprint import CHANGED, UNCHANGED, read_fingerprint
+from ckptd.checkpoints.verify_jobs import ticket_files
 from ckptd.core.model import Checkpoint, CheckpointRead, Scan, Unknown
 from ckptd.core.rows.sent_checkpoints import decode_contents
 from ckptd.core.rows.stored_checkpoints import RowContext
+from ckptd.errors import CkptdError
 
 READ_UNTIL = 0.6  # of the time of a scan, or less: what follows makes checkpoints of what was read
 LEAST_READING = 0.2  # of it, if no more is left
@@ -30,7 +41,8 @@ def scan(item: dict[str, Any]) -> dict[str, Any]:
 
     With a fingerprint of an earlier scan, the checkpoints are left out if nothing changed since; if anything did, only
     that is returned, and the caller asks again with the checkpoints that it knows. What cannot be read within
-    `item["seconds"]` is left to the next scan.
+    `item["seconds"]` is left to the next scan. `item["results"]` names results of jobs of the directory's owner: what
+    they have read, and this scan has not, need not be read again.
 
     Raises:
         OutsideRootsError: the directory is not below an allowed root.
@@ -81,8 +93,22 @@ def _scan(item: dict[str, Any], descriptor: int) -> dict[str, Any]:
         write_grace=timedelta(seconds=item["write_grace_seconds"]),
         limits=limits,
         parser=item.get("parser") if item.get("shares_parser") else None,
+        results=_read_results(item),
     )
     return _look_around(item, descriptor, found, known)
+
+
+def _read_results(item: dict[str, Any]) -> JobResults | None:
+    """Return what tasks of a job have read; those that left no result, or one that cannot be believed, say nothing."""
+    asked = item["results"]
+    if asked is None:
+        return None
+    pieces: list[ReadPiece] = []
+    for task in asked["tasks"]:
+        with suppress(OSError, CkptdError):
+            directory = ticket_files.find_directory(asked["directory"], asked["ticket"])
+            pieces += job_results.parse_result(ticket_files.read_result(directory, task), task)
+    return JobResults(pieces, os.getuid())
 
 
 def _look_around(

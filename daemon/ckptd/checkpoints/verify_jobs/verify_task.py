@@ -1,4 +1,6 @@
-"""The program of one task of a job: reads every byte of its pieces, or of files for their digests; writes the result.
+"""The program of one task of a job: reads what is requested of its checkpoints, and writes the result.
+
+That is every byte of its pieces, or of files for their digests, or in a first scan the headers of its share.
 
 It runs on a node as the owner of the files, with the owner's rights alone: `python -I -m ... DIRECTORY`, where the
 directory is that of the ticket. Content is parsed in limited children, as on the admin node.
@@ -13,7 +15,7 @@ from typing import Any
 
 from ckptd.checkpoints.scanning.digest_operation import digest
 from ckptd.checkpoints.scanning.verification import verify
-from ckptd.checkpoints.verify_jobs import ticket_files
+from ckptd.checkpoints.verify_jobs import first_scan, ticket_files
 from ckptd.core.model import checkpoint_json
 from ckptd.core.verification import file_digests, task_results
 from ckptd.errors import CkptdError
@@ -22,13 +24,16 @@ _ROOTS = ["/"]  # the owner may read here whatever the owner may read
 
 
 def main() -> None:
-    """Verify the pieces of the task that SLURM_ARRAY_TASK_ID numbers."""
+    """Carry out the task that SLURM_ARRAY_TASK_ID numbers."""
     run_task(sys.argv[1], int(os.environ["SLURM_ARRAY_TASK_ID"]))
 
 
 def run_task(directory: str, task: int) -> None:
-    """Verify the pieces of one task of the request in a ticket's directory."""
+    """Carry out one task of the request in a ticket's directory."""
     request: dict[str, Any] = ticket_files.read_request(directory)
+    if "scan" in request:
+        ticket_files.write_result(directory, task, first_scan.read_share(request["scan"], task, _ROOTS))
+        return
     if "digests" in request:
         found = [_digest(each) for each in request["digests"][task]]
         result = {"version": file_digests.VERSION, "task": task, "checkpoints": found}

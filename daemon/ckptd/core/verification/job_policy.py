@@ -14,7 +14,7 @@ TASK_MODULE = "ckptd.checkpoints.verify_jobs.verify_task"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VerifyJobPolicy:
-    """Where and how verification jobs run. Without a partition there are none."""
+    """Where and how jobs of owners run, which verify or scan. Without a partition there are none."""
 
     partition: str = ""
     account: str = ""  # empty: the owner's default account
@@ -26,6 +26,7 @@ class VerifyJobPolicy:
     max_jobs: int = 4  # of one user in the queue
     python: str = ""  # of an installation of ckptd that the nodes see
     directory: str = "{home}/.ckptd-verify"
+    scan_entries: int = 0  # of a directory, beyond which jobs take part in its first scan; 0: never
     cluster: str = ""  # empty: of any cluster in accounting
 
 

@@ -5,7 +5,7 @@ something only about the pieces that were requested: docs/decisions/0020.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -66,8 +66,8 @@ def parse_result(data: bytes, task: int) -> tuple[PieceVerdict, ...]:
     return decode_result(parse_document(data), task)
 
 
-def parse_document(data: bytes) -> Any:
-    """Return the JSON types in a result file.
+def parse_document(data: bytes, parse_float: Callable[[str], Any] | None = None) -> Any:
+    """Return the JSON types in a result file; without `parse_float`, no result has a number that is not whole.
 
     Raises:
         ResultError: it is too large, no JSON, or has what no result has.
@@ -76,7 +76,9 @@ def parse_document(data: bytes) -> Any:
     if len(data) > MAX_BYTES:
         raise ResultError(f"the result is larger than {MAX_BYTES} bytes")
     try:
-        return json.loads(data, object_pairs_hook=_without_duplicates, parse_constant=_refuse, parse_float=_refuse)
+        return json.loads(
+            data, object_pairs_hook=_without_duplicates, parse_constant=_refuse, parse_float=parse_float or _refuse
+        )
     except (ValueError, RecursionError) as error:
         raise ResultError(f"the result is not JSON: {type(error).__name__}") from error
 
