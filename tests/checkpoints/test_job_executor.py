@@ -42,7 +42,7 @@ def test_a_job_is_submitted_as_the_owner_with_what_the_site_names(site):
     assert job["uid"] == USER.pw_uid
     directory = site.find_ticket_directory(ticket)
     assert (directory.stat().st_uid, directory.stat().st_mode & 0o777) == (USER.pw_uid, 0o700)
-    assert executor.follow(ticket) == (TicketState.WAITING, 0)
+    assert executor.follow(ticket) == (TicketState.WAITING, 0, frozenset())
 
 
 def test_progress_counts_the_bytes_of_finished_tasks(site):
@@ -50,7 +50,7 @@ def test_progress_counts_the_bytes_of_finished_tasks(site):
     ticket = executor.submit(site.request())
     site.slurm.run_tasks(1, 0)
     size = site.tickets.read(ticket).tasks[0][0].size_bytes
-    assert executor.follow(ticket) == (TicketState.RUNNING, size)
+    assert executor.follow(ticket) == (TicketState.RUNNING, size, {0})
 
 
 ROWS_WITHOUT = {

@@ -119,7 +119,7 @@ class Site:
 
 
 @contextmanager
-def open_site(monkeypatch, more=""):
+def open_site(monkeypatch, more="", start=start_agent):
     with TemporaryDirectory() as name:
         root = Path(name)
         root.chmod(0o755)
@@ -130,7 +130,7 @@ def open_site(monkeypatch, more=""):
         monkeypatch.setenv("PATH", f"{slurm.path}:{os.environ['PATH']}")
         python = install_node_python()
         text = SETTINGS.format(root=root, python=python) + more.format(root=root)
-        agent = shared_agent.start_with(text, start=start_agent, is_person=True)
+        agent = shared_agent.start_with(text, start=start, is_person=True)
         try:
             yield Site(root, python, agent, slurm)
         finally:

@@ -1,4 +1,4 @@
-"""`ckptd verify` on a real cluster of four nodes: array jobs of the owner read every byte of real torch checkpoints."""
+"""Jobs of owners on a cluster of four nodes: they read real torch checkpoints for `ckptd verify` and first scans."""
 
 import json
 import os
@@ -6,12 +6,21 @@ import shutil
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from checkpoints.verify_jobs_site import MemoryTickets
+from ckptd.checkpoints.agent.scan_client import JobPlaces, JobTasks, ScanLimits, scan_runs
+from ckptd.checkpoints.executor import TicketState
+from ckptd.checkpoints.scanning.inspection import inspect_tree
+from ckptd.checkpoints.verify_jobs.job_executor import JobExecutor, JobLimits
+from ckptd.core.model import RunKey, Unknown
+from ckptd.service.build_verification import DEADLINE
 from demo.cluster import PrivateCluster
 from demo.patience import allow
+from support import starved_agent
 from support.flipped_byte import flip_a_byte
 from support.node_python import install_node_python
 
@@ -38,6 +47,7 @@ time_limit = "5m"
 task_size = "1"
 max_tasks = 8
 max_running = 4
+scan_beyond = 2
 python = "{python}"
 """
 
@@ -174,3 +184,63 @@ def test_jobs_of_the_owner_compare_copies_and_their_word_is_marked_as_such(fleet
         "archive": (True, True),
         "project": (False, True),
     }
+
+
+@pytest.fixture
+def starved(fleet, monkeypatch):
+    """An agent whose scans read one file each, on the cluster."""
+    for name, value in fleet.cluster.environment.items():
+        monkeypatch.setenv(name, value)
+    agent = starved_agent.start_agent(fleet.config, is_person=True)
+    yield agent
+    agent.close()
+
+
+@pytest.fixture
+def nodes(fleet):
+    """The four nodes, empty; each job gets a whole one."""
+    fleet.cluster.command("scancel", "--partition=main")
+    fleet.cluster.wait_for("empty nodes", lambda: not fleet.cluster.command("squeue", "--noheader"))
+    fleet.cluster.command("scontrol", "update", "PartitionName=main", "OverSubscribe=EXCLUSIVE")
+    yield sorted(set(fleet.cluster.command("sinfo", "--noheader", "--Node", "--format=%N").split()))
+    fleet.cluster.command("scontrol", "update", "PartitionName=main", "OverSubscribe=NO")
+
+
+def scan(agent, run, results=None):
+    places = JobPlaces(results={} if results is None else {run: results})
+    [found] = scan_runs(agent, [(run, (), None)], ScanLimits(deadline=timedelta(minutes=1)), datetime.now(UTC), places)
+    assert not isinstance(found, Unknown), found
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_jobs_on_some_nodes_read_what_a_first_scan_left_as_this_node_reads_it(fleet, starved, nodes, count):
+    assert len(nodes) == 4
+    run = RunKey("c", fleet.owner.uid, str(fleet.owner.home / "ckpt"))
+    first = scan(starved, run)
+    assert (first.unread_count, first.entry_count) == (len(EPOCHS) - 1, len(EPOCHS))
+    limits = JobLimits(scan_entries=len(EPOCHS) // count)
+    tickets = MemoryTickets()
+    executor = JobExecutor(
+        agent=starved, tickets=tickets, limits=limits, deadline=DEADLINE, read_time=lambda: datetime.now(UTC)
+    )
+    before = fleet.list_jobs()
+    if others := ",".join(nodes[count:]):
+        fleet.cluster.command("scontrol", "update", f"NodeName={others}", "State=DRAIN", "Reason=test")
+    try:
+        ticket = executor.submit_scan(run, first.entry_count, datetime.now(UTC))
+        assert isinstance(ticket, str), ticket
+        fleet.cluster.wait_for("results", lambda: executor.follow(ticket).state is TicketState.READY, seconds=120)
+        fleet.cluster.wait_for("the end of the tasks", lambda: not fleet.list_jobs("RUNNING", "COMPLETING"))
+    finally:
+        if others:
+            fleet.cluster.command("scontrol", "update", f"NodeName={others}", "State=RESUME")
+    jobs = [each for each in fleet.list_jobs() if each not in before]
+    assert [(user, state) for _, user, state, _ in jobs] == [(fleet.owner.name, "COMPLETED")] * count
+    assert {node for *_, node in jobs} == {*nodes[:count]}
+    second = scan(starved, run, JobTasks(ticket, tuple(range(count))))
+    assert second.unread_count == 0
+    here = inspect_tree(run.directory, now=datetime.now(UTC)).checkpoints
+    assert {each.path.name: each for each in second.checkpoints} == {each.path.name: each for each in here}
+    assert executor.release(ticket) is None
+    assert list((fleet.owner.home / ".ckptd-verify").iterdir()) == []

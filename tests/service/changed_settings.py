@@ -38,6 +38,7 @@ CHANGED = {
     "verify_jobs.max_per_user": 2,
     "verify_jobs.max_tries": 2,
     "verify_jobs.max_wait": "1d",
+    "verify_jobs.scan_beyond": 1000,
     "verify_jobs.fallback": True,
     "verify_jobs.python": "/opt/ckptd/bin/python3",
     "verify_jobs.directory": "/scratch/checks/{{uid}}",
@@ -201,6 +202,7 @@ CHANGED = {
 WITH = {
     "slurm.rest_url": {"slurm.source": "slurmrestd"},
     "slurm.rest_token_file": {"slurm.source": "slurmrestd"},
+    "verify_jobs.scan_beyond": {"verify_jobs.partition": "low"},
     "verify_jobs.fallback": {"verify_jobs.partition": "low"},
 }
 

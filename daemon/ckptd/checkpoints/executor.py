@@ -63,10 +63,11 @@ class TicketState(StrEnum):
 
 
 class TicketProgress(NamedTuple):
-    """How far a request has come, and the bytes of the pieces whose results are there."""
+    """How far a request has come, and what has a result."""
 
     state: TicketState
-    done_bytes: int = 0
+    done_bytes: int = 0  # of the pieces that have one
+    finished: frozenset[int] = frozenset()  # tasks of a job that have one
 
 
 class SkippedRequest(NamedTuple):

@@ -1,9 +1,9 @@
-"""Section for full verification by Slurm jobs of the files' owners."""
+"""Section for full verification and first scans by Slurm jobs of the files' owners."""
 
 import re
 from datetime import timedelta
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from ckptd.config.base import AbsolutePath, Duration, Section, Size
 
@@ -12,7 +12,7 @@ _VARIABLES = re.compile(r"\{(?:home|uid)\}")
 
 
 class VerifyJobsSection(Section):
-    """Full verification by Slurm jobs of the files' owners, whose results are the owners' own statements."""
+    """Full verification and first scans by Slurm jobs of the owners, whose results are the owners' own statements."""
 
     partition: str | None = None
     """Partition of these jobs, or several with commas; without it, this node verifies everything itself."""
@@ -36,6 +36,9 @@ class VerifyJobsSection(Section):
     """Maximum number of submissions of a task that ends without a result. ckptd never resubmits a cancelled one."""
     max_wait: Duration = timedelta(days=7)
     """Cancel a job after this time in the queue; its checkpoints then stay unverified."""
+    scan_beyond: int = Field(default=0, ge=0)
+    """Let such jobs read what the first scan of a directory with more entries than this could not read in time; each
+    task reads about as many. 0: never."""
     fallback: bool = False
     """Whether this node reads a checkpoint itself if its owner may not submit such a job."""
     python: AbsolutePath | None = None
@@ -51,6 +54,12 @@ class VerifyJobsSection(Section):
             if not _NAME.fullmatch(name):
                 raise ValueError(f'{given!r} is not a name that Slurm knows; use for example "main"')
         return given
+
+    @model_validator(mode="after")
+    def _scans_have_a_partition(self) -> "VerifyJobsSection":
+        if self.scan_beyond and self.partition is None:
+            raise ValueError("scan_beyond needs a partition for these jobs; set partition, too")
+        return self
 
     @field_validator("directory")
     @classmethod

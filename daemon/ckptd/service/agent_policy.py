@@ -73,6 +73,7 @@ def _build_verify_jobs(config: Config) -> VerifyJobPolicy:
         max_jobs=section.max_per_user,
         python=str(section.python or sys.executable),
         directory=section.directory,
+        scan_entries=section.scan_beyond,
         cluster=read_local_cluster() or "",  # slurm.cluster may change with a reload, and must be this one
     )
 

@@ -29,6 +29,7 @@ def build_job_executor(section: VerifyJobsSection, agent: BatchRunner, store: St
             max_open=section.max_per_user,
             max_tries=section.max_tries,
             max_wait=section.max_wait,
+            scan_entries=section.scan_beyond,
         ),
         deadline=DEADLINE,
         read_time=lambda: datetime.now(UTC),

@@ -1,4 +1,4 @@
-"""Follows the verification jobs that the daemon, or a command that was interrupted, has submitted.
+"""Follows the jobs of owners that the daemon, or a command that was interrupted, has submitted.
 
 It asks about each of them once, and records the results that are ready. It never waits for the queue.
 """
@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from ckptd.checkpoints.executor import NO_RESULT, Ticket, TicketState
 from ckptd.core.model import Unknown
 from ckptd.core.verification.ticket import UNWATCHED_AFTER, VerificationTicket
+from ckptd.steps import first_scan_jobs
 from ckptd.steps.parts import Parts
 from ckptd.steps.record_comparison import record_comparison
 from ckptd.steps.record_verification import record_result
@@ -21,8 +22,8 @@ MAX_SECONDS = 60.0  # of one step, after which no further ticket is asked about
 MAX_TICKETS = 60  # of one step: each is a request to slurmctld
 
 
-def run(parts: Parts, _state: State, now: datetime) -> StepResult:
-    """Follow the tickets that no command follows, in turns."""
+def run(parts: Parts, state: State, now: datetime) -> StepResult:
+    """Follow the tickets that no command follows, in turns, and submit jobs for first scans."""
     if parts.job_executor is None:
         return IDLE
     until = time.monotonic() + MAX_SECONDS
@@ -31,8 +32,9 @@ def run(parts: Parts, _state: State, now: datetime) -> StepResult:
     for ticket in choose_turn(tickets, now):
         if parts.runner.is_stopping() or time.monotonic() >= until:
             break
-        lines += _follow(parts, ticket, now)
-    return StepResult(bool(tickets), tuple(lines))
+        lines += first_scan_jobs.follow(parts, state, ticket, now) if ticket.is_scan else _follow(parts, ticket, now)
+    lines += first_scan_jobs.submit_wanted(parts, state, tickets, now)
+    return StepResult(bool(tickets or lines), tuple(lines))
 
 
 def choose_turn(tickets: Sequence[VerificationTicket], now: datetime) -> Sequence[VerificationTicket]:

@@ -29,6 +29,7 @@ from ckptd.steps.known_checkpoints import KnownCheckpoints
 from ckptd.steps.parts import Parts
 from ckptd.steps.run_facts import FreeSpaceSamples
 from ckptd.steps.scan_groups import MAX_ENTRIES, LargeDirectories, ScanGroups, split_by_size
+from ckptd.steps.snapshots import JobResultOffers
 from ckptd.steps.state import State
 from ckptd.store.recorded_rows import NO_ROWS
 
@@ -197,7 +198,11 @@ def _read_record(
             present = parts.store.checkpoints.read_present(keys)
         known = {key: KnownCheckpoints(present.pop(key, NO_ROWS), reread or ()) for key in keys}
         sent = {key: each.encode() for key, each in known.items()}
-    return _OnRecord(revisions, known, sent, _read_places(parts, state, keys), shares_parser=reread is None)
+    places = _read_places(parts, state, keys)
+    if reread is None:  # what jobs of the owners say is not enough for a removal
+        offers = state.latest(JobResultOffers).by_run
+        places = replace(places, results={key: offers[key] for key in keys if key in offers})
+    return _OnRecord(revisions, known, sent, places, shares_parser=reread is None)
 
 
 def _scan(parts: Parts, due: Sequence[WatchedRun], before: _OnRecord, now: datetime) -> list[ScanAnswer | Unknown]:
@@ -274,6 +279,14 @@ def _record(
             records, compared, alone, now
         )
         parts.store.settled_scans.record(settled)
+        _withdraw_offers(state, answered, before.places)
+
+
+def _withdraw_offers(state: State, answered: Iterable[tuple[WatchedRun, Scan | Unknown]], places: JobPlaces) -> None:
+    """Offer no result again that a recorded scan has taken; what it did not believe is left to this node."""
+    runs = [each.key for each, found in answered if isinstance(found, Scan)]
+    if taken := {run: places.results[run] for run in runs if run in places.results}:
+        state.change(JobResultOffers, lambda offers: offers.without(taken))
 
 
 def _read_places(parts: Parts, state: State, keys: list[RunKey]) -> JobPlaces:

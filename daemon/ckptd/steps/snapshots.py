@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple, Self
 
+from ckptd.checkpoints.agent.scan_client import JobTasks
 from ckptd.core.discovery import path_mentions
 from ckptd.core.discovery.path_mentions import JobMentions
 from ckptd.core.fleet.fleet_totals import RunShare
@@ -68,6 +69,25 @@ class NodeScanTotals:
         """Count one more step."""
         steps = {**self.steps, how: self.steps.get(how, 0) + 1}
         return NodeScanTotals(self.directories, steps, self.seconds + seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class JobResultOffers:
+    """Results of jobs that the next scan of a run takes. Owned by the step `verify`; scans remove what they took."""
+
+    by_run: Mapping[RunKey, JobTasks] = field(default_factory=dict)
+
+    def with_offer(self, run: RunKey, offer: JobTasks) -> "JobResultOffers":
+        """Offer results of a run."""
+        return JobResultOffers({**self.by_run, run: offer})
+
+    def without(self, offers: Mapping[RunKey, JobTasks]) -> "JobResultOffers":
+        """Withdraw these offers, but no later ones of the same runs."""
+        return JobResultOffers({run: offer for run, offer in self.by_run.items() if offers.get(run) != offer})
+
+    def without_ticket(self, ticket: str) -> "JobResultOffers":
+        """Withdraw what is offered of a ticket."""
+        return JobResultOffers({run: offer for run, offer in self.by_run.items() if offer.ticket != ticket})
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,10 @@ from ckptd.checkpoints.executor import (
 )
 from ckptd.checkpoints.verify_jobs import verify_client
 from ckptd.checkpoints.verify_jobs.verify_client import RefusedSubmission, SeenTasks
-from ckptd.core.model import Checkpoint, Unknown
+from ckptd.core.model import Checkpoint, RunKey, Unknown
 from ckptd.core.verification import task_results
 from ckptd.core.verification.followed_tasks import FollowedTasks, judge_tasks
+from ckptd.core.verification.scan_tasks import count_tasks
 from ckptd.core.verification.skip_reasons import SkipReason
 from ckptd.core.verification.split_tasks import split_tasks
 from ckptd.core.verification.task_results import ResultError
@@ -58,6 +59,7 @@ class JobLimits:
     max_open: int = 4  # tickets of one user
     max_tries: int = 3
     max_wait: timedelta = timedelta(days=7)
+    scan_entries: int = 0  # of a directory that one task of a first scan reads
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,15 +81,31 @@ class JobExecutor:
         if self.tickets.count_open(run.cluster, run.uid) >= limits.max_open:
             return SkippedRequest(SkipReason.FULL, f"{limits.max_open} are waiting or running")
         tasks = split_tasks(request.pieces, limits.max_tasks, limits.task_bytes)
-        ticket = VerificationTicket(
-            name=secrets.token_hex(8),
-            run=run,
-            requested_at=request.now,
-            tasks=tasks,
-            is_comparison=request.is_comparison,
+        return self._begin(
+            VerificationTicket(
+                name=secrets.token_hex(8),
+                run=run,
+                requested_at=request.now,
+                tasks=tasks,
+                is_comparison=request.is_comparison,
+            )
         )
+
+    def submit_scan(self, run: RunKey, entry_count: int, now: datetime) -> Ticket | SkippedRequest:
+        """Let jobs read what a scan on this node left unread in a directory with so many entries.
+
+        Scans on this node take the results, as soon as a task has one, and believe of them what `job_results` says.
+        """
+        limits = self.limits
+        if self.tickets.count_open(run.cluster, run.uid) >= limits.max_open:
+            return SkippedRequest(SkipReason.FULL, f"{limits.max_open} are waiting or running")
+        tasks = ((),) * count_tasks(entry_count, limits.scan_entries, limits.max_tasks)
+        name = secrets.token_hex(8)
+        return self._begin(VerificationTicket(name=name, run=run, requested_at=now, tasks=tasks, is_scan=True))
+
+    def _begin(self, ticket: VerificationTicket) -> Ticket | SkippedRequest:
         self.tickets.add(ticket)  # before its job, which is found by this name if this process ends meanwhile
-        refused = self._send(ticket, range(len(tasks)))
+        refused = self._send(ticket, range(len(ticket.tasks)))
         if refused is None:
             return Ticket(ticket.name)
         self.tickets.delete(ticket.name)
@@ -108,11 +126,12 @@ class JobExecutor:
         found = judge_tasks(known, seen.results, seen.states, now)
         done_bytes = sum(piece.size_bytes for number in found.finished for piece in known.tasks[number])
         if len(found.finished) == len(known.tasks):
-            return TicketProgress(TicketState.READY, done_bytes)
+            return TicketProgress(TicketState.READY, done_bytes, found.finished)
         after = self._advance(known, seen, found, now)
         if after.end_reason is not None:
-            return TicketProgress(TicketState.READY, done_bytes)
-        return TicketProgress(TicketState.RUNNING if found.has_begun else TicketState.WAITING, done_bytes)
+            return TicketProgress(TicketState.READY, done_bytes, found.finished)
+        state = TicketState.RUNNING if found.has_begun else TicketState.WAITING
+        return TicketProgress(state, done_bytes, found.finished)
 
     def collect(self, ticket: Ticket) -> tuple[Checkpoint, ...] | Unknown:
         known = self.tickets.read(ticket)

@@ -43,6 +43,9 @@ def submit(
             [{"directory": each.directory, "files": list(map(list, each.files))} for each in task] for task in tasks
         ]
         return _ask(agent, "submit_digests", ticket, item, deadline, _submission)
+    if ticket.is_scan:
+        item |= {"directory": ticket.run.directory, "task_count": len(ticket.tasks)}
+        return _ask(agent, "submit_scan", ticket, item, deadline, _submission)
     root = PurePosixPath(ticket.run.directory)
     item["directory"] = ticket.run.directory
     item["tasks"] = [[str(piece.path.relative_to(root)) for piece in task] for task in ticket.tasks]

@@ -1,0 +1,118 @@
+"""Lets jobs of the owners read what the first scans of large directories leave, where the site has such jobs.
+
+The scans on this node go on meanwhile, newest checkpoints first. They take the result of each task as soon as there is
+one, and a job that they no longer need is cancelled. So a slow queue delays nothing. After a refusal, this node reads
+all by itself.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from ckptd.checkpoints.agent.scan_client import JobTasks
+from ckptd.checkpoints.executor import NO_RESULT, SkippedRequest, Ticket, TicketState
+from ckptd.core.discovery.scan_schedule import WatchedRun
+from ckptd.core.model import RunKey, Scan, Unknown
+from ckptd.core.node_scans.node_directories import is_on_nodes
+from ckptd.core.verification.ticket import VerificationTicket
+from ckptd.steps.parts import Parts
+from ckptd.steps.results import LogLine, info, warning
+from ckptd.steps.snapshots import JobResultOffers
+from ckptd.steps.state import State
+
+MAX_SUBMISSIONS = 5  # of one step: each is a few requests to Slurm
+MAX_OFFERED = 16  # results that one scan takes: its owner can make each of them large
+AGAIN_AFTER = timedelta(hours=1)  # after a refusal, or a job that left something unread
+
+
+@dataclass(slots=True)
+class FirstScanSlice:
+    """What this process knows of first scans by jobs; after a restart, results are offered again."""
+
+    offered: dict[str, frozenset[int]] = field(default_factory=dict)  # tasks whose results scans were given, by ticket
+    ended: set[str] = field(default_factory=set)  # tickets that get no further result
+    again_at: dict[RunKey, datetime] = field(default_factory=dict)  # when another job may be submitted
+
+
+def follow(parts: Parts, state: State, ticket: VerificationTicket, now: datetime) -> list[LogLine]:
+    """Ask about a ticket once, and offer new results to the scans; release a ticket that is no longer needed."""
+    executor, memory = parts.job_executor, state.own(FirstScanSlice, FirstScanSlice)
+    assert executor is not None
+    watched = state.watchlist.get(ticket.run)
+    if not executor.limits.scan_entries or watched is None or _is_read(watched):
+        return _release(parts, state, ticket, now)
+    if ticket.run in state.latest(JobResultOffers).by_run:
+        return []  # until a scan has taken those before
+    given = memory.offered.get(ticket.name, frozenset())
+    everything = frozenset(range(len(ticket.tasks)))
+    if ticket.name in memory.ended and given >= everything:
+        return _release(parts, state, ticket, now)
+    if ticket.name in memory.ended:
+        finished = everything
+    else:
+        progress = executor.follow(Ticket(ticket.name))
+        if isinstance(progress, Unknown):
+            return _release(parts, state, ticket, now) if progress.what == NO_RESULT else []
+        is_ended = progress.state is TicketState.READY
+        finished = everything if is_ended else progress.finished  # a task that left none is soon seen to
+        if is_ended:
+            memory.ended.add(ticket.name)
+    if new := sorted(finished - given)[:MAX_OFFERED]:
+        memory.offered[ticket.name] = given.union(new)
+        offer = JobTasks(ticket.name, tuple(new))
+        state.change(JobResultOffers, lambda offers: offers.with_offer(ticket.run, offer))
+        state.watchlist.hasten([ticket.run], now)
+    return []
+
+
+def submit_wanted(
+    parts: Parts, state: State, tickets: Collection[VerificationTicket], now: datetime
+) -> Iterator[LogLine]:
+    """Submit jobs for directories that are large and not read whole, one for each user at a time."""
+    executor, memory = parts.job_executor, state.own(FirstScanSlice, FirstScanSlice)
+    assert executor is not None
+    most = executor.limits.scan_entries
+    if not most:
+        return
+    busy = {each.run.uid for each in tickets if each.is_scan}
+    memory.again_at = {run: at for run, at in memory.again_at.items() if at > now}
+    left = MAX_SUBMISSIONS
+    for watched in state.watchlist.all:
+        run, last = watched.key, watched.last
+        if not isinstance(last, Scan) or not last.unread_count or last.entry_count <= most:
+            continue
+        if run.uid in busy or run in memory.again_at or is_on_nodes(run.directory, parts.node_scans.directories):
+            continue
+        if not left or parts.runner.is_stopping():
+            return
+        left -= 1
+        busy.add(run.uid)
+        where, count = ascii(run.directory), last.unread_count
+        answer = executor.submit_scan(run, last.entry_count, now)
+        if isinstance(answer, SkippedRequest):
+            memory.again_at[run] = now + AGAIN_AFTER
+            yield warning(f"no job reads the {count} checkpoints in {where} that are not read yet: {str(answer)!a}")
+        else:
+            yield info(f"a job of the owner was submitted to read {count} checkpoints in {where}")
+
+
+def _is_read(watched: WatchedRun) -> bool:
+    return isinstance(watched.last, Scan) and not watched.last.unread_count
+
+
+def _release(parts: Parts, state: State, ticket: VerificationTicket, now: datetime) -> list[LogLine]:
+    """End what is left of a ticket, and forget it."""
+    executor, memory = parts.job_executor, state.own(FirstScanSlice, FirstScanSlice)
+    assert executor is not None
+    state.change(JobResultOffers, lambda offers: offers.without_ticket(ticket.name))
+    trouble = executor.release(Ticket(ticket.name))
+    if trouble is not None:
+        return [warning(f"the ticket of job {ticket.job_id} stays: {trouble.reason!a}")]
+    memory.offered.pop(ticket.name, None)
+    memory.ended.discard(ticket.name)
+    where, watched = ascii(ticket.run.directory), state.watchlist.get(ticket.run)
+    if watched is None or _is_read(watched):
+        return [info(f"job {ticket.job_id} is no longer needed to read {where}")]
+    memory.again_at[ticket.run] = now + AGAIN_AFTER
+    reason = f": {ticket.end_reason!a}" if ticket.end_reason else ""
+    return [warning(f"job {ticket.job_id} did not read all checkpoints in {where}; this node reads the rest{reason}")]

@@ -1,0 +1,249 @@
+"""When jobs of the owner take part in the first scan of a large directory, and when they are ended."""
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import pytest
+
+from ckptd.checkpoints.verify_jobs.job_executor import JobExecutor, JobLimits
+from ckptd.core.model import JobState
+from ckptd.core.verification.followed_tasks import RESULT_DELAY
+from ckptd.core.verification.skip_reasons import SkipReason
+from ckptd.service.build_verification import DEADLINE
+from ckptd.steps import first_scan_jobs, follow_verifications, scan
+from ckptd.steps.state import begin
+from support.prune_facts import EPOCHS, workshop
+
+
+@dataclass
+class ScanAgent:
+    """An agent whose scans leave as much unread as the test says, and whose jobs do what the test says."""
+
+    inner: object
+    unread: int = 0
+    refusal: str | None = None
+    finished: list = field(default_factory=list)  # tasks with a result
+    states: list = field(default_factory=list)  # of tasks that the queue shows
+    submitted: list = field(default_factory=list)
+    cancelled: list = field(default_factory=list)
+    taken: list = field(default_factory=list)  # what each scan was told to take
+
+    def run(self, batches):
+        return [
+            [self._answer(batch.operation, item) for item in batch.items]
+            if batch.operation.endswith(("submit_scan", "_verification"))
+            else self._scan(batch)
+            for batch in batches
+        ]
+
+    def run_as_answered(self, batches):
+        return self.inner.run_as_answered(batches)
+
+    def _scan(self, batch):
+        answers = self.inner.run([batch])[0]
+        if batch.operation != "scan":
+            return answers
+        self.taken += [item["results"] for item in batch.items if item["fingerprint"] is None]
+        unread = {"unread_count": self.unread, "fingerprint": None} if self.unread else {}
+        return [{**answer, **unread} if "directory" in answer else answer for answer in answers]
+
+    def _answer(self, operation, item):
+        if operation == "submit_scan":
+            self.submitted.append(item)
+            if self.refusal:
+                return {"refused": self.refusal, "reason": SkipReason.NO_ALLOCATION.value}
+            return {"job_id": 7}
+        if operation == "cancel_verification":
+            self.cancelled.append(item["ticket"])
+            return {}
+        return {"job_id": 7, "states": self.states, "results": self.finished}
+
+    def close(self):
+        self.inner.close()
+
+
+@pytest.fixture
+def shop():
+    """A run of six saves, of which three are not read yet."""
+    with workshop() as shop:
+        for number, name in enumerate(EPOCHS, 1):
+            shop.save(name, epoch=number)
+        let_jobs_scan(shop)
+        shop.agent.unread = 3
+        shop.start_job()
+        shop.look()
+        yield shop
+
+
+def let_jobs_scan(shop, **limits):
+    """Set a directory of more than two entries as the limit, and two entries as the share of a task."""
+    shop.agent = shop.agent if isinstance(shop.agent, ScanAgent) else ScanAgent(shop.agent)
+    executor = JobExecutor(
+        agent=shop.agent,
+        tickets=shop.store.verification_tickets,
+        limits=JobLimits(**{"scan_entries": 2, "max_tries": 1, **limits}),
+        deadline=DEADLINE,
+        read_time=lambda: shop.now,
+    )
+    shop.parts = replace(shop.parts, agent=shop.agent, job_executor=executor)
+
+
+def follow(shop):
+    """Run the step; return what it logs."""
+    return [line.text for line in follow_verifications.run(shop.parts, shop.state, shop.now).lines]
+
+
+def list_tickets(shop):
+    return shop.store.verification_tickets.list_unwatched(shop.run.cluster, shop.now)
+
+
+def wait_and_look(shop, seconds=2):
+    shop.now += timedelta(seconds=seconds)
+    scan.run(shop.parts, shop.state, shop.now)
+
+
+def test_a_job_is_submitted_for_what_a_large_directory_leaves_unread(shop):
+    (line,) = follow(shop)
+    assert line == f"a job of the owner was submitted to read 3 checkpoints in '{shop.run.directory}'"
+    (item,) = shop.agent.submitted
+    assert (item["directory"], item["task_count"], item["numbers"]) == (shop.run.directory, 3, [0, 1, 2])
+    (ticket,) = list_tickets(shop)
+    assert (ticket.run, ticket.is_scan, ticket.job_id) == (shop.run, True, 7)
+
+
+@pytest.mark.parametrize("entries", [0, 6], ids=["the site does not say so", "it is not larger than the limit"])
+def test_no_job_is_submitted(shop, entries):
+    let_jobs_scan(shop, scan_entries=entries)
+    assert follow(shop) == []
+    assert shop.agent.submitted == []
+
+
+def test_no_job_is_submitted_for_a_directory_that_was_read_whole(shop):
+    shop.agent.unread = 0
+    wait_and_look(shop)
+    assert follow(shop) == []
+    assert shop.agent.submitted == []
+
+
+def test_while_a_job_waits_the_scans_go_on_and_no_other_job_is_submitted(shop):
+    follow(shop)
+    shop.agent.states = [[number, JobState.PENDING.value] for number in range(3)]
+    for _ in range(3):
+        before = len(shop.agent.taken)
+        wait_and_look(shop)
+        assert shop.agent.taken[before:] == [None]
+        assert follow(shop) == []
+    assert len(shop.agent.submitted) == 1
+
+
+def test_the_result_of_each_task_is_taken_once_by_the_scan_after_it(shop):
+    follow(shop)
+    ticket = shop.agent.submitted[0]["ticket"]
+    shop.agent.states = [[0, JobState.RUNNING.value], [2, JobState.PENDING.value]]
+    shop.agent.finished = [1]
+    del shop.agent.taken[:]
+    for _ in range(2):
+        follow(shop)
+        wait_and_look(shop)
+    shop.agent.finished = [0, 1, 2]
+    follow(shop)
+    wait_and_look(shop)
+    assert shop.agent.taken == [{"ticket": ticket, "tasks": [1]}, None, {"ticket": ticket, "tasks": [0, 2]}]
+
+
+def test_results_are_offered_until_a_scan_with_them_is_on_record(shop, monkeypatch):
+    follow(shop)
+    shop.agent.finished = [0, 1, 2]
+    follow(shop)
+    del shop.agent.taken[:]
+    with monkeypatch.context() as patch:
+        patch.setattr(shop.agent.inner, "run", lambda batches: [[{"unknown": "timed out"}] for _ in batches])
+        wait_and_look(shop)
+    wait_and_look(shop, 3600)
+    assert shop.agent.taken == [{"ticket": shop.agent.submitted[0]["ticket"], "tasks": [0, 1, 2]}] * 2
+
+
+def test_a_scan_before_a_removal_takes_no_result(shop):
+    follow(shop)
+    shop.agent.finished = [0, 1, 2]
+    follow(shop)
+    del shop.agent.taken[:]
+    scan.scan_again(shop.parts, shop.state, [shop.run], frozenset(), shop.now)
+    wait_and_look(shop)
+    assert [each is None for each in shop.agent.taken] == [True, False]
+
+
+@pytest.mark.parametrize("finished", [[], [0, 1, 2]], ids=["while it waits", "after its end"])
+def test_a_job_that_is_no_longer_needed_is_cancelled(shop, finished):
+    follow(shop)
+    shop.agent.states = [[number, JobState.PENDING.value] for number in range(3) if number not in finished]
+    shop.agent.finished = finished
+    follow(shop)
+    shop.agent.unread = 0
+    wait_and_look(shop)
+    assert follow(shop) == [f"job 7 is no longer needed to read '{shop.run.directory}'"]
+    assert shop.agent.cancelled == [shop.agent.submitted[0]["ticket"]]
+    assert list_tickets(shop) == ()
+
+
+def test_a_refused_job_leaves_all_to_this_node_for_an_hour(shop):
+    shop.agent.refusal = "user alice has no association with account storage"
+    (line,) = follow(shop)
+    assert line.startswith(f"no job reads the 3 checkpoints in '{shop.run.directory}' that are not read yet: ")
+    assert shop.agent.refusal in line
+    wait_and_look(shop, 3500)
+    assert (follow(shop), list_tickets(shop)) == ([], ())
+    wait_and_look(shop, 200)
+    assert len(follow(shop)) == 1
+    assert len(shop.agent.submitted) == 2
+
+
+def test_a_job_that_leaves_no_result_ends_and_this_node_reads_the_rest(shop):
+    follow(shop)
+    for seconds in (1, RESULT_DELAY.total_seconds()):
+        shop.now += timedelta(seconds=seconds)
+        follow(shop)
+    wait_and_look(shop)
+    (line,) = follow(shop)
+    assert line.startswith(f"job 7 did not read all checkpoints in '{shop.run.directory}'; this node reads the rest: ")
+    assert "3 tasks left no result after 1 tries" in line
+    assert (list_tickets(shop), len(shop.agent.submitted)) == ((), 1)
+    wait_and_look(shop)
+    assert follow(shop) == []
+
+
+def test_many_results_are_taken_in_several_scans(shop, monkeypatch):
+    monkeypatch.setattr(first_scan_jobs, "MAX_OFFERED", 2)
+    follow(shop)
+    shop.agent.finished = [0, 1, 2]
+    del shop.agent.taken[:]
+    for _ in range(2):
+        follow(shop)
+        wait_and_look(shop)
+    assert [each["tasks"] for each in shop.agent.taken] == [[0, 1], [2]]
+
+
+def test_a_daemon_that_starts_again_follows_the_ticket_and_takes_the_results_again(shop):
+    follow(shop)
+    shop.state = begin(shop.parts, shop.now)
+    shop.agent.finished = [0, 1, 2]
+    assert follow(shop) == []
+    wait_and_look(shop)
+    assert shop.agent.taken[-1]["tasks"] == [0, 1, 2]
+    assert len(shop.agent.submitted) == 1
+
+
+def test_a_site_that_no_longer_lets_jobs_scan_ends_them(shop):
+    follow(shop)
+    let_jobs_scan(shop, scan_entries=0)
+    follow(shop)
+    assert (len(shop.agent.cancelled), list_tickets(shop)) == (1, ())
+
+
+def test_a_run_that_is_no_longer_watched_needs_no_job(shop):
+    follow(shop)
+    shop.agent.unread = 0
+    shop.end_jobs()
+    assert shop.run not in shop.state.watchlist
+    follow(shop)
+    assert (len(shop.agent.cancelled), list_tickets(shop)) == (1, ())
