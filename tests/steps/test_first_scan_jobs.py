@@ -208,8 +208,11 @@ def test_a_job_that_leaves_no_result_ends_and_this_node_reads_the_rest(shop):
     assert line.startswith(f"job 7 did not read all checkpoints in '{shop.run.directory}'; this node reads the rest: ")
     assert "3 tasks left no result after 1 tries" in line
     assert (list_tickets(shop), len(shop.agent.submitted)) == ((), 1)
-    wait_and_look(shop)
+    wait_and_look(shop, 3600)
     assert follow(shop) == []
+    wait_and_look(shop, 24 * 3600)
+    follow(shop)
+    assert len(shop.agent.submitted) == 2
 
 
 def test_many_results_are_taken_in_several_scans(shop, monkeypatch):

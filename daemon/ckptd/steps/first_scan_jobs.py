@@ -22,7 +22,8 @@ from ckptd.steps.state import State
 
 MAX_SUBMISSIONS = 5  # of one step: each is a few requests to Slurm
 MAX_OFFERED = 16  # results that one scan takes: its owner can make each of them large
-AGAIN_AFTER = timedelta(hours=1)  # after a refusal, or a job that left something unread
+AFTER_REFUSAL = timedelta(hours=1)  # until another job may be submitted
+AFTER_END = timedelta(days=1)  # of a job that left something unread: another one would read all again
 
 
 @dataclass(slots=True)
@@ -90,7 +91,7 @@ def submit_wanted(
         where, count = ascii(run.directory), last.unread_count
         answer = executor.submit_scan(run, last.entry_count, now)
         if isinstance(answer, SkippedRequest):
-            memory.again_at[run] = now + AGAIN_AFTER
+            memory.again_at[run] = now + AFTER_REFUSAL
             yield warning(f"no job reads the {count} checkpoints in {where} that are not read yet: {str(answer)!a}")
         else:
             yield info(f"a job of the owner was submitted to read {count} checkpoints in {where}")
@@ -113,6 +114,6 @@ def _release(parts: Parts, state: State, ticket: VerificationTicket, now: dateti
     where, watched = ascii(ticket.run.directory), state.watchlist.get(ticket.run)
     if watched is None or _is_read(watched):
         return [info(f"job {ticket.job_id} is no longer needed to read {where}")]
-    memory.again_at[ticket.run] = now + AGAIN_AFTER
+    memory.again_at[ticket.run] = now + AFTER_END
     reason = f": {ticket.end_reason!a}" if ticket.end_reason else ""
     return [warning(f"job {ticket.job_id} did not read all checkpoints in {where}; this node reads the rest{reason}")]
