@@ -6,13 +6,17 @@ import struct
 import time
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 
 from ckptd.checkpoints.agent import request_child, requests, scan_json
 from ckptd.checkpoints.agent.agent_operations import OPERATIONS
 from ckptd.checkpoints.agent.limited_child import ChildLimits
 from ckptd.checkpoints.agent.request_policy import RequestPolicy
-from ckptd.checkpoints.scanning import scan_operation
+from ckptd.checkpoints.formats.interface import Claim, Examination, Shape
+from ckptd.checkpoints.scanning import job_results, scan_operation
+from ckptd.checkpoints.scanning.job_results import JobResults, ReadPiece
+from ckptd.checkpoints.scanning.tree import list_tree
 from ckptd.checkpoints.verify_jobs import ticket_files, verify_task
 from ckptd.core.model import CheckpointState
 from ckptd.core.verification.job_policy import VerifyJobPolicy
@@ -32,6 +36,15 @@ def write(path, step, size=16):
     head = json.dumps({"__metadata__": {"step": str(step)}, "w": array})
     path.write_bytes(struct.pack("<Q", len(head)) + head.encode() + bytes(size))
     os.utime(path, (time.time() - 36_000 + step,) * 2)
+
+
+class Unsafe:
+    def __reduce__(self):
+        return os.system, ("true",)
+
+
+def save_unsafe(path):
+    np.save(path, np.array([Unsafe()], dtype=object), allow_pickle=True)
 
 
 class Site:
@@ -144,6 +157,32 @@ def test_a_job_says_nothing_about_files_of_other_users(site):
     )
 
 
+def test_what_this_node_has_read_itself_outweighs_a_result(site):
+    known = read_alone(site)
+    name = f"step_{DAMAGED}.safetensors"
+    (result,) = site.run_tasks(1)
+    listed = list_tree(site.directory).files[name]
+    forged = {"path": name, "format": "safetensors", "files": job_results.identify_files([listed]), "content": {}}
+    site.find_result().write_text(json.dumps({**result, "pieces": [forged]}))
+    assert {each.path.name: each.state for each in site.scan([0]).checkpoints}[name] is COMPLETE, "it is well forged"
+    assert {each.path.name: each.state for each in site.scan([0], known).checkpoints}[name] is CheckpointState.DAMAGED
+
+
+def test_a_checkpoint_that_is_unsafe_to_load_is_read_here(site):
+    save_unsafe(site.directory / "step_1.npy")
+    (result,) = site.run_tasks(1)
+    assert "step_2.safetensors" in {piece["path"] for piece in result["pieces"]}
+    assert "step_1.npy" not in {piece["path"] for piece in result["pieces"]}
+    (found,) = [each for each in site.scan([0]).checkpoints if each.path.name == "step_1.npy"]
+    assert found.unsafe == (f"{os.system.__module__}.system",)
+
+
+def test_nothing_is_believed_of_a_checkpoint_without_files():
+    claim = Claim(format="torch", shape=Shape.SET, path="shards", files=())
+    piece = ReadPiece("shards", "torch", job_results.identify_files(()), Examination())
+    assert JobResults([piece], os.getuid()).find([claim]) == {}
+
+
 def change_each(change):
     def forge(result):
         for piece in result["pieces"]:
@@ -168,8 +207,9 @@ FORGED = {
     "a step that is true": change_each(lambda piece: piece["content"].update(step=True)),
     "a step that no column holds": change_each(lambda piece: piece["content"].update(step=2**63)),
     "a role that does not exist": change_each(lambda piece: piece["content"].update(role="root")),
-    "a list of lists": change_each(lambda piece: piece["content"].update(unsafe=[["os.system"]])),
-    "a text in place of a list": change_each(lambda piece: piece["content"].update(unsafe="os.system")),
+    "a list of lists": change_each(lambda piece: piece["content"].update(best_paths=[["best"]])),
+    "a text in place of a list": change_each(lambda piece: piece["content"].update(best_paths="best")),
+    "names that administrators would be shown": change_each(lambda piece: piece["content"].update(unsafe=["Call 555"])),
     "a long text": change_each(lambda piece: piece["content"].update(role_evidence="x" * 5000)),
     "many metrics": change_each(lambda piece: piece["content"].update(metrics={str(n): 0 for n in range(1001)})),
     "an infinite epoch": lambda result: json.dumps(result).replace('"step": 2', '"epoch": 1e999, "step": 2'),

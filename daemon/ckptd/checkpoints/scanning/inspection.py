@@ -77,7 +77,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
     limits it to what formats recognise at these paths relative to `root`, and then each part is returned separately.
     What was not read by `limits.until` is unknown, and the next call continues with it, given what this one found. It
     forks: call it from a process with one thread. A `parser` reads several directories in turn, this root among them.
-    `results` has what jobs of the owner have read, and so need not be read here.
+    `results` has what jobs of the owner have read: it need not be read here, unless this node has read it in vain.
 
     Raises:
         OSError: the root cannot be opened.
@@ -102,8 +102,11 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
                 wanted = list(claims)
                 if entry is not None or only is not None:
                     wanted = [claim for claim in claims if _is_wanted(claim, tree, entry, only)]
-                read = results.find(wanted) if results else {}
-                return _Chosen(wanted, read | earlier.unchanged(wanted), earlier.list_tried(wanted))
+                kept: dict[str, Checkpoint | Examination] = {**earlier.unchanged(wanted)}
+                tried = earlier.list_tried(wanted)
+                if results:  # what this node has read itself outweighs them
+                    kept = {**results.find(claim for claim in wanted if claim.path not in tried), **kept}
+                return _Chosen(wanted, kept, tried)
 
             shared = parser.begin(str(root), reader.descriptor, tree) if parser and level is not Level.FULL else None
             options = _ReadOptions(level, limits, progress, shared)

@@ -3,8 +3,9 @@
 The owner can write anything into such a result. So it is refused whole if it differs from the schema in anything. Of
 the rest, a scan takes only what it need not read itself: the content of a complete checkpoint, whose files are its
 owner's own, and are by name, inode, size and times those that the scan has listed. A job cannot say that a checkpoint
-is damaged: removals could follow from it, so this node reads such a file itself. Device numbers are left out, because
-those of one file system differ between nodes.
+is damaged: removals could follow from it, so this node reads such a file itself. It cannot say what is unsafe to load
+either, because administrators are notified of that. Device numbers are left out, because those of one file system
+differ between nodes.
 """
 
 import hashlib
@@ -56,7 +57,7 @@ class JobResults:
             for claim in claims
             if (piece := self._by_path.get(claim.path)) is not None
             and piece.format == claim.format
-            and all(file.uid == self._uid for file in claim.files)
+            and {file.uid for file in claim.files} == {self._uid}  # of no file, nothing is believed
             and piece.files == identify_files(claim.files)
         }
 
@@ -86,7 +87,7 @@ def encode_result(task: int, read: Iterable[tuple[Claim, Examination]]) -> bytes
 
 def _encode_piece(claim: Claim, found: Examination) -> str | None:
     """Return a piece as JSON; None if no scan would believe it."""
-    if found.state is not CheckpointState.COMPLETE or found.reason is not None:
+    if found.state is not CheckpointState.COMPLETE or found.reason is not None or found.unsafe:
         return None
     content = examination.encode(found, _BLANK)
     for name in _NOT_SAID:
@@ -150,7 +151,6 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "best_paths": _are_texts,
     "goal_epoch": field_checks.is_number,
     "goal_step": field_checks.is_whole,
-    "unsafe": _are_texts,
     "role": lambda value: isinstance(value, str) and value in _ROLES,
     "role_evidence": _is_long_text,
     "is_result": field_checks.is_flag,
