@@ -116,9 +116,11 @@ def test_what_jobs_and_this_node_read_together_is_what_this_node_reads_alone(sit
     first = site.scan()
     assert first.unread_count == len(STEPS) + 1, "the newest alone was read"
     results = site.run_tasks(task_count)
-    second = site.scan(range(task_count), first.checkpoints)
-    assert second.unread_count == 0
-    together = {each.path.name: each for each in second.checkpoints}
+    last = first
+    for start in range(0, task_count, requests.MAX_RESULTS):
+        last = site.scan(range(task_count)[start : start + requests.MAX_RESULTS], last.checkpoints)
+    assert last.unread_count == 0
+    together = {each.path.name: each for each in last.checkpoints}
     assert together == {each.path.name: each for each in read_alone(site)}
     assert [name for name, each in together.items() if each.state is not COMPLETE] == [f"step_{DAMAGED}.safetensors"]
     read = [piece["path"] for result in results for piece in result["pieces"]]
@@ -285,7 +287,8 @@ MALFORMED = {
     "a directory": {"ticket": TICKET, "tasks": [0], "directory": "/etc"},
     "one task twice": {"ticket": TICKET, "tasks": [0, 0]},
     "no number": {"ticket": TICKET, "tasks": ["0"]},
-    "too many": {"ticket": TICKET, "tasks": list(range(1001))},
+    "a task that no job has": {"ticket": TICKET, "tasks": [1000]},
+    "too many": {"ticket": TICKET, "tasks": [0, 1, 2, 3, 4]},
 }
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from ckptd.checkpoints.verify_jobs.job_executor import JobExecutor, JobLimits
-from ckptd.core.model import JobState
+from ckptd.core.model import JobState, Scan
 from ckptd.core.verification.followed_tasks import RESULT_DELAY
 from ckptd.core.verification.skip_reasons import SkipReason
 from ckptd.service.build_verification import DEADLINE
@@ -163,6 +163,63 @@ def test_results_are_offered_until_a_scan_with_them_is_on_record(shop, monkeypat
     assert shop.agent.taken == [{"ticket": shop.agent.submitted[0]["ticket"], "tasks": [0, 1, 2]}] * 2
 
 
+class FailingScans:
+    """Let scans fail while `holds` says so of what they are told to take."""
+
+    def __init__(self, shop, monkeypatch, holds):
+        run = shop.agent.inner.run
+
+        def answer(batches):
+            (batch,) = batches
+            if batch.operation == "scan" and any(holds(item["results"]) for item in batch.items):
+                return [[{"unknown": "timed out"} for _ in batch.items]]
+            return run(batches)
+
+        monkeypatch.setattr(shop.agent.inner, "run", answer)
+
+
+def follow_and_look(shop, hours, minutes=10):
+    """Follow and scan every few minutes; return what is logged."""
+    lines = []
+    for _ in range(int(hours * 60 / minutes)):
+        lines += follow(shop)
+        wait_and_look(shop, minutes * 60)
+    return lines
+
+
+def test_results_with_which_scans_fail_stop_no_scan_for_long(shop, monkeypatch):
+    follow(shop)
+    FailingScans(shop, monkeypatch, lambda results: results is not None)
+    shop.agent.finished = [0, 1, 2]
+    follow_and_look(shop, hours=3)
+    assert isinstance(shop.state.watchlist.get(shop.run).last, Scan)
+    assert (list_tickets(shop), len(shop.agent.submitted)) == ((), 1)
+
+
+def test_no_result_is_offered_while_scans_fail(shop, monkeypatch):
+    follow(shop)
+    with monkeypatch.context() as patch:
+        FailingScans(shop, patch, lambda _results: True)
+        wait_and_look(shop)
+        shop.agent.finished = [0, 1, 2]
+        del shop.agent.taken[:]
+        follow_and_look(shop, hours=3)
+        assert set(shop.agent.taken) == {None}
+    wait_and_look(shop, 3600)
+    follow(shop)
+    wait_and_look(shop)
+    assert shop.agent.taken[-1]["tasks"] == [0, 1, 2]
+
+
+def test_the_ticket_of_a_directory_that_cannot_be_scanned_ends(shop, monkeypatch):
+    follow(shop)
+    FailingScans(shop, monkeypatch, lambda _results: True)
+    wait_and_look(shop)
+    shop.agent.states = [[number, JobState.RUNNING.value] for number in range(3)]
+    follow_and_look(shop, hours=24 * 9, minutes=180)
+    assert (list_tickets(shop), len(shop.agent.cancelled)) == ((), 1)
+
+
 def test_a_scan_before_a_removal_takes_no_result(shop):
     follow(shop)
     shop.agent.finished = [0, 1, 2]
@@ -198,6 +255,25 @@ def test_a_refused_job_leaves_all_to_this_node_for_an_hour(shop):
     assert len(shop.agent.submitted) == 2
 
 
+def test_a_user_without_an_allocation_is_named_once_an_hour(shop):
+    other = shop.run._replace(directory=f"{shop.run.directory}-more")
+    shop.state.watchlist.visit([other], shop.now)
+    shop.state.watchlist.record_scan(other, shop.state.watchlist.get(shop.run).last, shop.now)
+    assert shop.state.watchlist.get(other).last.unread_count == 3
+    shop.agent.refusal = "user alice has no association with account storage"
+    assert [len(follow(shop)) for _ in range(3)] == [1, 0, 0]
+    assert len(shop.agent.submitted) == 1
+
+
+def test_a_job_without_an_id_is_not_named_by_it(shop, monkeypatch):
+    monkeypatch.setattr(shop.agent, "_answer", lambda *_: {"unknown": "timed out"})
+    follow(shop)
+    monkeypatch.undo()
+    let_jobs_scan(shop, scan_entries=0)
+    (line,) = follow(shop)
+    assert line.startswith("a job did not read all checkpoints in ")
+
+
 def test_a_job_that_leaves_no_result_ends_and_this_node_reads_the_rest(shop):
     follow(shop)
     for seconds in (1, RESULT_DELAY.total_seconds()):
@@ -216,7 +292,7 @@ def test_a_job_that_leaves_no_result_ends_and_this_node_reads_the_rest(shop):
 
 
 def test_many_results_are_taken_in_several_scans(shop, monkeypatch):
-    monkeypatch.setattr(first_scan_jobs, "MAX_OFFERED", 2)
+    monkeypatch.setattr(first_scan_jobs, "MAX_RESULTS", 2)
     follow(shop)
     shop.agent.finished = [0, 1, 2]
     del shop.agent.taken[:]

@@ -9,11 +9,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from ckptd.checkpoints.agent.requests import MAX_RESULTS
 from ckptd.checkpoints.agent.scan_client import JobTasks
 from ckptd.checkpoints.executor import NO_RESULT, SkippedRequest, Ticket, TicketState
 from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import RunKey, Scan, Unknown
 from ckptd.core.node_scans.node_directories import is_on_nodes
+from ckptd.core.verification.skip_reasons import SkipReason
 from ckptd.core.verification.ticket import VerificationTicket
 from ckptd.steps.parts import Parts
 from ckptd.steps.results import LogLine, info, warning
@@ -21,9 +23,9 @@ from ckptd.steps.snapshots import JobResultOffers
 from ckptd.steps.state import State
 
 MAX_SUBMISSIONS = 5  # of one step: each is a few requests to Slurm
-MAX_OFFERED = 16  # results that one scan takes: its owner can make each of them large
 AFTER_REFUSAL = timedelta(hours=1)  # until another job may be submitted
 AFTER_END = timedelta(days=1)  # of a job that left something unread: another one would read all again
+OFFERED_FOR = timedelta(hours=1)  # then scans go on without: it may be the results that make them fail
 
 
 @dataclass(slots=True)
@@ -31,8 +33,9 @@ class FirstScanSlice:
     """What this process knows of first scans by jobs; after a restart, results are offered again."""
 
     offered: dict[str, frozenset[int]] = field(default_factory=dict)  # tasks whose results scans were given, by ticket
+    offered_at: dict[str, datetime] = field(default_factory=dict)  # the last of them, by ticket
     ended: set[str] = field(default_factory=set)  # tickets that get no further result
-    again_at: dict[RunKey, datetime] = field(default_factory=dict)  # when another job may be submitted
+    again_at: dict[RunKey | int, datetime] = field(default_factory=dict)  # next job of a run, or of any of a user
 
 
 def follow(parts: Parts, state: State, ticket: VerificationTicket, now: datetime) -> list[LogLine]:
@@ -40,10 +43,13 @@ def follow(parts: Parts, state: State, ticket: VerificationTicket, now: datetime
     executor, memory = parts.job_executor, state.own(FirstScanSlice, FirstScanSlice)
     assert executor is not None
     watched = state.watchlist.get(ticket.run)
-    if not executor.limits.scan_entries or watched is None or _is_read(watched):
+    is_overdue = now - ticket.requested_at > executor.limits.max_wait + AFTER_END
+    if not executor.limits.scan_entries or watched is None or _is_read(watched) or is_overdue:
         return _release(parts, state, ticket, now)
     if ticket.run in state.latest(JobResultOffers).by_run:
-        return []  # until a scan has taken those before
+        if now - memory.offered_at.get(ticket.name, now) < OFFERED_FOR:
+            return []  # until a scan has taken those before
+        state.change(JobResultOffers, lambda offers: offers.without_ticket(ticket.name))
     given = memory.offered.get(ticket.name, frozenset())
     everything = frozenset(range(len(ticket.tasks)))
     if ticket.name in memory.ended and given >= everything:
@@ -58,8 +64,11 @@ def follow(parts: Parts, state: State, ticket: VerificationTicket, now: datetime
         finished = everything if is_ended else progress.finished  # a task that left none is soon seen to
         if is_ended:
             memory.ended.add(ticket.name)
-    if new := sorted(finished - given)[:MAX_OFFERED]:
+    if isinstance(watched.last, Unknown):
+        return []  # while scans fail, none takes a result
+    if new := sorted(finished - given)[:MAX_RESULTS]:
         memory.offered[ticket.name] = given.union(new)
+        memory.offered_at[ticket.name] = now
         offer = JobTasks(ticket.name, tuple(new))
         state.change(JobResultOffers, lambda offers: offers.with_offer(ticket.run, offer))
         state.watchlist.hasten([ticket.run], now)
@@ -76,13 +85,14 @@ def submit_wanted(
     if not most:
         return
     busy = {each.run.uid for each in tickets if each.is_scan}
-    memory.again_at = {run: at for run, at in memory.again_at.items() if at > now}
+    memory.again_at = {each: at for each, at in memory.again_at.items() if at > now}
     left = MAX_SUBMISSIONS
     for watched in state.watchlist.all:
         run, last = watched.key, watched.last
         if not isinstance(last, Scan) or not last.unread_count or last.entry_count <= most:
             continue
-        if run.uid in busy or run in memory.again_at or is_on_nodes(run.directory, parts.node_scans.directories):
+        is_early = run in memory.again_at or run.uid in memory.again_at
+        if run.uid in busy or is_early or is_on_nodes(run.directory, parts.node_scans.directories):
             continue
         if not left or parts.runner.is_stopping():
             return
@@ -91,7 +101,8 @@ def submit_wanted(
         where, count = ascii(run.directory), last.unread_count
         answer = executor.submit_scan(run, last.entry_count, now)
         if isinstance(answer, SkippedRequest):
-            memory.again_at[run] = now + AFTER_REFUSAL
+            is_of_user = answer.reason is not SkipReason.REFUSED
+            memory.again_at[run.uid if is_of_user else run] = now + AFTER_REFUSAL
             yield warning(f"no job reads the {count} checkpoints in {where} that are not read yet: {str(answer)!a}")
         else:
             yield info(f"a job of the owner was submitted to read {count} checkpoints in {where}")
@@ -107,13 +118,15 @@ def _release(parts: Parts, state: State, ticket: VerificationTicket, now: dateti
     assert executor is not None
     state.change(JobResultOffers, lambda offers: offers.without_ticket(ticket.name))
     trouble = executor.release(Ticket(ticket.name))
+    job = "a job" if ticket.job_id is None else f"job {ticket.job_id}"
     if trouble is not None:
-        return [warning(f"the ticket of job {ticket.job_id} stays: {trouble.reason!a}")]
+        return [warning(f"the ticket of {job} stays: {trouble.reason!a}")]
     memory.offered.pop(ticket.name, None)
+    memory.offered_at.pop(ticket.name, None)
     memory.ended.discard(ticket.name)
     where, watched = ascii(ticket.run.directory), state.watchlist.get(ticket.run)
     if watched is None or _is_read(watched):
-        return [info(f"job {ticket.job_id} is no longer needed to read {where}")]
+        return [info(f"{job} is no longer needed to read {where}")]
     memory.again_at[ticket.run] = now + AFTER_END
     reason = f": {ticket.end_reason!a}" if ticket.end_reason else ""
-    return [warning(f"job {ticket.job_id} did not read all checkpoints in {where}; this node reads the rest{reason}")]
+    return [warning(f"{job} did not read all checkpoints in {where}; this node reads the rest{reason}")]

@@ -47,6 +47,7 @@ MAX_JOB_NAMES = 10  # path components that show that a directory belongs to one 
 MAX_RESUMING_JOBS = 100  # of one run
 MAX_CANDIDATES = 100  # checkpoints of one run of which it is asked whether they were read
 MAX_TASKS = 1000  # of one verification job
+MAX_RESULTS = 4  # that one scan takes of a job: its owner can make each take 150 MB of memory and a second of CPU
 SCAN_ON_NODE = "scan_on_node"
 # these change nothing, and are allowed without the lease of the cluster
 READING_OPERATIONS = frozenset(
@@ -242,7 +243,8 @@ def _are_results(value: Any) -> bool:
     if not isinstance(value, dict) or value.keys() != {"ticket", "tasks"}:
         return False
     tasks = value["tasks"]
-    return is_ticket(value["ticket"]) and _task_numbers(tasks) and len(set(tasks)) == len(tasks)
+    is_bounded = _task_numbers(tasks) and len(tasks) <= MAX_RESULTS
+    return is_ticket(value["ticket"]) and is_bounded and len(set(tasks)) == len(tasks)
 
 
 SHAPES: dict[str, dict[str, Check]] = {
