@@ -63,8 +63,9 @@ class ScanAgent:
 
 
 @pytest.fixture
-def shop():
+def shop(monkeypatch):
     """A run of six saves, of which three are not read yet."""
+    monkeypatch.setattr(first_scan_jobs, "UNREAD_FOR", timedelta(0))
     with workshop() as shop:
         for number, name in enumerate(EPOCHS, 1):
             shop.save(name, epoch=number)
@@ -116,6 +117,15 @@ def test_no_job_is_submitted(shop, entries):
     let_jobs_scan(shop, scan_entries=entries)
     assert follow(shop) == []
     assert shop.agent.submitted == []
+
+
+def test_no_job_is_submitted_for_what_scans_read_within_minutes(shop, monkeypatch):
+    monkeypatch.undo()
+    for seconds in (0, 250):
+        shop.now += timedelta(seconds=seconds)
+        assert follow(shop) == []
+    shop.now += timedelta(seconds=50)
+    assert len(follow(shop)) == 1
 
 
 def test_no_job_is_submitted_for_a_directory_that_was_read_whole(shop):

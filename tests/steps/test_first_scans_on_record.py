@@ -10,7 +10,7 @@ from checkpoints.verify_jobs_site import USER, open_site
 from ckptd.core.model import CheckpointState, Job, JobState, Level
 from ckptd.core.model.checkpoints import UNREAD
 from ckptd.service.step_table import run_once
-from ckptd.steps import follow_verifications, scan
+from ckptd.steps import first_scan_jobs, follow_verifications, scan
 from ckptd.steps.state import begin
 from support import starved_agent
 from support.migrated import open_record
@@ -69,6 +69,7 @@ class Watched:
 
 @pytest.fixture
 def watched(monkeypatch):
+    monkeypatch.setattr(first_scan_jobs, "UNREAD_FOR", timedelta(0))
     with open_site(monkeypatch, "scan_beyond = 2\n", starved_agent.start_agent) as site:
         site.save(*NAMES)
         watched = Watched(site)

@@ -23,6 +23,7 @@ from ckptd.steps.snapshots import JobResultOffers
 from ckptd.steps.state import State
 
 MAX_SUBMISSIONS = 5  # of one step: each is a few requests to Slurm
+UNREAD_FOR = timedelta(minutes=5)  # before a job is submitted: most directories need a few scans on this node alone
 AFTER_REFUSAL = timedelta(hours=1)  # until another job may be submitted
 AFTER_END = timedelta(days=1)  # of a job that left something unread: another one would read all again
 OFFERED_FOR = timedelta(hours=1)  # then scans go on without: it may be the results that make them fail
@@ -35,6 +36,7 @@ class FirstScanSlice:
     offered: dict[str, frozenset[int]] = field(default_factory=dict)  # tasks whose results scans were given, by ticket
     offered_at: dict[str, datetime] = field(default_factory=dict)  # the last of them, by ticket
     ended: set[str] = field(default_factory=set)  # tickets that get no further result
+    unread_since: dict[RunKey, datetime] = field(default_factory=dict)  # of large directories
     again_at: dict[RunKey | int, datetime] = field(default_factory=dict)  # next job of a run, or of any of a user
 
 
@@ -86,12 +88,11 @@ def submit_wanted(
         return
     busy = {each.run.uid for each in tickets if each.is_scan}
     memory.again_at = {each: at for each, at in memory.again_at.items() if at > now}
+    wanted = _list_wanted(state, most)
+    memory.unread_since = {run: memory.unread_since.get(run, now) for run in wanted}
     left = MAX_SUBMISSIONS
-    for watched in state.watchlist.all:
-        run, last = watched.key, watched.last
-        if not isinstance(last, Scan) or not last.unread_count or last.entry_count <= most:
-            continue
-        is_early = run in memory.again_at or run.uid in memory.again_at
+    for run, last in wanted.items():
+        is_early = run in memory.again_at or run.uid in memory.again_at or now - memory.unread_since[run] < UNREAD_FOR
         if run.uid in busy or is_early or is_on_nodes(run.directory, parts.node_scans.directories):
             continue
         if not left or parts.runner.is_stopping():
@@ -106,6 +107,16 @@ def submit_wanted(
             yield warning(f"no job reads the {count} checkpoints in {where} that are not read yet: {str(answer)!a}")
         else:
             yield info(f"a job of the owner was submitted to read {count} checkpoints in {where}")
+
+
+def _list_wanted(state: State, most: int) -> dict[RunKey, Scan]:
+    """Return the last scans that left something unread in a directory with more entries than that."""
+    found = {each.key: each.last for each in state.watchlist.all}
+    return {
+        run: last
+        for run, last in found.items()
+        if isinstance(last, Scan) and last.unread_count and last.entry_count > most
+    }
 
 
 def _is_read(watched: WatchedRun) -> bool:
