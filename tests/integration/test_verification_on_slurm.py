@@ -4,8 +4,10 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,8 +18,9 @@ from ckptd.checkpoints.agent.scan_client import JobPlaces, JobTasks, ScanLimits,
 from ckptd.checkpoints.executor import TicketState
 from ckptd.checkpoints.scanning.inspection import inspect_tree
 from ckptd.checkpoints.verify_jobs.job_executor import JobExecutor, JobLimits
-from ckptd.core.model import RunKey, Unknown
+from ckptd.core.model import CheckpointState, RunKey, Unknown
 from ckptd.service.build_verification import DEADLINE
+from ckptd.store.store import Store
 from demo.cluster import PrivateCluster
 from demo.patience import allow
 from support import starved_agent
@@ -27,6 +30,8 @@ from support.node_python import install_node_python
 DATA = Path(__file__).parents[1] / "data/formats/torch"
 EPOCHS = [f"epoch_{number:03}.pt" for number in range(1, 9)]
 DAMAGED = EPOCHS[3]
+ARRAY = {"dtype": "F32", "shape": [4]}
+MUCH = 1000
 SETTINGS = """
 [slurm]
 timeout = "20s"
@@ -99,13 +104,13 @@ class Fleet:
             flip_a_byte(place / EPOCHS[-1])
         return place
 
-    def start(self, *words):
-        argv = [sys.executable, "-m", "ckptd", "--config", str(self.config), *words]
+    def start(self, *words, config=None):
+        argv = [sys.executable, "-m", "ckptd", "--config", str(config or self.config), *words]
         environment = {**os.environ, **self.cluster.environment}
         return subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def ckptd(self, *words, status=0):
-        process = self.start(*words)
+    def ckptd(self, *words, status=0, config=None):
+        process = self.start(*words, config=config)
         output, errors = process.communicate(timeout=allow(300))
         assert process.returncode == status, (output, errors)
         return output
@@ -113,6 +118,48 @@ class Fleet:
     def verify(self, user, *words, status):
         document = json.loads(self.ckptd("verify", str(user.home / "ckpt"), *words, "--json", status=status))
         return {os.path.basename(each["path"]): each for each in document["checkpoints"]}
+
+    def train_much(self, count):
+        """Let a job of a third user run beside so many checkpoints; return the user."""
+        user = self.cluster.create_user("much")
+        self.cluster.command("sacctmgr", "--immediate", "add", "user", user.name, "account=storage")
+        directory = user.home / "ckpt"
+        directory.mkdir()
+        os.chown(directory, user.uid, user.gid)
+        for step in range(count):
+            head = json.dumps({"__metadata__": {"step": str(step)}, "w": {**ARRAY, "data_offsets": [0, 16]}}).encode()
+            path = directory / f"step_{step}.safetensors"
+            path.write_bytes(struct.pack("<Q", len(head)) + head + bytes(16))
+            os.chown(path, user.uid, user.gid)
+            os.utime(path, (1_700_000_000 + step,) * 2)
+        job = self.cluster.submit(user, "#!/bin/sh\nexec sleep 1000\n", "--comment=ckpt=ckpt", work_dir=user.home)
+        self.cluster.wait_for("the job to run", lambda: self.cluster.read_job(job, "%T") == "RUNNING")
+        return user
+
+    def configure(self, name, *changes):
+        """Write the configuration of another daemon, with a record of its own; return the folder of both."""
+        state = self.cluster.directory / name
+        state.mkdir()
+        text = self.config.read_text().replace(str(self.state), str(state))
+        for before, after in changes:
+            assert before in text
+            text = text.replace(before, after)
+        (state / "config.toml").write_text(text)
+        return state
+
+    @contextmanager
+    def run_starved(self, state):
+        """Run a daemon whose scans read one file each; yield what reads its log."""
+        argv = [sys.executable, "-m", "support.starved_daemon", "--config", str(state / "config.toml"), "run"]
+        places = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+        environment = {**os.environ, **self.cluster.environment, "PYTHONPATH": places}
+        with (state / "log").open("wb") as log:
+            daemon = subprocess.Popen(argv, env=environment, stdout=log, stderr=log)
+        try:
+            yield (state / "log").read_text
+        finally:
+            daemon.terminate()
+            daemon.wait(timeout=allow(60))
 
     def list_jobs(self, *states):
         argv = ["squeue", "--noheader", "--array", f"--states={','.join(states) or 'all'}", "--format=%j %u %T %N"]
@@ -184,6 +231,35 @@ def test_jobs_of_the_owner_compare_copies_and_their_word_is_marked_as_such(fleet
         "archive": (True, True),
         "project": (False, True),
     }
+
+
+def read_record(state, run):
+    """Return the checkpoints of a run in a daemon's record, by name, and the tickets there."""
+    store = Store.open(f"sqlite:///{state}/ckptd.sqlite3")
+    try:
+        found = {each.checkpoint.path.name: each.checkpoint for each in store.checkpoints.read(run)}
+        return found, store.verification_tickets.list_unwatched(run.cluster, datetime.now(UTC))
+    finally:
+        store.close()
+
+
+def test_a_daemon_records_what_jobs_read_as_one_that_reads_all_itself(fleet):
+    user = fleet.train_much(MUCH)
+    run = RunKey("verify", user.uid, str(user.home / "ckpt"))
+    alone = fleet.configure("alone", ("scan_beyond = 2\n", ""))
+    shared = fleet.configure("shared", ("scan_beyond = 2\n", f"scan_beyond = {MUCH // 2}\n"))
+    with fleet.run_starved(shared) as read_log:
+        no_longer = f"is no longer needed to read '{run.directory}'"
+        fleet.cluster.wait_for("all to be read", lambda: no_longer in read_log(), seconds=120)
+    fleet.ckptd("once", status=1, config=alone / "config.toml")
+    found, tickets = read_record(shared, run)
+    assert f"a job of the owner was submitted to read {MUCH - 1} checkpoints in" in read_log()
+    assert len(found) == MUCH
+    assert {each.state for each in found.values()} == {CheckpointState.COMPLETE}
+    assert (found, ()) == read_record(alone, run)
+    assert tickets == ()
+    assert list((user.home / ".ckptd-verify").iterdir()) == []
+    assert [each[1] for each in fleet.list_jobs()].count(user.name) == 2, "two tasks"
 
 
 @pytest.fixture

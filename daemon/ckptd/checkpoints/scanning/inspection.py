@@ -1,6 +1,6 @@
 """Inspects one directory tree: lists it, and lets the formats claim and examine checkpoints in limited children."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -102,7 +102,7 @@ def inspect_tree(  # noqa: PLR0913 - each is a question of its own, and all but 
                 wanted = list(claims)
                 if entry is not None or only is not None:
                     wanted = [claim for claim in claims if _is_wanted(claim, tree, entry, only)]
-                kept: dict[str, Checkpoint | Examination] = {**earlier.unchanged(wanted)}
+                kept: Mapping[str, Checkpoint | Examination] = earlier.unchanged(wanted)
                 tried = earlier.list_tried(wanted)
                 if results:  # what this node has read itself outweighs them
                     kept = {**results.find(claim for claim in wanted if claim.path not in tried), **kept}
@@ -151,7 +151,7 @@ class _Chosen(NamedTuple):
     """The claims that are asked for, and what is known by path of those that need not be read."""
 
     claims: list[Claim]
-    kept: dict[str, Checkpoint | Examination]
+    kept: Mapping[str, Checkpoint | Examination]
     tried: frozenset[str]  # paths of others that earlier scans read in vain
 
     def list_unknown(self) -> list[Claim]:
