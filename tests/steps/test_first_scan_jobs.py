@@ -22,6 +22,7 @@ class ScanAgent:
     inner: object
     unread: int = 0
     refusal: str | None = None
+    reason: SkipReason = SkipReason.NO_ALLOCATION
     finished: list = field(default_factory=list)  # tasks with a result
     states: list = field(default_factory=list)  # of tasks that the queue shows
     submitted: list = field(default_factory=list)
@@ -51,7 +52,7 @@ class ScanAgent:
         if operation == "submit_scan":
             self.submitted.append(item)
             if self.refusal:
-                return {"refused": self.refusal, "reason": SkipReason.NO_ALLOCATION.value}
+                return {"refused": self.refusal, "reason": self.reason.value}
             return {"job_id": 7}
         if operation == "cancel_verification":
             self.cancelled.append(item["ticket"])
@@ -265,12 +266,13 @@ def test_a_refused_job_leaves_all_to_this_node_for_an_hour(shop):
     assert len(shop.agent.submitted) == 2
 
 
-def test_a_user_without_an_allocation_is_named_once_an_hour(shop):
+@pytest.mark.parametrize("reason", [SkipReason.NO_ALLOCATION, SkipReason.REFUSED], ids=str)
+def test_a_user_whose_job_is_refused_is_named_once_an_hour(shop, reason):
     other = shop.run._replace(directory=f"{shop.run.directory}-more")
     shop.state.watchlist.visit([other], shop.now)
     shop.state.watchlist.record_scan(other, shop.state.watchlist.get(shop.run).last, shop.now)
     assert shop.state.watchlist.get(other).last.unread_count == 3
-    shop.agent.refusal = "user alice has no association with account storage"
+    shop.agent.refusal, shop.agent.reason = "no", reason
     assert [len(follow(shop)) for _ in range(3)] == [1, 0, 0]
     assert len(shop.agent.submitted) == 1
 

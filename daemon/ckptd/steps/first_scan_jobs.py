@@ -15,7 +15,6 @@ from ckptd.checkpoints.executor import NO_RESULT, SkippedRequest, Ticket, Ticket
 from ckptd.core.discovery.scan_schedule import WatchedRun
 from ckptd.core.model import RunKey, Scan, Unknown
 from ckptd.core.node_scans.node_directories import is_on_nodes
-from ckptd.core.verification.skip_reasons import SkipReason
 from ckptd.core.verification.ticket import VerificationTicket
 from ckptd.steps.parts import Parts
 from ckptd.steps.results import LogLine, info, warning
@@ -24,7 +23,7 @@ from ckptd.steps.state import State
 
 MAX_SUBMISSIONS = 5  # of one step: each is a few requests to Slurm
 UNREAD_FOR = timedelta(minutes=5)  # before a job is submitted: most directories need a few scans on this node alone
-AFTER_REFUSAL = timedelta(hours=1)  # until another job may be submitted
+AFTER_REFUSAL = timedelta(hours=1)  # until another job of the user may be submitted
 AFTER_END = timedelta(days=1)  # of a job that left something unread: another one would read all again
 OFFERED_FOR = timedelta(hours=1)  # then scans go on without: it may be the results that make them fail
 
@@ -37,7 +36,7 @@ class FirstScanSlice:
     offered_at: dict[str, datetime] = field(default_factory=dict)  # the last of them, by ticket
     ended: set[str] = field(default_factory=set)  # tickets that get no further result
     unread_since: dict[RunKey, datetime] = field(default_factory=dict)  # of large directories
-    again_at: dict[RunKey | int, datetime] = field(default_factory=dict)  # next job of a run, or of any of a user
+    again_at: dict[RunKey | int, datetime] = field(default_factory=dict)  # next job of a run, or of any run of a user
 
 
 def follow(parts: Parts, state: State, ticket: VerificationTicket, now: datetime) -> list[LogLine]:
@@ -102,8 +101,7 @@ def submit_wanted(
         where, count = ascii(run.directory), last.unread_count
         answer = executor.submit_scan(run, last.entry_count, now)
         if isinstance(answer, SkippedRequest):
-            is_of_user = answer.reason is not SkipReason.REFUSED
-            memory.again_at[run.uid if is_of_user else run] = now + AFTER_REFUSAL
+            memory.again_at[run.uid] = now + AFTER_REFUSAL
             yield warning(f"no job reads the {count} checkpoints in {where} that are not read yet: {str(answer)!a}")
         else:
             yield info(f"a job of the owner was submitted to read {count} checkpoints in {where}")
