@@ -283,7 +283,7 @@ def test_a_job_without_an_id_is_not_named_by_it(shop, monkeypatch):
     monkeypatch.undo()
     let_jobs_scan(shop, scan_entries=0)
     (line,) = follow(shop)
-    assert line.startswith("a job did not read all checkpoints in ")
+    assert line.startswith("a job is no longer needed to read ")
 
 
 def test_a_job_that_leaves_no_result_ends_and_this_node_reads_the_rest(shop):
@@ -324,11 +324,14 @@ def test_a_daemon_that_starts_again_follows_the_ticket_and_takes_the_results_aga
     assert len(shop.agent.submitted) == 1
 
 
-def test_a_site_that_no_longer_lets_jobs_scan_ends_them(shop):
+def test_a_site_that_no_longer_lets_jobs_scan_ends_them_and_may_let_them_again(shop):
     follow(shop)
     let_jobs_scan(shop, scan_entries=0)
-    follow(shop)
+    assert follow(shop) == [f"job 7 is no longer needed to read '{shop.run.directory}'"]
     assert (len(shop.agent.cancelled), list_tickets(shop)) == (1, ())
+    let_jobs_scan(shop)
+    follow(shop)
+    assert len(shop.agent.submitted) == 2
 
 
 def test_a_run_that_is_no_longer_watched_needs_no_job(shop):

@@ -45,7 +45,7 @@ def follow(parts: Parts, state: State, ticket: VerificationTicket, now: datetime
     assert executor is not None
     watched = state.watchlist.get(ticket.run)
     is_overdue = now - ticket.requested_at > executor.limits.max_wait + AFTER_END
-    if not executor.limits.scan_entries or watched is None or _is_read(watched) or is_overdue:
+    if watched is None or is_overdue or not _is_needed(parts, watched):
         return _release(parts, state, ticket, now)
     if ticket.run in state.latest(JobResultOffers).by_run:
         if now - memory.offered_at.get(ticket.name, now) < OFFERED_FOR:
@@ -117,8 +117,11 @@ def _list_wanted(state: State, most: int) -> dict[RunKey, Scan]:
     }
 
 
-def _is_read(watched: WatchedRun) -> bool:
-    return isinstance(watched.last, Scan) and not watched.last.unread_count
+def _is_needed(parts: Parts, watched: WatchedRun | None) -> bool:
+    """Whether the site lets jobs take part in first scans, and something of this one is left."""
+    if parts.job_executor is None or not parts.job_executor.limits.scan_entries or watched is None:
+        return False
+    return not isinstance(watched.last, Scan) or bool(watched.last.unread_count)
 
 
 def _release(parts: Parts, state: State, ticket: VerificationTicket, now: datetime) -> list[LogLine]:
@@ -134,7 +137,7 @@ def _release(parts: Parts, state: State, ticket: VerificationTicket, now: dateti
     memory.offered_at.pop(ticket.name, None)
     memory.ended.discard(ticket.name)
     where, watched = ascii(ticket.run.directory), state.watchlist.get(ticket.run)
-    if watched is None or _is_read(watched):
+    if not _is_needed(parts, watched):
         return [info(f"{job} is no longer needed to read {where}")]
     memory.again_at[ticket.run] = now + AFTER_END
     reason = f": {ticket.end_reason!a}" if ticket.end_reason else ""
