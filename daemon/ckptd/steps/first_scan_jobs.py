@@ -102,7 +102,7 @@ def submit_wanted(
         answer = executor.submit_scan(run, last.entry_count, now)
         if isinstance(answer, SkippedRequest):
             memory.again_at[run.uid] = now + AFTER_REFUSAL
-            yield warning(f"no job reads the {count} checkpoints in {where} that are not read yet: {str(answer)!a}")
+            yield warning(f"no job reads the {count} checkpoints in {where} that are not read yet: {answer.detail!a}")
         else:
             yield info(f"a job of the owner was submitted to read {count} checkpoints in {where}")
 

@@ -98,7 +98,7 @@ class JobExecutor:
         """
         limits = self.limits
         if self.tickets.count_open(run.cluster, run.uid) >= limits.max_open:
-            return SkippedRequest(SkipReason.FULL, f"{limits.max_open} are waiting or running")
+            return SkippedRequest(SkipReason.FULL, f"{limits.max_open} jobs of the owner are waiting or running")
         tasks = ((),) * count_tasks(entry_count, limits.scan_entries, limits.max_tasks)
         name = secrets.token_hex(8)
         return self._begin(VerificationTicket(name=name, run=run, requested_at=now, tasks=tasks, is_scan=True))
