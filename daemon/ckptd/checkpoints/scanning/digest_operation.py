@@ -46,7 +46,7 @@ def _digest_in_child(reader: Reader, files: Sequence[tuple[str, int]], limits: C
         for number, (name, size) in enumerate(files):
             teller.begin(number, allow(number))
             try:
-                with reader.open(name) as file:
+                with reader.open_descriptor(name) as file:
                     teller.answer(_digest_file(file, size))
             except (OSError, NotRegularError, FileChangedError) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from io import BufferedReader, FileIO
+from io import BufferedReader, BytesIO, FileIO
 from pathlib import PurePosixPath
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -12,6 +12,8 @@ from ckptd.checkpoints.scanning.tree import open_root
 from ckptd.errors import CkptdError
 
 BUFFER_BYTES = 16 << 10  # a file system may ask for reads of 4 MiB, and most headers are shorter than this
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NO_NAMES = frozenset({"", ".", ".."})
 
 
 class NotRegularError(CkptdError):
@@ -42,32 +44,59 @@ class Reader:
         os.close(self._root)
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file by its path relative to the root.
+        """Open a file by its path relative to the root; a small one is read at once, and has no descriptor then.
 
         Raises:
             NotRegularError: it is a link, FIFO, device or socket now, or belongs to another user.
-            OSError: it cannot be opened.
+            OSError: it cannot be opened, or a small one not be read.
 
         """
-        *parents, name = path.split("/")
-        if ".." in parents or name in {"", ".", ".."}:
+        found, size_bytes = self._open(path)
+        if size_bytes <= BUFFER_BYTES:
+            try:
+                data = os.read(found, BUFFER_BYTES + 1)
+                if len(data) == size_bytes:
+                    os.close(found)
+                    return BytesIO(data)
+                os.lseek(found, 0, os.SEEK_SET)  # it grows, or the file system returns less than it has
+            except OSError:
+                os.close(found)
+                raise
+        return BufferedReader(FileIO(found, "rb"), BUFFER_BYTES)
+
+    def open_descriptor(self, path: str) -> BinaryIO:
+        """Open a file like `open`, for callers that need its descriptor.
+
+        Raises:
+            NotRegularError, OSError: as `open`.
+
+        """
+        return BufferedReader(FileIO(self._open(path)[0], "rb"), BUFFER_BYTES)
+
+    def _open(self, path: str) -> tuple[int, int]:
+        """Return a descriptor of a file, and its size in bytes."""
+        above, slash, name = path.rpartition("/")
+        if name in _NO_NAMES or (slash and ".." in above.split("/")):
             raise NotRegularError(f"{path!r} does not name a file below the directory")
-        descriptors: list[int] = []
-        here = self._root
-        try:
-            for parent in parents:
-                here = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
-                descriptors.append(here)
-            found = open_keeping_atime(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
+        found = self._open_below(above, name) if slash else open_keeping_atime(name, _FILE, dir_fd=self._root)
         status = os.fstat(found)
         is_regular, is_strange = stat.S_ISREG(status.st_mode), self._only_uid not in {None, status.st_uid}
         if is_strange or not is_regular:
             os.close(found)
             raise NotRegularError(f"{path!r} {'belongs to another user' if is_regular else 'is not a regular file'}")
-        return BufferedReader(FileIO(found, "rb"), BUFFER_BYTES)
+        return found, status.st_size
+
+    def _open_below(self, above: str, name: str) -> int:
+        descriptors: list[int] = []
+        here = self._root
+        try:
+            for parent in above.split("/"):
+                here = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+                descriptors.append(here)
+            return open_keeping_atime(name, _FILE, dir_fd=here)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
 
     def is_there(self, path: str) -> bool:
         """Return whether something has this path now, be it a link; false also where nobody can tell."""

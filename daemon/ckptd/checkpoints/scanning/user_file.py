@@ -51,7 +51,7 @@ def _parse(text: str) -> dict[str, Any]:
 
 def _read_own(reader: Reader, path: str) -> str:
     """Return a file of this process's user or of root: others may write into a directory where many people work."""
-    with reader.open(path) as file:
+    with reader.open_descriptor(path) as file:
         owner = os.fstat(file.fileno()).st_uid
         if owner not in {os.geteuid(), 0}:
             raise ValueError(f"it belongs to uid {owner}, and not to the job's user: it counts for nothing")
