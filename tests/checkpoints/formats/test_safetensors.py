@@ -99,3 +99,42 @@ def test_a_temporary_name_of_the_users_own_is_a_save_of_what_it_stands_for(file)
 def test_a_temporary_name_with_other_content_is_left_to_others(tmp_path):
     (tmp_path / ".tmpAb3dEf").write_bytes(b"something else entirely")
     assert recognise(tmp_path) == {}
+
+
+WEIGHT = json.dumps(tensor(0, 4, [1]))
+REASONS = [
+    ('{"__metadata__":{"step":"7"},"a":%s}', None),
+    ('{"__metadata__": {"step": "7"}, "a": %s}   ', None),
+    ('{"a":%s,"__metadata__":{"step":"7"}}', None),
+    ('{ "__metadata__":{"step":"7"},"a":%s}', None),
+    ('{"__metadata__":{"step":"1"},"a":%s,"__metadata__":{"step":"7"}}', None),
+    ('{"__metadata__":{"step":"1"},"a":%s,"\\u005f_metadata__":{"step":"7"}}', None),
+    ('{"__metadata__":{"step":"7"},"a":%s', "its header is no JSON: Expecting ',' delimiter"),
+    ('{"__metadata__":{"step":"7"},"a":%s}}', "its header is no JSON: Extra data"),
+    ('{"__metadata__":{"step":"7"} "a":%s}', "its header is no JSON: Expecting ',' delimiter"),
+    ('{"__metadata__":{"step":"7"},"a":%s,"b":1}', "its header does not place tensor 'b'"),
+    ('{"__metadata__":{"step":"7"},}', "its header is no JSON: "),
+    ('{"__metadata__":', "its header is no JSON: Expecting value: line 1 column 17 (char 16)"),
+    ('{"__metadata__":{"step":"7"}', "its header is no JSON: Expecting ',' delimiter: line 1 column 29 (char 28)"),
+    ('{"__metadata__":{"step":"7"},"a":' + "[" * 20_000, "its header is nested deeper"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "reason"), REASONS)
+def test_a_header_says_the_same_wherever_its_metadata_are_and_however_often_it_was_read(tmp_path, text, reason):
+    """Of a series, the text behind the metadata is parsed once."""
+    text = text.replace("%s", WEIGHT).encode()
+    for number in range(3):
+        (tmp_path / f"{number}.safetensors").write_bytes(framed(text, b"1234"))
+    for found in recognise(tmp_path).values():
+        assert (found.step, found.state is CheckpointState.COMPLETE) == (None if reason else 7, reason is None)
+        assert (found.reason or "").startswith(reason or "")
+
+
+def test_the_data_of_each_file_are_compared_with_its_tensors(tmp_path):
+    text = ('{"__metadata__":{"step":"%d"},"a":' + WEIGHT + "}").encode()
+    for number, data in enumerate([b"1234", b"123", b"12345", b"1234"]):
+        (tmp_path / f"{number}.safetensors").write_bytes(framed(text % number, data))
+    states = [found.state for _, found in sorted(recognise(tmp_path).items())]
+    complete, damaged = CheckpointState.COMPLETE, CheckpointState.DAMAGED
+    assert states == [complete, damaged, damaged, complete]

@@ -43,9 +43,9 @@ class PartFindings:
 
     def describe_unchecked(self, file_count: int) -> str | None:
         """Describe the parts that no checksum covers; None if these are all parts or none."""
-        names = sorted(self.unchecked)
-        if not names or "" in names or len(names) >= file_count:
+        if not self.unchecked or "" in self.unchecked or len(self.unchecked) >= file_count:
             return None
+        names = sorted(self.unchecked)
         others = f" and {len(names) - 1} more" if len(names) > 1 else ""
         return describe_unchecked(f"{names[0]}{others}")
 
@@ -60,7 +60,8 @@ class PartFindings:
             self.best_paths.append(found.best_path)
         self.goal_epoch = found.goal_epoch if self.goal_epoch is None else self.goal_epoch
         self.goal_step = found.goal_step if self.goal_step is None else self.goal_step
-        self.metrics = {**found.metrics, **self.metrics}
+        if found.metrics:
+            self.metrics = {**found.metrics, **self.metrics}
 
     def add_item_name(self, name: str, *, is_array: bool) -> None:
         """Add the signs of the checkpoint's role in the name of one item."""
@@ -292,7 +293,7 @@ def examine_parts(parts: CheckpointParts, check: Callable[[], object], unread: R
         goal_step=found.goal_step,
         computation=found.computation,
         metrics=found.metrics,
-        unsafe=tuple(sorted(found.unsafe)),
+        unsafe=tuple(sorted(found.unsafe)) if found.unsafe else (),
         has_checksum=not found.unchecked,
         unchecked=found.describe_unchecked(len(parts.files)),
         role=role.role,

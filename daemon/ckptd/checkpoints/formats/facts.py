@@ -7,65 +7,72 @@ bounded in width and depth, because a hostile state may share or contain itself.
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from ckptd.checkpoints.formats.encodings.pickle_values import Opaque
 from ckptd.checkpoints.formats.interface import DamagedError, Examination
 from ckptd.checkpoints.formats.roles import RoleEvidence
 from ckptd.core.model import CheckpointState
 
-# in order of precedence
-_EPOCH_KEYS = (
-    "epoch",
-    "current_epoch",
-    "cur_epoch",
-    "epochs_run",
-    "epoch_num",
-    "epoch_idx",
-    "epochs_completed",
-    "n_epoch",
+Keys = dict[str, None]  # names in their order of precedence
+
+_EPOCH_KEYS = dict.fromkeys(
+    (
+        "epoch",
+        "current_epoch",
+        "cur_epoch",
+        "epochs_run",
+        "epoch_num",
+        "epoch_idx",
+        "epochs_completed",
+        "n_epoch",
+    )
 )
-_EPOCH_KEYS_LATE = ("last_epoch", "epochs", "num_epochs", "start_epoch")
-_STEP_KEYS = (
-    "global_step",
-    "global_steps",
-    "step",
-    "iteration",
-    "steps",
-    "iter",
-    "it",
-    "iter_num",
-    "current_iteration",
-    "current_step",
-    "global_iter",
-    "num_updates",
-    "train_steps",
-    "trained_steps",
-    "total_steps",
-    "n_iter",
-    "num_steps",
-    "iterations",
-    "num_iterations",
-    "step_count",
-    "batch_idx_train",
-    "istep",
-    "nstep",
-    "niter",
-    "timestep",
-    "time_step",
-    "generation",
-    "gen",
-    "t",
+_EPOCH_KEYS_LATE = dict.fromkeys(("last_epoch", "epochs", "num_epochs", "start_epoch"))
+_STEP_KEYS = dict.fromkeys(
+    (
+        "global_step",
+        "global_steps",
+        "step",
+        "iteration",
+        "steps",
+        "iter",
+        "it",
+        "iter_num",
+        "current_iteration",
+        "current_step",
+        "global_iter",
+        "num_updates",
+        "train_steps",
+        "trained_steps",
+        "total_steps",
+        "n_iter",
+        "num_steps",
+        "iterations",
+        "num_iterations",
+        "step_count",
+        "batch_idx_train",
+        "istep",
+        "nstep",
+        "niter",
+        "timestep",
+        "time_step",
+        "generation",
+        "gen",
+        "t",
+    )
 )
 _BEST_PATH_KEYS = ("best_model_checkpoint", "best_model_path", "best_checkpoint")
 _IS_BEST_KEYS = ("is_best",)
 # names of a training's goal, in order of precedence; `epochs` alone may also be its progress
-_GOAL_STEP_KEYS = ("max_steps", "max_iters", "max_iter", "train_iters", "max_train_steps", "num_training_steps")
-_GOAL_EPOCH_KEYS = ("max_epochs", "num_train_epochs", "max_epoch", "total_epochs")
-_SETTING_STEP_KEYS = (*_GOAL_STEP_KEYS, "total_steps", "total_iters", "total_iterations", "train_steps")
-_SETTING_EPOCH_KEYS = (*_GOAL_EPOCH_KEYS, "num_epochs", "n_epochs", "epochs")
+_GOAL_STEP_KEYS = dict.fromkeys(
+    ("max_steps", "max_iters", "max_iter", "train_iters", "max_train_steps", "num_training_steps")
+)
+_GOAL_EPOCH_KEYS = dict.fromkeys(("max_epochs", "num_train_epochs", "max_epoch", "total_epochs"))
+_SETTING_STEP_KEYS = _GOAL_STEP_KEYS | dict.fromkeys(("total_steps", "total_iters", "total_iterations", "train_steps"))
+_SETTING_EPOCH_KEYS = _GOAL_EPOCH_KEYS | dict.fromkeys(("num_epochs", "n_epochs", "epochs"))
 _ALL_GOAL_KEYS = frozenset({*_SETTING_STEP_KEYS, *_SETTING_EPOCH_KEYS})
 _SETTINGS = re.compile(
     r"(?:train(?:ing|er)?_)?(?:args|arguments|config|cfg|options|opts?|hparams|hyper_?param(?:eter)?s|params)"
@@ -87,13 +94,12 @@ Number = Callable[[Any], float | int | None]
 Entries = Sequence[tuple[str, Any]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StateFacts:
+class StateFacts(NamedTuple):
     """The facts that a state contains; None for those that it does not contain."""
 
     epoch: float | None = None
     step: int | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = {}
     best_path: str | None = None
     is_best: bool | None = None
     goal_epoch: float | None = None
@@ -133,13 +139,13 @@ def find_facts(value: Any, number: Number = plain_number) -> StateFacts:
     step = _first(found, _STEP_KEYS)
     step = _find_fairseq_step(top, number) if step is None else step
     goal_epoch, goal_step = _find_goal(top, number)
-    best_path = next((texts[key] for key in _BEST_PATH_KEYS if texts.get(key)), None)
+    best_path = next((texts[key] for key in _BEST_PATH_KEYS if texts.get(key)), None) if texts else None
     return StateFacts(
         epoch=int(epoch) if epoch is not None and epoch == int(epoch) else epoch,
         step=int(step) if step is not None and step == int(step) else None,
         metrics=metrics,
         best_path=best_path.rstrip("/").rpartition("/")[2] if best_path else None,
-        is_best=next((flags[key] for key in _IS_BEST_KEYS if key in flags), None),
+        is_best=next((flags[key] for key in _IS_BEST_KEYS if key in flags), None) if flags else None,
         goal_epoch=_beyond(goal_epoch, epoch),
         goal_step=None if (goal := _beyond(goal_step, step)) is None else int(goal),
     )
@@ -162,6 +168,8 @@ def _find_goal(top: Entries, number: Number) -> tuple[float | int | None, float 
         if isinstance(item, _HOLDERS) and _SETTINGS.fullmatch(name.lower()):
             _add_numbers(settings, _entries(item), number)
     _add_numbers(goals, top, number)
+    if not goals and not settings:
+        return None, None
     epoch, step = _first(goals, _GOAL_EPOCH_KEYS), _first(goals, _GOAL_STEP_KEYS)
     return (
         _first(settings, _SETTING_EPOCH_KEYS) if epoch is None else epoch,
@@ -180,15 +188,16 @@ def _beyond(goal: float | None, reached: float | None) -> float | None:
     return goal if goal is not None and goal > 0 and (reached is None or goal >= reached) else None
 
 
-def _first(found: Mapping[str, float | int], keys: tuple[str, ...]) -> float | int | None:
-    if found:
+def _first(found: Mapping[str, float | int], keys: Keys) -> float | int | None:
+    if not keys.keys().isdisjoint(found):  # most states have a few numbers, and there are many keys
         for key in keys:
             if key in found and found[key] >= 0:
                 return found[key]
     return None
 
 
-def _is_metric(name: str) -> bool:
+@lru_cache(maxsize=4096)
+def _is_metric(name: str) -> bool:  # of at most 128 characters, as `_named` returns them
     lower = name.lower()
     return bool(_METRIC.search(lower)) and not _NO_METRIC.search(lower)
 
@@ -208,6 +217,8 @@ def _walk(top: Entries, value: Any) -> Iterator[tuple[str, Any]]:
                 is_holder = isinstance(item, _HOLDERS) and len(deeper) < _WIDTH
                 if is_holder and not _NOT_STATE.search(key.lower()):
                     deeper.append(item)
+        if not deeper:
+            return
         level = deeper
 
 

@@ -6,8 +6,10 @@ parts of a state. Words that simulations give to their fields, such as `weight`,
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import lru_cache
 from typing import NamedTuple
 
 from ckptd.core.model import Role
@@ -72,6 +74,7 @@ _MOMENT = re.compile(r"/([mn]u)/")
 _TENSORFLOW_SLOT = re.compile(r"/(?:adam|momentum|rmsprop|adagrad|adadelta|ftrl)\w*/$|/beta[12]_power(?:_\d+)?/$")
 _TENSORFLOW_COUNTER = re.compile(r"/(?:save_counter|global_step|step|epoch|iterations?)/")
 _MOST_VARIABLES = 100_000
+_LONGEST_KEPT = 256  # characters of a name of which it is kept what it shows
 _AVERAGED = re.compile(r"/(?:\w*_)?(?:ema|shadow|shadow_params|averaged|swa)(?:_\w+)?/")
 _HOLDER = re.compile(
     r"/(?:\w*_)?(?:models?|module|nets?|net_?[a-z\d]|network|state_?dict|params|parameters|weights)"
@@ -93,6 +96,21 @@ _DATA = re.compile(
 )
 _FIELD = re.compile(r"[pt-vxyz]")  # of a simulation, unless it lies in what holds parameters
 _WEAK_PARAMETER = re.compile(r"w\d*|b\d*|theta|weights|biases")  # only beside an epoch, which no simulation has
+
+
+class _ArrayKind(Enum):
+    """What an array is by its name."""
+
+    COUNTER = auto()
+    PARAMETER = auto()
+    WEAK_PARAMETER = auto()
+    DATA = auto()
+    OPTIMIZER = auto()
+    OPTIMIZER_LIKE = auto()
+    SLOT = auto()  # of what is like an optimizer
+    AVERAGED = auto()
+    MOMENT = auto()
+    OTHER = auto()
 
 
 @dataclass
@@ -120,41 +138,31 @@ class RoleSigns:
 
     def add_array(self, name: str) -> None:
         """Note an array; the parts of its name are divided by dots or slashes."""
-        if name.lower() in COUNTERS:
-            return  # a counter in the shape of an array
-        path = _path(name)
-        if not _HINT.search(path):
-            self._add_other(path)
-            return
-        moments = _MOMENT.findall(path)
+        judge = _judge_array if len(name) <= _LONGEST_KEPT else _judge_array.__wrapped__
+        kind, moments = judge(name)
         self._moments.update(moments)
-        if _OPTIMIZER.search(path):
-            self.optimizer = True
-        elif _OPTIMIZER_LIKE.search(path):
-            self.optimizer |= bool(_SLOT.search(path))
-            self._optimizer_like += 1
-        elif _AVERAGED.search(path):
-            self._averaged += 1
-        elif moments:
-            self._moment_arrays += 1
-        else:
-            self._add_other(path)
-
-    def _add_other(self, path: str) -> None:
-        parent, _, last = path[1:-1].rpartition("/")
-        if last in COUNTERS:
-            return  # of a parameter's own updates, as in `state/0/step`
-        self._arrays += 1
-        if _PARAMETER.fullmatch(last):
+        if kind is _ArrayKind.PARAMETER:
+            self._arrays += 1
             self._parameters += 1
-        elif _DATA.fullmatch(last):
-            self._data += 1
-        elif _HOLDER.search(path) or _VARIABLE.search(path) or (parent and _PROJECTION.fullmatch(last)):
-            self._parameters += 1
-        elif _WEAK_PARAMETER.fullmatch(last):
+        elif kind is _ArrayKind.WEAK_PARAMETER:
+            self._arrays += 1
             self._weak_parameters += 1
-        elif _FIELD.fullmatch(last):
+        elif kind is _ArrayKind.DATA:
+            self._arrays += 1
             self._data += 1
+        elif kind is _ArrayKind.OTHER:
+            self._arrays += 1
+        elif kind is _ArrayKind.OPTIMIZER:
+            self.optimizer = True
+        elif kind is _ArrayKind.OPTIMIZER_LIKE:
+            self._optimizer_like += 1
+        elif kind is _ArrayKind.SLOT:
+            self.optimizer = True
+            self._optimizer_like += 1
+        elif kind is _ArrayKind.AVERAGED:
+            self._averaged += 1
+        elif kind is _ArrayKind.MOMENT:
+            self._moment_arrays += 1
 
     def add_object(self, name: str) -> None:
         """Note a part that is no array."""
@@ -219,6 +227,39 @@ class RoleSigns:
         if self.has_scaler:
             return "a gradient scaler"
         return "a random number generator" if self.has_random_state else None
+
+
+@lru_cache(maxsize=4096)
+def _judge_array(name: str) -> tuple[_ArrayKind, Sequence[str]]:
+    """Return what an array is by its name, and the moments of an optimizer in it; a series has the same names."""
+    if name.lower() in COUNTERS:
+        return _ArrayKind.COUNTER, ()  # in the shape of an array
+    path = _path(name)
+    if not _HINT.search(path):
+        return _judge_other(path), ()
+    moments = tuple(_MOMENT.findall(path))
+    if _OPTIMIZER.search(path):
+        return _ArrayKind.OPTIMIZER, moments
+    if _OPTIMIZER_LIKE.search(path):
+        return _ArrayKind.SLOT if _SLOT.search(path) else _ArrayKind.OPTIMIZER_LIKE, moments
+    if _AVERAGED.search(path):
+        return _ArrayKind.AVERAGED, moments
+    return _ArrayKind.MOMENT if moments else _judge_other(path), moments
+
+
+def _judge_other(path: str) -> _ArrayKind:
+    parent, _, last = path[1:-1].rpartition("/")
+    if last in COUNTERS:
+        return _ArrayKind.COUNTER  # of a parameter's own updates, as in `state/0/step`
+    if _PARAMETER.fullmatch(last):
+        return _ArrayKind.PARAMETER
+    if _DATA.fullmatch(last):
+        return _ArrayKind.DATA
+    if _HOLDER.search(path) or _VARIABLE.search(path) or (parent and _PROJECTION.fullmatch(last)):
+        return _ArrayKind.PARAMETER
+    if _WEAK_PARAMETER.fullmatch(last):
+        return _ArrayKind.WEAK_PARAMETER
+    return _ArrayKind.DATA if _FIELD.fullmatch(last) else _ArrayKind.OTHER
 
 
 def judge_variables(names: Iterable[str]) -> RoleEvidence:

@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from operator import attrgetter
 from struct import unpack
 from typing import Any, BinaryIO, NamedTuple
@@ -33,6 +34,9 @@ _BITS = {
     "F4": 4,
 }
 _LONG_RUN_BYTES = 4096
+_METADATA = b'{"__metadata__":'
+_LONGEST_KEPT = 1 << 16  # bytes of a header of which the tensors are kept
+_decode_value = json.JSONDecoder().raw_decode
 _CHUNK_BYTES = 1 << 20
 
 
@@ -74,20 +78,55 @@ def read_header(file: BinaryIO, size_bytes: int) -> SafetensorsHeader:
     text = file.read(length)
     if not text.startswith(b"{"):
         raise DamagedError("its header is no JSON object")
+    data_bytes = size_bytes - 8 - length
     try:
-        content = json.loads(text)
+        metadata, tensors = _read_known(text, data_bytes) or _parse(text, data_bytes)
     except RecursionError as error:
         raise DamagedError("its header is nested deeper than the format knows") from error
     except ValueError as error:
         raise DamagedError(f"its header is no JSON: {error}") from error
+    return SafetensorsHeader(8 + length, tensors, metadata if isinstance(metadata, dict) else {})
+
+
+def _read_known(text: bytes, data_bytes: int) -> tuple[Any, tuple[Tensor, ...]] | None:
+    """Return the metadata and tensors of a header that begins with its metadata; None where another way is needed.
+
+    The files of a series have the same text behind their metadata, which is parsed once.
+    """
+    if not text.startswith(_METADATA) or len(text) > _LONGEST_KEPT:
+        return None
+    try:
+        said = text.decode()
+        metadata, end = _decode_value(said, len(_METADATA) + said.startswith(" ", len(_METADATA)))
+        return (metadata, _parse_tensors(said[end:], data_bytes)) if said[end] == "," else None
+    except (ValueError, IndexError, KeyError, RecursionError, DamagedError):
+        return None  # as a whole, it is read once more, and the text of the error is about the whole
+
+
+@lru_cache(maxsize=16)
+def _parse_tensors(rest: str, data_bytes: int) -> tuple[Tensor, ...]:
+    """Return the tensors that a header places behind its metadata, from the comma on.
+
+    Raises:
+        DamagedError, KeyError, RecursionError, ValueError: they are not only tensors, or do not cover the data.
+
+    """
+    content = json.loads(f"{{{rest[1:]}")
+    if "__metadata__" in content:
+        raise KeyError("__metadata__")
+    return _order(content, data_bytes)
+
+
+def _parse(text: bytes, data_bytes: int) -> tuple[Any, tuple[Tensor, ...]]:
+    content = json.loads(text)
     metadata = content.pop("__metadata__", {})
+    return metadata, _order(content, data_bytes)
+
+
+def _order(content: Mapping[str, Any], data_bytes: int) -> tuple[Tensor, ...]:
     tensors = sorted([_tensor(name, entry) for name, entry in content.items()], key=_PLACE)
-    _check_cover(tensors, size_bytes - 8 - length)
-    return SafetensorsHeader(
-        data_start=8 + length,
-        tensors=tuple(tensors),
-        metadata=metadata if isinstance(metadata, dict) else {},
-    )
+    _check_cover(tensors, data_bytes)
+    return tuple(tensors)
 
 
 def _tensor(name: str, entry: Any) -> Tensor:
