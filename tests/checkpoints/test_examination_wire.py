@@ -1,14 +1,13 @@
 """What a parser in a child says of checkpoints arrives as it was sent, and what is malformed harms nothing else."""
 
 import json
-from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import pytest
 
-from ckptd.checkpoints.agent.limited_child import ChildLimits
+from ckptd.checkpoints.agent.limited_child import ChildLimits, ChildReporter, LimitedChild
 from ckptd.checkpoints.formats.interface import Examination
-from ckptd.checkpoints.scanning.examination import decode, encode, examine_in_child
+from ckptd.checkpoints.scanning.examination import _Answers, decode, decode_all, encode, examine_in_child
 from ckptd.core.model import CheckpointState, Level, Role
 
 EVERYTHING = Examination(
@@ -35,13 +34,13 @@ EVERYTHING = Examination(
 
 BLANK = Examination()
 LARGE = {"best_paths": (), "metrics": {}, "unsafe": ()}  # what is as long as a file likes
-SMALL = replace(EVERYTHING, **LARGE)
+SMALL = EVERYTHING._replace(**LARGE)
 OTHERS = [
     BLANK,
     EVERYTHING,
     Examination(reason="", is_best=True),
-    replace(EVERYTHING, epoch=1.0, step=0, metrics={"loss": 0.0}),
-    replace(EVERYTHING, epoch=1, step=False, metrics={"loss": -0.0}),
+    EVERYTHING._replace(epoch=1.0, step=0, metrics={"loss": 0.0}),
+    EVERYTHING._replace(epoch=1, step=False, metrics={"loss": -0.0}),
 ]
 
 
@@ -54,12 +53,12 @@ def test_an_examination_arrives_as_it_was_sent_after_any_other(found, before):
 
 
 def test_every_field_of_an_examination_is_sent():
-    assert encode(EVERYTHING, BLANK).keys() == {each.name for each in fields(Examination)}
-    assert encode(BLANK, EVERYTHING).keys() == {each.name for each in fields(Examination)} - LARGE.keys()
+    assert encode(EVERYTHING, BLANK).keys() == {*Examination._fields}
+    assert encode(BLANK, EVERYTHING).keys() == {*Examination._fields} - LARGE.keys()
 
 
 def test_what_the_examination_before_has_as_well_is_not_sent():
-    assert encode(replace(SMALL, step=8), SMALL) == {"step": 8}
+    assert encode(SMALL._replace(step=8), SMALL) == {"step": 8}
     assert decode({}, SMALL) is SMALL
 
 
@@ -98,3 +97,56 @@ def test_a_malformed_answer_fails_only_its_claim(wrong):
     assert first == EVERYTHING
     assert (second.state, second.reason) == (CheckpointState.UNKNOWN, "its answer is malformed")
     assert len(failures) == 1
+
+
+def report(found):
+    """Return the answers of a child that reports these examinations."""
+
+    def work(teller: ChildReporter) -> None:
+        answers = _Answers(teller)
+        for number, each in enumerate(found):
+            teller.begin(number, 5.0)
+            answers.add(each)
+
+    child = LimitedChild(work, ChildLimits(), lambda _: 5.0, [])
+    try:
+        return list(child.answers())
+    finally:
+        child.close()
+
+
+def arrive(answers, most):
+    arrived = []
+    for answer in answers:
+        arrived += decode_all(answer, arrived[-1] if arrived else BLANK, most - len(arrived))
+    return arrived
+
+
+def test_examinations_that_differ_in_epoch_and_step_alone_arrive_together():
+    found = [SMALL._replace(epoch=[1, 1.0, None][at % 3], step=None if at % 7 == 0 else at) for at in range(1000)]
+    answers = report(found)
+    assert len(answers) < 10
+    arrived = arrive(answers, len(found))
+    assert arrived == found
+    assert [repr(each.epoch) for each in arrived] == [repr(each.epoch) for each in found]
+
+
+@pytest.mark.parametrize("other", [*OTHERS, SMALL._replace(goal_epoch=3.0), SMALL._replace(reason="it ends late")])
+def test_those_before_and_after_another_one_arrive_in_order(other):
+    alike = [SMALL._replace(step=at) for at in range(5)]
+    found = [*alike, other, *alike, other, other, *alike]
+    arrived = arrive(report(found), len(found))
+    assert arrived == found
+    assert [repr(each.goal_epoch) for each in arrived] == [repr(each.goal_epoch) for each in found]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [], [[]], [[], []], [[1]], [[1], []], [[1], [1, 2]], [[1, 2, 3], [1, 2, 3]], [1, 2], [None, None],
+        [["x"], [1]], [[1], ["x"]], [[1], [float("inf")]], [[1], [[1]]], [[1], [1], [1]],
+    ],
+)  # fmt: skip
+def test_malformed_columns_are_refused(wrong):
+    with pytest.raises((TypeError, ValueError, OverflowError)):
+        decode_all(wrong, BLANK, 2)

@@ -29,6 +29,7 @@ _LINE_LIMIT = 64 << 20
 _POLL_SECONDS = 0.2
 _CHUNK_BYTES = 1 << 16
 _HELD_SECONDS = 0.05
+_MOST_ROWS = 256  # of numbers in one answer
 _STEP = struct.Struct("=q")
 RESERVE_FACTOR = 3  # what follows reading takes 1.5 to 2.5 times as long as all before: both go through all files
 _NOT_CONFINED = 77  # exit status: the kernel did not confine the child, which then reads nothing
@@ -77,6 +78,7 @@ class ChildReporter:
         self._pipe = pipe
         self._shared = shared
         self._held = bytearray()
+        self._rows: list[tuple[float | None, ...]] = []
         self._sent_at = time.monotonic()
         self._limited_at, self._seconds = 0.0, 0.0
 
@@ -87,17 +89,31 @@ class ChildReporter:
         if now - self._limited_at > 1 or seconds != self._seconds:
             self._limited_at, self._seconds = now, seconds
             _limit_processor(seconds + 1)
-        if self._held and now - self._sent_at > _HELD_SECONDS:
+        if (self._held or self._rows) and now - self._sent_at > _HELD_SECONDS:
             self.send()
 
     def answer(self, value: Any) -> None:
         """Answer with a value of JSON's types."""
+        if self._rows:
+            self._end_rows()
         self._held += (b"," if self._held else b"[") + json.dumps(value).encode()
         if len(self._held) >= _CHUNK_BYTES:
             self.send()
 
+    def answer_row(self, *numbers: float | None) -> None:
+        """Answer with a few numbers; those that follow one another are sent as one answer, a list of columns."""
+        self._rows.append(numbers)
+        if len(self._rows) >= _MOST_ROWS:
+            self._end_rows()
+
+    def _end_rows(self) -> None:
+        columns, self._rows = list(zip(*self._rows, strict=True)), []
+        self.answer(columns)
+
     def send(self) -> None:
         """Send the collected answers."""
+        if self._rows:
+            self._end_rows()
         if self._held:
             self._held += b"]\n"
         while self._held:

@@ -1,9 +1,8 @@
 """Parses epoch, step and metric values from the names that frameworks and people give to checkpoints."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
 
 from ckptd.checkpoints.formats.interface import Claim, Shape
 from ckptd.checkpoints.scanning.tree import Directory, File
@@ -81,13 +80,12 @@ _TEMPORARY_SUFFIX = re.compile(
 _BACKUP_SUFFIX = re.compile(r"^(?:bak|backup|old|orig)(?:[^A-Za-z].*)?$")
 
 
-@dataclass(frozen=True, slots=True)
-class NameFacts:
+class NameFacts(NamedTuple):
     """The facts in a name. Numbers that no word explains are left out."""
 
     epoch: int | None = None
     step: int | None = None
-    metrics: dict[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = {}
     is_best: bool | None = None
 
 

@@ -1,6 +1,5 @@
 """Claims whole directories, and reads the marker file that names one of them."""
 
-from dataclasses import replace
 from typing import Any
 
 from ckptd.checkpoints.formats.checkpoint_names import NameFacts
@@ -49,8 +48,7 @@ def point_out_newest(claims: list[Claim], directory: Directory, marker: File | N
     note = f"{marker.name} names {word}, which is missing" if word else f"{marker.name} names nothing"
     furthest = max(claims, key=_progress, default=None)
     return [
-        replace(
-            claim,
+        claim._replace(
             markers=(*claim.markers, marker),
             is_newest=True if claim.path.rpartition("/")[2] == word else claim.is_newest,
             note=note if is_dangling and claim is furthest else claim.note,

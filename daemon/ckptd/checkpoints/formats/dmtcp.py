@@ -14,7 +14,6 @@ until one whose address is 0.
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import BinaryIO
 
 from ckptd.checkpoints.formats import roles
@@ -76,8 +75,7 @@ class Dmtcp:
         found = [_examine(file, reader, level, is_one_of_many=len(images) > 1) for file in images]
         unknown = next((one for one in found if one.state is not CheckpointState.COMPLETE), Examination())
         ids = dict.fromkeys(match[1] for file in images if (match := _PROCESS.search(file.name)))
-        found_of_all = replace(
-            unknown,
+        found_of_all = unknown._replace(
             has_checksum=all(one.has_checksum for one in found),
             computation=" ".join(list(ids)[:_MOST_IDS]) or None,
         )

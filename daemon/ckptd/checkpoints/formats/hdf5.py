@@ -6,7 +6,6 @@ the FLASH User's Guide, chapter "IO Unit".
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ckptd.checkpoints.formats import checkpoint_names, foreign_content, keras_names, roles
 from ckptd.checkpoints.formats.checkpoint_parts import read_head
@@ -35,18 +34,18 @@ class Hdf5:
                     continue
                 backup = directory.files.get(keras_names.backup_metadata(file.name) or "")
                 claim = keras_names.claim_file(self.name, file, bare=_bare(file.name))
-                yield claim if backup is None else replace(claim, shape=Shape.SET, files=(file, backup))
+                yield claim if backup is None else claim._replace(shape=Shape.SET, files=(file, backup))
         for file, base, reason in checkpoint_names.list_temporaries(directory):
             if base.lower().endswith(tuple(f".{suffix}" for suffix in _SUFFIXES)):
                 yield keras_names.claim_file(self.name, file, bare=_bare(base), base=base, temporary=reason)
         for file in directory.by_suffix.get("", []):
             if _FLASH.fullmatch(file.name):  # FLASH counts its files, not steps
-                yield replace(checkpoint_names.claim_file(self.name, file), name_step=None)
+                yield checkpoint_names.claim_file(self.name, file)._replace(name_step=None)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:
         with reader.open(claim.path) as file:
             found = hdf5_content.examine(file, claim.files[0].size_bytes, level)
         if len(claim.files) > 1:
-            found = replace(found, epoch=keras_names.read_backup_epoch(claim.files[1].path, reader))
+            found = found._replace(epoch=keras_names.read_backup_epoch(claim.files[1].path, reader))
             return found.shown_as(roles.TRAINING_STATE)  # of BackupAndRestore
         return found.shown_as(roles.RESTART_RESULT) if _FLASH.fullmatch(claim.files[0].name) else found

@@ -1,9 +1,8 @@
 """Define the interface of a checkpoint format: which files are one checkpoint, and what their content says."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ckptd.checkpoints.formats.roles import RoleEvidence
 from ckptd.checkpoints.scanning.reader import Reader
@@ -28,8 +27,7 @@ class Shape(StrEnum):
     DIRECTORY = "directory"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """Hold the files that a format takes for one checkpoint, judged by names and at most their first bytes.
 
     `path` and the paths of the files are relative to the root of the scan. For a set, `path` is the prefix that the
@@ -57,21 +55,20 @@ class Claim:
     is_best: bool | None = None
     name_epoch: float | None = None
     name_step: int | None = None
-    name_metrics: Mapping[str, float] = field(default_factory=dict)
+    name_metrics: Mapping[str, float] = {}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Examination:
+class Examination(NamedTuple):
     """The facts in the bytes of one checkpoint. `complete` at `level` means that all checks of the level passed."""
 
-    state: CheckpointState = CheckpointState.COMPLETE
-    reason: str | None = None
     epoch: float | None = None
     step: int | None = None
+    state: CheckpointState = CheckpointState.COMPLETE
+    reason: str | None = None
     is_best: bool | None = None
     # what its content calls the best, by each metric: base names, with the names of their directories where known
     best_paths: tuple[str, ...] = ()
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = {}
     goal_epoch: float | None = None  # the goal of the training, if its state has one
     goal_step: int | None = None
     unsafe: tuple[str, ...] = ()  # names of callables outside the known-safe set that a pickle would call
@@ -88,7 +85,7 @@ class Examination:
 
     def shown_as(self, found: RoleEvidence) -> "Examination":
         """Return the same with the role that was found."""
-        return replace(self, role=found.role, role_evidence=found.evidence, is_result=found.is_result)
+        return self._replace(role=found.role, role_evidence=found.evidence, is_result=found.is_result)
 
 
 NO_CHECKSUM = "no checksum in this format"

@@ -8,7 +8,6 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ckptd.checkpoints.formats import checkpoint_names, keras_names, roles
 from ckptd.checkpoints.formats.checkpoint_parts import CheckpointParts
@@ -39,7 +38,7 @@ class Keras:
     def claim(self, directory: Directory, reader: Reader) -> Iterator[Claim]:  # noqa: ARG002 - names are enough
         for prefix, files in _find_sharded(directory).items():
             claim = keras_names.claim_file(self.name, files[0], bare="epoch", base=f"{prefix}.weights.h5")
-            yield replace(claim, shape=Shape.SET, path=directory.join(f"{prefix}{_INDEX}"), files=tuple(files))
+            yield claim._replace(shape=Shape.SET, path=directory.join(f"{prefix}{_INDEX}"), files=tuple(files))
         for file in directory.by_suffix.get("keras", []):
             yield keras_names.claim_file(self.name, file, bare="epoch")
         for file, base, reason in checkpoint_names.list_temporaries(directory):
@@ -87,14 +86,13 @@ def _examine_sharded(parts: CheckpointParts, index: str) -> Examination:
             raise DamagedError(f"{index} maps weights to no file")
         with parts.open(name) as file, parts.blame(name):
             each = hdf5_content.examine(file, parts.files[name].size_bytes, parts.level)
-        found = replace(
-            each,
+        found = each._replace(
             step=found.step if each.step is None else each.step,
             epoch=found.epoch if each.epoch is None else each.epoch,
             has_checksum=found.has_checksum and each.has_checksum,
         ).shown_as(_stronger(found, each))
         if each.state is not CheckpointState.COMPLETE:
-            return replace(found, reason=f"{name}: {each.reason}")
+            return found._replace(reason=f"{name}: {each.reason}")
     return found
 
 
@@ -119,8 +117,8 @@ def _examine_archive(archive: ZipArchive, level: Level) -> Examination:
     found = Examination().shown_as(roles.WHOLE_MODEL)
     for name in weights:
         each = _examine_weights(archive, name, level)
-        found = replace(each, step=found.step if each.step is None else each.step).shown_as(_stronger(found, each))
-    return replace(found, has_checksum=level is Level.FULL and archive.has_checksums)
+        found = each._replace(step=found.step if each.step is None else each.step).shown_as(_stronger(found, each))
+    return found._replace(has_checksum=level is Level.FULL and archive.has_checksums)
 
 
 def _examine_weights(archive: ZipArchive, name: str, level: Level) -> Examination:

@@ -5,7 +5,6 @@ Sources: keras/src/callbacks/model_checkpoint.py and backup_and_restore.py, and 
 
 import json
 import re
-from dataclasses import replace
 
 from ckptd.checkpoints.formats import checkpoint_names
 from ckptd.checkpoints.formats.interface import Claim, DamagedError
@@ -37,7 +36,7 @@ def claim_file(
     """Claim one file as `names.claim_file` does, but let the epoch of a ModelCheckpoint name win."""
     claim = checkpoint_names.claim_file(format_name, file, bare=bare, base=base, temporary=temporary)
     epoch = epoch_of_name(base or file.name)
-    return claim if epoch is None else replace(claim, name_epoch=epoch, name_step=None)
+    return claim if epoch is None else claim._replace(name_epoch=epoch, name_step=None)
 
 
 def backup_metadata(name: str) -> str | None:

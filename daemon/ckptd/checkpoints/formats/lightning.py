@@ -9,7 +9,6 @@ Source: Lightning's lightning/pytorch/callbacks/model_checkpoint.py and lightnin
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from ckptd.checkpoints.formats import roles
@@ -43,10 +42,10 @@ class Lightning:
         newest = directory.links.get("last.ckpt", "").rpartition("/")[2]
         for file in directory.by_suffix.get("ckpt", ()):
             if _NAME.fullmatch(file.name) or _VERSION_KEY in read_head(reader, file.path, _HEAD_BYTES):
-                claim = replace(claim_file(self.name, file), is_newest=file.name == newest or None)
+                claim = claim_file(self.name, file)._replace(is_newest=file.name == newest or None)
                 if marker := directory.files.get(_unfinished_marker(file.name)):
-                    claim = replace(claim, in_progress=f"{marker.name} marks it as unfinished", markers=(marker,))
-                yield replace(claim, name_step=None) if file.name.startswith("hpc_ckpt_") else claim  # counts requeues
+                    claim = claim._replace(in_progress=f"{marker.name} marks it as unfinished", markers=(marker,))
+                yield claim._replace(name_step=None) if file.name.startswith("hpc_ckpt_") else claim  # counts requeues
         for name, child in directory.directories.items():
             if _is_sharded(child) or (
                 name.endswith(".ckpt") and _TAG in child.directories and is_deepspeed(child.directories[_TAG])

@@ -11,7 +11,6 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 
 from ckptd.checkpoints.formats import checkpoint_names, roles
 from ckptd.checkpoints.formats.checkpoint_parts import read_head
@@ -47,7 +46,7 @@ class Marker:
             # files that another format claimed are not listed here, and a save may have ended after the listing
             if not reader.is_there(directory.join(named)):
                 claim = checkpoint_names.claim_file(self.name, directory.files[name], base=named)
-                yield replace(claim, is_best=None, damage=f"{name} names {named}, which is missing")
+                yield claim._replace(is_best=None, damage=f"{name} names {named}, which is missing")
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - the claim said it all
         return Examination()
@@ -110,7 +109,7 @@ def point_out(claim: Claim, named: Mapping[str, bool]) -> Claim:
         path = path.rpartition("/")[0]
     if not path:
         return claim
-    return replace(claim, is_newest=True) if named[path] else replace(claim, is_listed=True)
+    return claim._replace(is_newest=True) if named[path] else claim._replace(is_listed=True)
 
 
 class _NameSeries:

@@ -6,7 +6,6 @@ Source: NeMo's nemo/lightning/ckpt_utils.py and nemo/lightning/pytorch/callbacks
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ckptd.checkpoints.formats import roles
 from ckptd.checkpoints.formats.checkpoint_names import parse_name
@@ -47,7 +46,7 @@ class Nemo:
         parts = CheckpointParts.of(claim, reader, level)
         parts.findings.signs.counts_progress = False  # what was imported from elsewhere has an iteration, too
         found = examine_parts(parts, lambda: check_distributed(parts.below(_WEIGHTS)), self.role_unread)
-        return replace(found, reason=found.reason or _check_settings(parts.below(_CONTEXT)))
+        return found._replace(reason=found.reason or _check_settings(parts.below(_CONTEXT)))
 
 
 def _check_settings(context: CheckpointParts) -> str | None:

@@ -8,7 +8,6 @@ value types (libinterp/octave-value/ov-*.cc).
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import BinaryIO
 
 from ckptd.checkpoints.formats import roles
@@ -81,7 +80,7 @@ def _examine_compressed(file: BinaryIO, kind: str, size_bytes: int, level: Level
             return Examination(state=CheckpointState.UNKNOWN, reason=str(error))
         bounded_stream.check_trailer(file, kind, size_bytes)
         found = Examination()
-    return replace(found, has_checksum=True)
+    return found._replace(has_checksum=True)
 
 
 def _examine(source: Source, level: Level, size_bytes: int | None) -> Examination:

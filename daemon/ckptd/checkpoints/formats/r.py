@@ -6,7 +6,6 @@ Sources: src/main/saveload.c and src/main/serialize.c of R.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import BinaryIO
 
 from ckptd.checkpoints.formats import roles
@@ -58,8 +57,8 @@ def _examine_compressed(file: BinaryIO, kind: str, size_bytes: int, level: Level
             pass
     elif level is not Level.FULL:
         bounded_stream.check_trailer(file, kind, size_bytes)
-        found = replace(found, state=CheckpointState.COMPLETE, reason=None)
-    return replace(found, has_checksum=True)
+        found = found._replace(state=CheckpointState.COMPLETE, reason=None)
+    return found._replace(has_checksum=True)
 
 
 def _examine(source: Source, level: Level) -> Examination:

@@ -4,7 +4,6 @@ Layout: https://www.sqlite.org/fileformat.html, section 1.3. A journal beside it
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ckptd.checkpoints.formats import checkpoint_names, roles
 from ckptd.checkpoints.formats.encodings.file_slice import FileSlice
@@ -26,7 +25,7 @@ class Sqlite:
                 if checkpoint_names.is_called_checkpoint(file.name):
                     journal = directory.files.get(f"{file.name}-journal")
                     unfinished = "a transaction did not end: its journal is there" if journal else None
-                    yield replace(checkpoint_names.claim_file(self.name, file), in_progress=unfinished)
+                    yield checkpoint_names.claim_file(self.name, file)._replace(in_progress=unfinished)
 
     def examine(self, claim: Claim, reader: Reader, level: Level) -> Examination:  # noqa: ARG002 - it has no checksum
         with reader.open(claim.files[0].path) as file:

@@ -7,7 +7,6 @@ Sources: doc/model.schema and python-package/xgboost/callback.py of XGBoost.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Sized
-from dataclasses import replace
 from typing import Any
 
 from ckptd.checkpoints.formats import checkpoint_names, facts, roles
@@ -72,7 +71,7 @@ def _judge(claim: Claim, rounds: int | None) -> roles.RoleEvidence:
 def _claim(format_name: str, file: File, base: str | None = None, temporary: str | None = None) -> Claim:
     claim = checkpoint_names.claim_file(format_name, file, base=base, temporary=temporary)
     numbered = _NAME.fullmatch(base or file.name)
-    return claim if numbered is None else replace(claim, name_step=int(numbered["number"]))
+    return claim if numbered is None else claim._replace(name_step=int(numbered["number"]))
 
 
 def _is_model(file: File, reader: Reader) -> bool:

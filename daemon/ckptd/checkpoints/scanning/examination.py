@@ -52,12 +52,14 @@ def examine_in_child(
             begun, child, before = None, running.child, _BLANK
             for answer in running.answers:
                 try:
-                    before = found = decode(answer, before)
+                    read = decode_all(answer, before, len(claims) - done)
                 except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
                     child.fail(error)
                     break
-                yield found
-                done += 1
+                before = read[-1]
+                for found in read:
+                    yield found
+                    done += 1
                 if done == len(claims):
                     return
             if running.is_shared:
@@ -121,15 +123,14 @@ def _examine(  # noqa: PLR0913, PLR0917 - it runs in the child, with all that it
     limits: ChildLimits,
     teller: ChildReporter,
 ) -> None:
-    before = _BLANK
+    answers = _Answers(teller)
     for number in range(start, len(claims)):
         if number > start and limits.is_time_over():
             return
         claim = claims[number]
         teller.begin(number, _seconds(claim, level, limits))
         found = _unknown(failed[number]) if number in failed else examine_claim(claim, reader, level)
-        teller.answer(encode(found, before))
-        before = found
+        answers.add(found)
 
 
 def _unknown(reason: str) -> Examination:
@@ -140,6 +141,29 @@ def _seconds(claim: Claim, level: Level, limits: ChildLimits) -> float:
     if level is not Level.FULL:
         return limits.seconds
     return limits.seconds + sum(file.size_bytes for file in claim.files) / limits.full_bytes_per_second
+
+
+class _Answers:
+    """Answers with examinations; of one that differs from the one before it in epoch and step alone, with these."""
+
+    def __init__(self, teller: ChildReporter) -> None:
+        self._teller = teller
+        self._before = _BLANK
+        self._is_plain = True  # the one before has nothing that is sent each time
+
+    def add(self, found: Examination) -> None:
+        before = self._before
+        if self._is_plain and found[2:] == before[2:] and _has_same_types(found, before):
+            self._teller.answer_row(found.epoch, found.step)
+        else:
+            self._teller.answer(encode(found, before))
+            self._is_plain = not (found.metrics or any(_get_lists(found)))
+        self._before = found
+
+
+def _has_same_types(found: Examination, before: Examination) -> bool:
+    """Whether two equal examinations are equal in JSON: a goal of 1.0 is not sent as 1."""
+    return type(found.goal_epoch) is type(before.goal_epoch)
 
 
 def encode(found: Examination, before: Examination) -> dict[str, Any]:
@@ -157,6 +181,25 @@ def encode(found: Examination, before: Examination) -> dict[str, Any]:
     if found.metrics:
         data["metrics"] = dict(found.metrics)
     return data
+
+
+def decode_all(answer: Any, before: Examination, most: int) -> list[Examination]:
+    """Decode one answer: an examination, or the columns of at most so many that differ in epoch and step alone.
+
+    Raises:
+        AttributeError, KeyError, TypeError, ValueError, OverflowError: the answer is not of `_Answers`' form.
+
+    """
+    if not isinstance(answer, list):
+        return [decode(answer, before)]
+    epochs, steps = answer
+    if not 0 < len(epochs) <= most:
+        raise ValueError("no answers, or more answers than questions")
+    rest = decode({}, before)[2:]
+    return [
+        _new_tuple(Examination, (_decode_epoch(epoch), _decode_step(step), *rest))
+        for epoch, step in zip(epochs, steps, strict=True)
+    ]
 
 
 def decode(data: dict[str, Any], before: Examination) -> Examination:
@@ -185,12 +228,14 @@ def _texts(values: Any) -> tuple[str, ...]:
     return tuple([str(text) for text in values])
 
 
+_decode_epoch, _decode_step = _optional(_number), _optional(int)
+_new_tuple = tuple.__new__  # at once, where a directory has a hundred thousand files
 _BLANK = Examination()
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "state": _STATES.__getitem__,
     "reason": _optional(str),
-    "epoch": _optional(_number),
-    "step": _optional(int),
+    "epoch": _decode_epoch,
+    "step": _decode_step,
     "is_best": _optional(bool),
     "best_paths": _texts,
     "goal_epoch": _optional(_number),

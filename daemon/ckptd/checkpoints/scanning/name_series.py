@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ckptd.checkpoints.formats.generic import Generic
 from ckptd.checkpoints.formats.interface import Claim
@@ -41,4 +40,4 @@ def _is_bare(claim: Claim) -> bool:
 def _mark(claim: Claim, siblings: Sequence[str]) -> Claim:
     if len(siblings) < _MIN_SIBLINGS or len(set(siblings)) > 1:
         return claim
-    return replace(claim, damage=f"its first bytes are not those of {siblings[0]}, as the others of its series are")
+    return claim._replace(damage=f"its first bytes are not those of {siblings[0]}, as the others of its series are")
