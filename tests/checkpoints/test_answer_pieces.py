@@ -158,6 +158,25 @@ def test_other_answers_have_the_length_of_their_list(tmp_path, count):
     assert (packed.expected_count, [*packed]) == (count, [1] * count)
 
 
+def test_the_rows_of_tables_count_and_no_piece_has_many(tmp_path):
+    tables = [[["name"] * PIECE_COUNT, 1], [["name"] * 30, 1]]
+    items = [*tables, 7, *tables, *[8] * 20]
+    with (tmp_path / "lines").open("wb") as out:
+        answer_pieces.write_answer(out, 2, {"checkpoints": items})
+    *pieces, line = (tmp_path / "lines").read_bytes().splitlines()
+    count = 2 * (PIECE_COUNT + 30) + 21
+    assert json.loads(line)["result"]["checkpoints"] == count
+    assert [len(json.loads(piece[1:])) for piece in pieces] == [1, 2, 1, 21]
+    packed = PackedItems([pack(piece.removeprefix(answer_pieces.MARK)) for piece in pieces], count)
+    assert (packed.expected_count, [*packed]) == (count, items)
+
+
+def test_one_table_is_a_piece(tmp_path):
+    with (tmp_path / "lines").open("wb") as out:
+        answer_pieces.write_answer(out, 2, {"checkpoints": [[["name"] * 30, 1]]})
+    assert len((tmp_path / "lines").read_bytes().splitlines()) == 2
+
+
 @pytest.mark.parametrize("count", [-1, 2 * PIECE_COUNT + 1, None, "7", 1.0, [3]])
 def test_a_length_that_cannot_be_is_replaced_by_the_most_that_can(count):
     packed = PackedItems([pack(b"[1]"), pack(b"[2]")], count)

@@ -8,7 +8,7 @@ from ckptd.checkpoints.agent.request_child import Operation
 from ckptd.checkpoints.scanning.digest_operation import digest
 from ckptd.checkpoints.scanning.locate import locate, read_mutes
 from ckptd.checkpoints.scanning.pointers import look_up_paths
-from ckptd.checkpoints.scanning.scan_operation import scan
+from ckptd.checkpoints.scanning.scan_operation import scan_in_tables
 from ckptd.checkpoints.scanning.verification import verify
 from ckptd.checkpoints.scanning.workspaces import find_workspaces
 from ckptd.checkpoints.trash import trash_operations
@@ -17,7 +17,7 @@ from ckptd.core.verification.file_digests import DIGEST
 OPERATIONS: dict[str, Operation] = {
     "locate": locate,
     "read_mutes": read_mutes,
-    "scan": scan,
+    "scan": scan_in_tables,
     "verify": verify,
     "digest": digest,
     **trash_operations.OPERATIONS,

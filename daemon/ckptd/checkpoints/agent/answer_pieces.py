@@ -17,7 +17,7 @@ from ckptd.core.text.nesting import is_nested_deeper
 MARK = b"+"  # of a line with a piece of the next answer; a line of JSON begins with another character
 SPLIT = "checkpoints"  # the list of an answer that may be long
 LEAST_SPLIT = 20  # items; fewer stay in the answer
-PIECE_COUNT = 1000  # items of one piece
+PIECE_COUNT = 1000  # items of one piece, or of rows of tables among them
 MAX_DEPTH = 40  # of containers in an answer: a user's own settings take up to 21, a scan 7
 _FAST = 1  # level of zlib: the higher ones take five times as long for half the size
 _LEAST_COMPRESSED = 256 << 10  # bytes: that of a shorter list is worth less than the processor time
@@ -27,12 +27,29 @@ _COMPRESSED, _PLAIN = b"z", b"p"
 def write_answer(out: BinaryIO, index: int, result: dict[str, Any]) -> None:
     """Write the answer to one item; if its list is not short, first the pieces of the list, and then their length."""
     items = result.get(SPLIT)
-    if isinstance(items, list) and len(items) >= LEAST_SPLIT:
-        pieces = (items[start : start + PIECE_COUNT] for start in range(0, len(items), PIECE_COUNT))
-        out.writelines(b"%b%b\n" % (MARK, json.dumps(piece).encode()) for piece in pieces)
-        result = {**result, SPLIT: len(items)}
+    if isinstance(items, list) and (count := sum(map(_count_rows, items))) >= LEAST_SPLIT:
+        out.writelines(b"%b%b\n" % (MARK, json.dumps(piece).encode()) for piece in _list_pieces(items))
+        result = {**result, SPLIT: count}
     out.write(json.dumps({"index": index, "result": result}).encode() + b"\n")
     out.flush()
+
+
+def _count_rows(item: Any) -> int:
+    """Return how many rows a table has, a list of columns of which the first has them all; 1 for any other item."""
+    return len(item[0]) if isinstance(item, list) else 1
+
+
+def _list_pieces(items: Iterable[Any]) -> Iterator[list[Any]]:
+    piece: list[Any] = []
+    count = 0
+    for item in items:
+        rows = _count_rows(item)
+        if piece and count + rows > PIECE_COUNT:
+            yield piece
+            piece, count = [], 0
+        piece.append(item)
+        count += rows
+    yield piece
 
 
 def address(line: bytes, request_id: int) -> bytes:
@@ -57,7 +74,10 @@ class PackedItems:
     __slots__ = ("_pieces", "expected_count")
 
     def __init__(self, pieces: Sequence[bytes], count: object) -> None:
-        """Take pieces that `pack` returned, and the length of the list; one that cannot be is replaced by a bound."""
+        """Take pieces that `pack` returned, and how many items they have, with the rows of tables in place of these.
+
+        A count that cannot be is replaced by a bound.
+        """
         self._pieces = pieces
         most = len(pieces) * PIECE_COUNT
         self.expected_count = count if isinstance(count, int) and 0 <= count <= most else most

@@ -1,6 +1,6 @@
 """Encodes scans as JSON, and decodes them with strict checks, because a hostile file may control the child."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
@@ -10,18 +10,27 @@ from ckptd.checkpoints.scanning import declarations
 from ckptd.checkpoints.scanning.pointers import decode_link
 from ckptd.core.model import Checkpoint, CheckpointRead, Scan, Unknown
 from ckptd.core.model.checkpoint_json import decode_checkpoint, encode_checkpoint
+from ckptd.core.model.checkpoint_tables import decode_table, encode_tables
 from ckptd.core.rows.stored_unrecognised import decode_unrecognised, encode_unrecognised
 from ckptd.core.runs import declared_resume
 
+MAX_DECODED = (
+    1_000_000  # checkpoints in tables, whose rows take few bytes there, and 1.3 KiB each when they are decoded
+)
 
-def encode_scan(scan: Scan, known: Sequence[Checkpoint] = ()) -> dict[str, Any]:
-    """Encode a scan as JSON types; a checkpoint that is the same as a known one as its number among these."""
-    numbers = {str(each.path): (number, each) for number, each in enumerate(known)}
+
+def encode_scan(scan: Scan, known: Sequence[Checkpoint] = (), *, in_tables: bool = False) -> dict[str, Any]:
+    """Encode a scan as JSON types; a checkpoint that is the same as a known one as its number among these.
+
+    Where others are alike, they are tables (`checkpoint_tables`) if the receiver knows these.
+    """
+    checkpoints = _number_known(scan.checkpoints, known) if known else scan.checkpoints
+    items = encode_tables(checkpoints, str(scan.directory)) if in_tables else checkpoints
     return {
         "directory": str(scan.directory),
         "scanned_at": scan.scanned_at.timestamp(),
         "finished_at": None if scan.finished_at is None else scan.finished_at.timestamp(),
-        "checkpoints": [_encode_unless_known(checkpoint, numbers) for checkpoint in scan.checkpoints],
+        "checkpoints": [encode_checkpoint(each) if isinstance(each, Checkpoint) else each for each in items],
         "problems": [[problem.what, problem.reason] for problem in scan.problems],
         "leftovers": list(scan.leftovers),
         "free_bytes": scan.free_bytes,
@@ -44,9 +53,11 @@ def encode_scan(scan: Scan, known: Sequence[Checkpoint] = ()) -> dict[str, Any]:
     }
 
 
-def _encode_unless_known(found: Checkpoint, known: Mapping[str, tuple[int, Checkpoint]]) -> dict[str, Any] | int:
-    number, before = known.get(str(found.path), (0, None))
-    return number if found is before or found == before else encode_checkpoint(found)
+def _number_known(found: Iterable[Checkpoint], known: Sequence[Checkpoint]) -> Iterator[Checkpoint | int]:
+    numbers = {str(each.path): (number, each) for number, each in enumerate(known)}
+    for each in found:
+        number, before = numbers.get(str(each.path), (0, None))
+        yield number if each is before or each == before else each
 
 
 def decode_scan(data: dict[str, Any], known_count: int = 0) -> Scan:
@@ -62,6 +73,11 @@ def decode_scan(data: dict[str, Any], known_count: int = 0) -> Scan:
     for each in data["checkpoints"]:  # once: pieces of a long list are parsed meanwhile
         if isinstance(each, int):
             unchanged.append(each)
+            continue
+        if isinstance(each, list):
+            checkpoints += decode_table(each, str(directory))
+            if len(checkpoints) > MAX_DECODED:
+                raise ValueError(f"there are more than {MAX_DECODED} checkpoints")
             continue
         checkpoint = decode_checkpoint(each)
         if not _is_below(str(checkpoint.path), str(directory)):

@@ -1,8 +1,8 @@
 """Turns claims into checkpoints: examines each, then combines the results of claims that refer to each other."""
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -14,9 +14,9 @@ from ckptd.checkpoints.scanning.reader import NotRegularError, Reader
 from ckptd.core.checkpoint_sets.name_numbers import Meaning, parse_name
 from ckptd.core.checkpoint_sets.pieces import render
 from ckptd.core.model import Checkpoint, CheckpointState, Level
+from ckptd.core.model.checkpoints import NOT_GROUPED, UnfrozenCheckpoint, freeze, to_instant
 
 WRITE_GRACE = timedelta(seconds=60)
-LAST_NS = 2**63 - 1  # in the year 2262; calendars here end with 9999, and the times of files do not
 _MAX_REASON = 1_000
 _MAX_UNSAFE = 100
 _MAX_NAME = 200
@@ -74,8 +74,9 @@ def assemble(
     unchanged_since_ns = int((now - write_grace).timestamp() * 1e9)
     writers: frozenset[tuple[int, int]] | None = None
     for claim, result in zip(claims, examinations, strict=True):
-        said = best.get(_place(claim)) if best else None
-        opinion = said.get(_name_training(_name(claim))) if said else None
+        opinion = None
+        if best and (said := best.get(_place(claim))):
+            opinion = said.get(_name_training(_name(claim)))
         if isinstance(result, Checkpoint):
             if opinion is None and _is_as_before(claim, result):
                 yield result
@@ -233,10 +234,9 @@ def _name(claim: Claim) -> str:
 
 
 def modified_ns(claim: Claim) -> int:
-    """Return when a claim's files last changed, as an instant that calendars know: some file systems hold any."""
+    """Return when a claim's files last changed; some file systems hold instants that no calendar knows."""
     files = claim.files
-    latest = files[0].modified_ns if len(files) == 1 else max((file.modified_ns for file in files), default=0)
-    return latest if -LAST_NS <= latest <= LAST_NS else min(max(latest, -LAST_NS), LAST_NS)
+    return files[0].modified_ns if len(files) == 1 else max((file.modified_ns for file in files), default=0)
 
 
 def _classify(claim: Claim, found: Examination, level: Level, *, is_fresh: bool) -> tuple[CheckpointState, str | None]:
@@ -258,10 +258,8 @@ def _classify(claim: Claim, found: Examination, level: Level, *, is_fresh: bool)
     return state, reason
 
 
-@functools.lru_cache(maxsize=1024)
-def _share_uids(uids: frozenset[int]) -> frozenset[int]:
-    """Return one object for equal sets: a directory may have 100,000 files of one owner."""
-    return uids
+# one object for equal sets: a directory may have 100,000 files of one owner
+_share_uids: Callable[[tuple[int, ...]], frozenset[int]] = functools.lru_cache(maxsize=1024)(frozenset)
 
 
 Said = tuple[CheckpointState, str | None, bool | None, float | None]  # state, reason, is_best, epoch
@@ -271,16 +269,16 @@ def _checkpoint(
     claim: Claim, found: Examination, changed_ns: int, *, root: PurePosixPath, level: Level, said: Said
 ) -> Checkpoint:
     state, reason, is_best, epoch = said
-    parent = claim.path.rpartition("/")[0]
-    prefix = len(parent) + 1 if parent else 0
-    return Checkpoint(
+    prefix = claim.path.rfind("/") + 1
+    files = claim.files
+    made = UnfrozenCheckpoint(
         path=root / claim.path,
         format=claim.format,
-        files=tuple([file.path[prefix:] for file in claim.files]),
-        identities=tuple([file.identity for file in claim.files]),
-        owner_uids=_share_uids(frozenset([file.uid for file in claim.files])),
-        size_bytes=sum([file.size_bytes for file in claim.files]),
-        modified_at=datetime.fromtimestamp(changed_ns / 1e9, UTC),
+        files=tuple([file.path[prefix:] for file in files]),
+        identities=tuple([file.identity for file in files]),
+        owner_uids=_share_uids(tuple({file.uid for file in files})),
+        size_bytes=sum([file.size_bytes for file in files]),
+        modified_at=to_instant(changed_ns),
         state=state,
         reason=reason and _clip(reason, _MAX_REASON),
         level=level,
@@ -303,7 +301,10 @@ def _checkpoint(
         continued_count=found.continued_count,
         continued_from_step=found.continued_from_step,
         computation=found.computation and _clip(found.computation, _MAX_REASON),
+        grouping=NOT_GROUPED,
+        parts=(),
     )
+    return freeze(made)
 
 
 def _clip(text: str, length: int) -> str:

@@ -36,6 +36,11 @@ LEAST_READING_SECONDS = 1.0
 MAX_PROBLEMS = 20  # reported individually: a user may have any number of unreadable files
 
 
+def scan_in_tables(item: dict[str, Any]) -> dict[str, Any]:
+    """Do the same as `scan`, for a receiver that knows tables of checkpoints."""
+    return scan({**item, "in_tables": True})
+
+
 def scan(item: dict[str, Any]) -> dict[str, Any]:
     """Scan `item["directory"]` at `item["now"]` and return the encoded scan.
 
@@ -153,6 +158,7 @@ def _look_around(
             unrecognised=found.newest_unrecognised,
         ),
         known,
+        in_tables=item.get("in_tables", False),
     )
 
 

@@ -15,7 +15,7 @@ _LEVELS = {each.value: each for each in Level}
 _ROLES = {each.value: each for each in Role}
 _GROUPING = ("series", "progress", "evidence", "has_progress_word", "is_directory", "doubt")
 _get_grouping = operator.attrgetter(*_GROUPING)
-_share_uids = functools.lru_cache(maxsize=1024)(frozenset[int])  # checkpoints of one owner share one set
+share_uids = functools.lru_cache(maxsize=1024)(frozenset[int])  # checkpoints of one owner share one set
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def decode_checkpoint(data: dict[str, Any]) -> Checkpoint:
         format=str(data["format"]),
         files=tuple([str(file) for file in data["files"]]),
         identities=tuple([FileIdentity(*map(int, identity)) for identity in data["identities"]]),
-        owner_uids=_share_uids(tuple(map(int, data["owner_uids"]))),
+        owner_uids=share_uids(tuple(map(int, data["owner_uids"]))),
         size_bytes=int(data["size_bytes"]),
         modified_at=datetime.fromtimestamp(float(data["modified_at"]), UTC),
         state=_STATES[data["state"]],
@@ -127,4 +127,18 @@ _OPTIONAL: dict[str, Callable[[Any], Any]] = _PLAIN | {
     "is_result": bool,
     "grouping": decode_grouping,
     "parts": lambda parts: tuple(map(decode_checkpoint, parts)),
+}
+
+
+def _or_none(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else decode(value)
+
+
+# of each field that is one value, as it is sent: null where there is none
+FIELD_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "format": str,
+    "state": _STATES.__getitem__,
+    "level": _LEVELS.__getitem__,
+    **{name: _OPTIONAL[name] for name in ("role", "role_evidence", "is_result")},
+    **{name: _or_none(decode) for name, decode in _PLAIN.items()},
 }
