@@ -156,8 +156,9 @@ class _Chosen(NamedTuple):
 
     def list_unknown(self) -> list[Claim]:
         """Return what has to be read, newest first; last what was read in vain before, and may take all the time."""
-        unknown = [claim for claim in self.claims if claim.path not in self.kept]
-        return sorted(unknown, key=lambda claim: (claim.path in self.tried, -modified_ns(claim)))
+        unknown = [claim for claim in self.claims if claim.path not in self.kept] if self.kept else self.claims
+        newest_first = sorted(unknown, key=modified_ns, reverse=True)
+        return sorted(newest_first, key=lambda claim: claim.path in self.tried) if self.tried else newest_first
 
 
 def _claim_and_examine(

@@ -48,7 +48,8 @@ class File(NamedTuple):
 
     @property
     def identity(self) -> FileIdentity:
-        return FileIdentity(self.device, self.inode, self.size_bytes, self.modified_ns, self.changed_ns)
+        _, size_bytes, modified_ns, device, inode, _, changed_ns = self
+        return _new_tuple(FileIdentity, (device, inode, size_bytes, modified_ns, changed_ns))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ def build(draft: SetDraft, root: PurePosixPath, unchanged_since_ns: int) -> Chec
         made = first.checkpoint.in_group(draft.grouping)
     else:
         made = _combine(draft, root, unchanged_since_ns)
-    return made if draft.doubt else _with_named_progress(made, draft)
+    is_known = made.step is not None and EPOCH_WORDS.isdisjoint(draft.words)
+    return made if draft.doubt or is_known else _with_named_progress(made, draft)
 
 
 def _combine(draft: SetDraft, root: PurePosixPath, unchanged_since_ns: int) -> Checkpoint:

@@ -89,7 +89,7 @@ def _group(
         for values, members in saves.items():
             if len(members) > 1 and len({_member_values(family, piece) for piece in members}) < len(members):
                 why = "several have the same progress in their names and differ only in a measured value"
-                alone += [_draft_one(family, piece, family.doubt or why) for piece in members]
+                alone += [_draft_one(family, piece, forms.doubt or why) for piece in members]
             else:
                 group.drafts[values] = _draft_save(family, members, forms, values)
         if group.drafts:
@@ -110,6 +110,7 @@ class _Forms:
 
     def __init__(self, family: Family, progress: tuple[Place, ...]) -> None:
         self.progress = progress
+        self.doubt = family.doubt
         self._family = family
         self._places = tuple((place, place in progress) for place in family.pieces[0].places())
         self._known: dict[tuple[tuple[object, ...], ...], _Form] = {}
@@ -149,7 +150,7 @@ def _draft_save(family: Family, members: Sequence[Piece], forms: _Forms, values:
         evidence=family.evidence,
         has_progress_word=family.has_progress_word,
         is_directory=is_single and first.is_directory,
-        doubt=family.doubt or (find_result(first) if is_single else None),
+        doubt=forms.doubt or (find_result(first) if is_single else None),
         expected_counts=tuple(count_members(members, len(first.names) - 1)) if family.members else (),
         ranks=frozenset(list_ranks(members, len(first.names) - 1)) if family.members else frozenset(),
     )

@@ -52,14 +52,14 @@ def is_short_of_others(found: Checkpoint) -> bool:
 
 def _set_role_of_series(marked: list[Checkpoint], found: Sequence[int]) -> None:
     """Set the role of checkpoints that could not be read completely to that of the complete ones of their series."""
-    complete = [marked[at] for at in found if marked[at].state is CheckpointState.COMPLETE]
-    strongest = min(complete, key=lambda made: _ROLES.index(made.role), default=None)
+    damaged = [at for at in found if marked[at].state is CheckpointState.DAMAGED]
+    roles = {marked[at].role for at in found if marked[at].state is CheckpointState.COMPLETE} if damaged else ()
+    strongest = min(roles, key=_ROLES.index, default=None)
     if strongest is None:
         return
-    for at in found:
-        made = marked[at]
-        if made.state is CheckpointState.DAMAGED and _ROLES.index(made.role) > _ROLES.index(strongest.role):
-            marked[at] = replace(made, role=strongest.role, role_evidence="as the others of its series")
+    for at in damaged:
+        if _ROLES.index(marked[at].role) > _ROLES.index(strongest):
+            marked[at] = replace(marked[at], role=strongest, role_evidence="as the others of its series")
 
 
 def _find_missing(

@@ -74,6 +74,7 @@ _PADDED_RANK = 3  # digits of all but the first number of `mp_rank_00_001`
 _MAX_DIGITS = 18
 _MAX_NUMBERS = 16
 _LONGEST = 255
+_new_tuple = tuple.__new__  # at once, where a directory has a hundred thousand names
 
 
 class NameNumber(NamedTuple):
@@ -104,17 +105,17 @@ def parse_name(name: str) -> Name:
     """Split one component of a path. Digits in a suffix such as `.h5`, and all digits of very long names, are text."""
     if len(name) > _LONGEST:
         return Name((name,), ())
-    spans, alike = _split(name if _CP2K.search(name) else name.translate(_ALL_DIGITS_ALIKE))
+    spans, alike = _split(name if "cp2k" in name.lower() else name.translate(_ALL_DIGITS_ALIKE))
     texts: list[str] = []
     numbers: list[NameNumber] = []
     at = 0
-    for (begin, end), number in zip(spans, alike, strict=True):
+    for (begin, end), (_, _, meaning, word) in zip(spans, alike, strict=True):
         text = name[begin:end]
-        numbers.append(NameNumber(_value(text), text, number.meaning, number.word))
+        numbers.append(_new_tuple(NameNumber, (_value(text), text, meaning, word)))
         texts.append(name[at:begin])
         at = end
     texts.append(name[at:])
-    return Name(tuple(texts), tuple(numbers))
+    return _new_tuple(Name, (tuple(texts), tuple(numbers)))
 
 
 def _value(text: str) -> int:

@@ -70,7 +70,7 @@ def make_pieces(found: Iterable[Checkpoint], root: PurePosixPath) -> list[Piece]
     pieces = []
     for checkpoint in found:
         path = str(checkpoint.path)[start:]
-        names = tuple([parse_name(part) for part in path.split("/")])
+        names = tuple([parse_name(part) for part in path.split("/")]) if "/" in path else (parse_name(path),)
         pieces.append(Piece(checkpoint, path, names, _modified_ns(checkpoint)))
     return pieces
 
@@ -120,11 +120,14 @@ def member_marks(names: Sequence[Name], depth: int) -> dict[Place, str]:
 
 def variants_of(names: Sequence[Name]) -> tuple[str, ...]:
     """Return the numbers of folds, seeds and similar in a path, and what distinguishes the directories of runs."""
+    last = len(names) - 1
     return tuple(
-        number.text
-        for at, name in enumerate(names)
-        for number in name.numbers
-        if number.meaning is Meaning.VARIANT or _is_of_run(names, at, number)
+        [
+            number.text
+            for at, name in enumerate(names)
+            for number in name.numbers
+            if number.meaning is Meaning.VARIANT or (at < last and _is_of_run(names, at, number))
+        ]
     )
 
 
