@@ -24,7 +24,7 @@ from support.sized_world import make_checkpoint
 
 COUNT = 3 * PIECE_COUNT + 7
 REQUESTED = 4  # directories in one request
-BYTES_A_CHECKPOINT = 400  # parsed, it takes 2,200
+BYTES_A_CHECKPOINT = 200  # parsed, it takes 450
 SOMEONE = 54321 if os.geteuid() == 0 else os.geteuid()
 AGENT = """
 import os, stat, sys

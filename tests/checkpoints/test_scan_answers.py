@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ckptd.checkpoints.agent import batches
+from ckptd.checkpoints.agent import batches, scan_json
 from ckptd.checkpoints.agent.scan_client import ScanLimits, rescan_runs, scan_runs
 from ckptd.checkpoints.agent.scan_json import decode_scan, encode_scan
 from ckptd.checkpoints.scanning.tree_fingerprint import UNCHANGED
@@ -15,6 +15,7 @@ from ckptd.core.model.records import SettledScan
 from ckptd.core.rows.sent_checkpoints import decode_contents
 from ckptd.core.rows.stored_checkpoints import RowContext
 from core.histories import saved
+from core.table_rows import as_row
 from support.known_rows import encode_known
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -69,6 +70,20 @@ def test_a_file_of_no_known_format_that_is_none_below_the_directory_makes_the_an
     found = batches.decode_answer(told, lambda data: decode_scan(data, len(KNOWN)))
     assert isinstance(found, Unknown)
     assert found.reason.startswith("the child's answer is malformed")
+
+
+def test_tables_arrive_among_numbers_and_others_and_do_not_hold_more_than_may_be_decoded(monkeypatch):
+    rows = [as_row(saved(minute, name=f"new_{minute}.pt", step=minute).checkpoint) for minute in range(100, 150)]
+    other = replace(rows[0], path=DIRECTORY / "other.pt", metrics={"loss": 0.5})
+    scan = Scan(directory=DIRECTORY, scanned_at=NOW, checkpoints=(*rows[:30], KNOWN[3], other, *rows[30:]))
+    told = json.loads(json.dumps(encode_scan(scan, KNOWN, in_tables=True)))
+    assert [type(each) for each in told["checkpoints"]] == [list, int, dict, list]
+    found = decode_scan(told, len(KNOWN))
+    assert (found.unchanged, found.checkpoints) == ((3,), (*rows[:30], other, *rows[30:]))
+    monkeypatch.setattr(scan_json, "MAX_DECODED", 50)
+    refused = batches.decode_answer(told, lambda data: decode_scan(data, len(KNOWN)))
+    assert isinstance(refused, Unknown)
+    assert "more than 50 checkpoints" in refused.reason
 
 
 class SubvertedAgent:

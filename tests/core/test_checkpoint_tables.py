@@ -10,16 +10,11 @@ import pytest
 from ckptd.core.model import Checkpoint, Grouping
 from ckptd.core.model.checkpoint_tables import MAX_ROWS, decode_table, encode_tables
 from core.histories import saved
+from core.table_rows import as_row
 
 COUNT = 30
 LIKE_ROWS = [saved(minute, name=f"step_{minute}.pt", step=minute).checkpoint for minute in range(COUNT)]
 DIRECTORY = str(LIKE_ROWS[0].path.parent)
-
-
-def as_row(found, **changes):
-    """Return a checkpoint whose file is its own and as old as it is."""
-    identity = found.identities[0]._replace(modified_ns=round(found.modified_at.timestamp() * 10**9))
-    return replace(found, files=(found.path.name,), identities=(identity,), **changes)
 
 
 ROWS = [as_row(each) for each in LIKE_ROWS]

@@ -31,7 +31,10 @@ class CountingAgent(WholeAnswers):
                 self.sent["items"] += len(batch.items)
                 self.sent["known"] += sum(len(item["known"]) for item in batch.items)
                 self.sent["found"] += sum(
-                    len(answer.get("checkpoints", ())) for answer in found if isinstance(answer, dict)
+                    len(each[0]) if isinstance(each, list) else 1  # the rows of a table
+                    for answer in found
+                    if isinstance(answer, dict)
+                    for each in answer.get("checkpoints", ())
                 )
                 self.sent["characters"] += len(json.dumps([batch.items, found], default=str))
         return answers

@@ -14,9 +14,7 @@ from ckptd.core.model.checkpoint_tables import decode_table, encode_tables
 from ckptd.core.rows.stored_unrecognised import decode_unrecognised, encode_unrecognised
 from ckptd.core.runs import declared_resume
 
-MAX_DECODED = (
-    1_000_000  # checkpoints in tables, whose rows take few bytes there, and 1.3 KiB each when they are decoded
-)
+MAX_DECODED = 500_000  # checkpoints, where there are tables: a row has few bytes there, and takes 1.3 KiB here
 
 
 def encode_scan(scan: Scan, known: Sequence[Checkpoint] = (), *, in_tables: bool = False) -> dict[str, Any]:
