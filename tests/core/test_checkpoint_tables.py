@@ -8,11 +8,13 @@ from pathlib import PurePosixPath
 import pytest
 
 from ckptd.core.model import Checkpoint, Grouping
+from ckptd.core.model.checkpoint_json import encode_checkpoint
 from ckptd.core.model.checkpoint_tables import MAX_ROWS, decode_table, encode_tables
 from core.histories import saved
 from core.table_rows import as_row
 
 COUNT = 30
+ENTRIES, ANSWER_BYTES = 200_000, 128 << 20  # the most that a scan reads by default, and that an answer may have
 LIKE_ROWS = [saved(minute, name=f"step_{minute}.pt", step=minute).checkpoint for minute in range(COUNT)]
 DIRECTORY = str(LIKE_ROWS[0].path.parent)
 
@@ -94,6 +96,14 @@ def test_few_are_no_table_and_many_are_several():
         MAX_ROWS,
         *(f"{2 * MAX_ROWS + at}" for at in range(3)),
     ]
+
+
+def test_an_answer_about_as_many_checkpoints_as_a_scan_reads_entries_fits():
+    """Also where nobody can tell which files belong together, and each says so."""
+    grouping = Grouping(series="step_#.safetensors", progress=(FIRST.step,), doubt="it is unclear whether " + "x" * 400)
+    rows = [replace(each, grouping=grouping) for each in ROWS]
+    size = len(json.dumps([each if isinstance(each, list) else encode_checkpoint(each) for each in encode(rows)]))
+    assert size / COUNT * ENTRIES < ANSWER_BYTES
 
 
 def test_a_long_text_is_sent_for_each_row():
