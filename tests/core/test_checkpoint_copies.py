@@ -1,8 +1,10 @@
 """A checkpoint that is put into a group stays the same in everything else."""
 
-from dataclasses import fields, replace
+from dataclasses import FrozenInstanceError, fields, replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
+
+import pytest
 
 from ckptd.core.model import Checkpoint, CheckpointState, Grouping, Level, Role
 
@@ -22,5 +24,9 @@ def test_a_checkpoint_in_a_group_differs_in_its_grouping_only():
     # every field has a value of its own, so that none can be left out or taken for another
     found = replace(found, **{each.name: (each.name,) for each in fields(found) if each.name != "grouping"})
     grouping = Grouping(series="step_#.pt", progress=(7,))
-    assert found.in_group(grouping) == replace(found, grouping=grouping)
+    made = found.in_group(grouping)
+    assert made == replace(found, grouping=grouping)
+    assert type(made) is Checkpoint
+    with pytest.raises(FrozenInstanceError):
+        made.step = 3
     assert found.grouping == Grouping()

@@ -1,13 +1,13 @@
 """Checkpoints that are alike are sent as the columns of a table, and arrive as they were."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import PurePosixPath
 
 import pytest
 
-from ckptd.core.model import Checkpoint, Grouping
+from ckptd.core.model import Checkpoint, Grouping, checkpoint_tables
 from ckptd.core.model.checkpoint_json import encode_checkpoint
 from ckptd.core.model.checkpoint_tables import MAX_ROWS, decode_table, encode_tables
 from core.histories import saved
@@ -59,6 +59,13 @@ def test_the_fields_of_rows_keep_their_values_and_types():
     assert (arrived, row_count) == (found, len(found))
     kinds = [[type(each.epoch), type(each.content_epoch), type(each.goal_epoch)] for each in arrived]
     assert kinds == [[type(each.epoch), type(each.content_epoch), type(each.goal_epoch)] for each in found]
+
+
+def test_every_field_is_in_a_column_or_makes_it_no_row():
+    derived = {"path", "files", "identities", "owner_uids", "size_bytes", "modified_at"}
+    excluded = {"metrics", "unsafe", "parts"}
+    assert {*checkpoint_tables._FACTS, "grouping"} | derived | excluded == {each.name for each in fields(Checkpoint)}
+    assert {*checkpoint_tables._GROUPING} == {each.name for each in fields(Grouping)}
 
 
 def test_equal_numbers_of_two_types_are_not_sent_as_one():
