@@ -131,6 +131,17 @@ def test_a_header_says_the_same_wherever_its_metadata_are_and_however_often_it_w
         assert (found.reason or "").startswith(reason or "")
 
 
+@pytest.mark.parametrize("end", ["", " ", " \n"])
+def test_a_header_whose_last_comma_nothing_follows_is_damaged_also_where_there_are_no_data(tmp_path, end):
+    for number in range(2):
+        (tmp_path / f"{number}.safetensors").write_bytes(
+            framed(b'{"__metadata__":{"step":"7"},%b}' % end.encode(), b"")
+        )
+    for found in recognise(tmp_path).values():
+        assert found.state is CheckpointState.DAMAGED
+        assert found.reason.startswith("its header is no JSON: ")
+
+
 def test_the_data_of_each_file_are_compared_with_its_tensors(tmp_path):
     text = ('{"__metadata__":{"step":"%d"},"a":' + WEIGHT + "}").encode()
     for number, data in enumerate([b"1234", b"123", b"12345", b"1234"]):

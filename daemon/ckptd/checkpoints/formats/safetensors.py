@@ -112,7 +112,7 @@ def _parse_tensors(rest: str, data_bytes: int) -> tuple[Tensor, ...]:
 
     """
     content = json.loads(f"{{{rest[1:]}")
-    if "__metadata__" in content:
+    if not content or "__metadata__" in content:  # nothing may follow a comma
         raise KeyError("__metadata__")
     return _order(content, data_bytes)
 
