@@ -1,8 +1,9 @@
 """Checkpoints of one file as the columns of a table, for the agent's pipe: a directory may have 100,000 of them.
 
-A column is a list with a value for each row, or the one value that all rows have. What a row has besides these columns
-is as in a new checkpoint, or follows from its file: its size, and the time of its last change. Any other checkpoint is
-sent as `checkpoint_json` encodes it. What is decoded may come from hostile code.
+A column is a list with a value for each row, or the one value that all rows have; all these values of a table together
+are short. What a row has besides these columns is as in a new checkpoint, or follows from its file: its size, and the
+time of its last change. Any other checkpoint is sent as `checkpoint_json` encodes it. What is decoded may come from
+hostile code.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ from ckptd.core.model.checkpoints import to_instant
 
 MAX_ROWS = 1000  # of one table
 _LEAST_ROWS = 20  # a smaller table takes longer than its rows one by one
-_LONGEST_SHARED = 1000  # characters: a child could send a longer text once, and it would be recorded for each row
+_MOST_SHARED = 500  # characters in a table: a child could send long texts once, and they would be recorded for each row
 _FACTS = (
     "format", "state", "level", "role", "role_evidence", "is_result", "reason", "epoch", "step", "name_epoch",
     "name_step", "is_best", "is_newest", "is_listed", "goal_epoch", "goal_step", "content_epoch", "content_step",
@@ -78,30 +79,42 @@ def _encode_rows(rows: Sequence[Checkpoint], directory: str) -> list[Any]:
     uids = [uid for each in rows for uid in each.owner_uids]
     facts = zip(*map(_get_facts, rows), strict=True)
     groupings = zip(*[_get_grouping(each.grouping) for each in rows], strict=True)
-    return [[str(each.path)[start:] for each in rows], *map(_share, (*identities, uids, *facts, *groupings))]
+    return [[str(each.path)[start:] for each in rows], *_share((*identities, uids, *facts, *groupings))]
 
 
-def _share(column: Sequence[Any]) -> Any:
-    """Return the value that all rows have, if there is one; 1 and 1.0 are two, and long texts are never shared."""
+def _share(columns: Iterable[Sequence[Any]]) -> Iterator[Any]:
+    """Yield the value that all rows have in a column, where there is one and it is short, or else the column."""
+    left = _MOST_SHARED
+    for column in columns:
+        first = column[0]
+        if _is_alike(column) and (length := len(str(first))) <= left:
+            left -= length
+            yield first
+        else:
+            yield column
+
+
+def _is_alike(column: Sequence[Any]) -> bool:
+    """Whether all rows have one plain value; 1 and 1.0 are two."""
     first = column[0]
     if isinstance(first, tuple) or column[-1] != first or column.count(first) < len(column):
-        return column
-    if isinstance(first, str):
-        return first if len(first) <= _LONGEST_SHARED else column
-    return first if len(set(map(type, column))) == 1 else column
+        return False
+    return isinstance(first, str) or len(set(map(type, column))) == 1
 
 
 def decode_table(table: Sequence[Any], directory: str) -> list[Checkpoint]:
     """Return the checkpoints of a table, all of them below the directory.
 
     Raises:
-        IndexError, KeyError, OverflowError, TypeError, ValueError: the table is not what `encode_tables` makes.
+        KeyError, OverflowError, TypeError, ValueError: the table is not what `encode_tables` makes.
 
     """
     names, *columns = table
     if not isinstance(names, list) or not 0 < len(names) <= MAX_ROWS:
         raise ValueError("a table has no rows, or too many")
     base, count = directory.rstrip("/"), len(names)
+    if sum(len(str(column)) for column in columns if not isinstance(column, list)) > _MOST_SHARED:
+        raise ValueError("the rows of a table share values that are long")
     values = [_decode_column(column, decode, count) for column, decode in zip(columns, _DECODERS, strict=True)]
     at = len(_IDENTITY)
     identities = map(FileIdentity._make, zip(*values[:at], strict=True))
@@ -111,7 +124,8 @@ def decode_table(table: Sequence[Any], directory: str) -> list[Checkpoint]:
     )
     found = []
     for name, identity, uid, fact, grouping in zip(names, identities, values[at], facts, groupings, strict=True):
-        if "/../" in f"/{name}/":
+        around = f"/{name}/"
+        if not isinstance(name, str) or "//" in around or "/./" in around or "/../" in around:
             raise ValueError(f"{name} is not below {directory}")
         path = PurePosixPath(f"{base}/{name}")
         found.append(
@@ -131,8 +145,4 @@ def decode_table(table: Sequence[Any], directory: str) -> list[Checkpoint]:
 
 def _decode_column(column: Any, decode: Callable[[Any], Any], count: int) -> Iterable[Any]:
     """Return a value for each row."""
-    if isinstance(column, list):
-        return [*map(decode, column)]
-    if isinstance(column, dict) or (isinstance(column, str) and len(column) > _LONGEST_SHARED):
-        raise ValueError("all rows of a table share a value that is long")
-    return repeat(decode(column), count)
+    return [*map(decode, column)] if isinstance(column, list) else repeat(decode(column), count)
