@@ -8,6 +8,7 @@ import json
 import os
 import tempfile
 import tracemalloc
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from ckptd.checkpoints.agent.answer_pieces import PIECE_COUNT, PackedItems, pack
 from ckptd.checkpoints.agent.client import AgentClient, Batch
 from ckptd.checkpoints.agent.scan_client import ScanLimits, request_scans
 from ckptd.core.model import RunKey, Unknown
+from ckptd.core.model.checkpoint_tables import encode_tables
+from core.histories import saved
+from core.table_rows import as_row
 from support.queue_facts import NOON
 from support.shared_agent import get_agent
 from support.sized_world import make_checkpoint
@@ -106,6 +110,32 @@ def test_a_malformed_piece_makes_the_answer_malformed(place, piece):
     found = wrong.decode()
     assert isinstance(found, Unknown)
     assert found.reason.startswith("the child's answer is malformed: ")
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_tables_hold_no_more_checkpoints_than_were_counted(place, is_packed):
+    """The count decides whether the checkpoints of other directories are in memory at the same time."""
+    [answer] = ask(place)
+    rows = [as_row(saved(minute, name=f"{minute}.pt", step=minute).checkpoint) for minute in range(30)]
+    [table] = [*encode_tables([replace(each, path=place / each.path.name) for each in rows], str(place))]
+    told = [json.loads(json.dumps(table))] * 10
+    for count in (300, 299, 10, 0):
+        items = PackedItems([pack(json.dumps(told).encode())], count) if is_packed else told
+        wrong = answer._replace(answer={**answer.answer, "checkpoints": items})
+        found = wrong.decode()
+        if not is_packed or count == 300:
+            assert wrong.checkpoint_count == len(found.checkpoints) == 300
+        else:
+            assert wrong.checkpoint_count == count
+            assert found.reason.startswith(f"the child's answer is malformed: there are more than {count} ")
+
+
+@pytest.mark.parametrize("wrong", [[], [7], [None], ["text"], [{}]])
+def test_what_is_no_table_counts_as_one_item(place, wrong):
+    [answer] = ask(place)
+    answer = answer._replace(answer={**answer.answer, "checkpoints": [wrong, wrong]})
+    assert answer.checkpoint_count == 2
+    assert isinstance(answer.decode(), Unknown)
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,9 @@ def test_tables_arrive_among_numbers_and_others_and_do_not_hold_more_than_may_be
     refused = batches.decode_answer(told, lambda data: decode_scan(data, len(KNOWN)))
     assert isinstance(refused, Unknown)
     assert "more than 50 checkpoints" in refused.reason
+    told["checkpoints"] = [*told["checkpoints"][:1], *told["checkpoints"][2:3] * 21]
+    others = batches.decode_answer(told, lambda data: decode_scan(data, len(KNOWN)))
+    assert "more than 50 checkpoints" in others.reason
 
 
 class SubvertedAgent:

@@ -28,16 +28,23 @@ _COMPRESSED, _PLAIN = b"z", b"p"
 def write_answer(out: BinaryIO, index: int, result: dict[str, Any]) -> None:
     """Write the answer to one item; if its list is not short, first the pieces of the list, and then their length."""
     items = result.get(SPLIT)
-    if isinstance(items, list) and (count := sum(map(_count_rows, items))) >= LEAST_SPLIT:
+    if isinstance(items, list) and (count := count_items(items)) >= LEAST_SPLIT:
         out.writelines(b"%b%b\n" % (MARK, json.dumps(piece).encode()) for piece in _list_pieces(items))
         result = {**result, SPLIT: count}
     out.write(json.dumps({"index": index, "result": result}).encode() + b"\n")
     out.flush()
 
 
+def count_items(items: object) -> int:
+    """Return how many items a list has, with the rows of tables in place of these; of a packed list, as it was told."""
+    if isinstance(items, PackedItems):
+        return items.expected_count
+    return sum(map(_count_rows, items)) if isinstance(items, list) else 0
+
+
 def _count_rows(item: Any) -> int:
     """Return how many rows a table has, a list of columns of which the first has them all; 1 for any other item."""
-    return len(item[0]) if isinstance(item, list) else 1
+    return len(item[0]) if isinstance(item, list) and item and isinstance(item[0], list) else 1
 
 
 def _list_pieces(items: Iterable[Any]) -> Iterator[list[Any]]:

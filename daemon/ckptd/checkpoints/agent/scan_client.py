@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypeVar
 
 from ckptd.checkpoints.agent import scan_json
-from ckptd.checkpoints.agent.answer_pieces import PackedItems
+from ckptd.checkpoints.agent.answer_pieces import PackedItems, count_items
 from ckptd.checkpoints.agent.batches import BatchRunner, decode_answer, run_items, run_items_as_answered
 from ckptd.checkpoints.agent.client import Answer
 from ckptd.checkpoints.agent.field_checks import MAX_PATH_BYTES
@@ -129,10 +129,7 @@ class ScanAnswer(NamedTuple):
     @property
     def checkpoint_count(self) -> int:
         """How many checkpoints there are, at most."""
-        found = () if isinstance(self.answer, Unknown) else self.answer.get("checkpoints")
-        if isinstance(found, PackedItems):
-            return found.expected_count
-        return len(found) if isinstance(found, list) else 0
+        return 0 if isinstance(self.answer, Unknown) else count_items(self.answer.get("checkpoints"))
 
     @property
     def entry_count(self) -> int | None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
 
+from ckptd.checkpoints.agent.answer_pieces import count_items
 from ckptd.checkpoints.agent.requests import MAX_CANDIDATES
 from ckptd.checkpoints.scanning import declarations
 from ckptd.checkpoints.scanning.pointers import decode_link
@@ -14,7 +15,7 @@ from ckptd.core.model.checkpoint_tables import decode_table, encode_tables
 from ckptd.core.rows.stored_unrecognised import decode_unrecognised, encode_unrecognised
 from ckptd.core.runs import declared_resume
 
-MAX_DECODED = 500_000  # checkpoints, where there are tables: a row has few bytes there, and takes 1.3 KiB here
+MAX_DECODED = 500_000  # checkpoints: a row of a table has few bytes there, and takes 1.3 KiB here
 
 
 def encode_scan(scan: Scan, known: Sequence[Checkpoint] = (), *, in_tables: bool = False) -> dict[str, Any]:
@@ -68,19 +69,16 @@ def decode_scan(data: dict[str, Any], known_count: int = 0) -> Scan:
     directory = PurePosixPath(data["directory"])
     unchanged: list[int] = []
     checkpoints: list[Checkpoint] = []
+    most = min(count_items(data["checkpoints"]), MAX_DECODED)  # so many, the caller has memory for
     for each in data["checkpoints"]:  # once: pieces of a long list are parsed meanwhile
         if isinstance(each, int):
             unchanged.append(each)
-            continue
-        if isinstance(each, list):
+        elif isinstance(each, list):
             checkpoints += decode_table(each, str(directory))
-            if len(checkpoints) > MAX_DECODED:
-                raise ValueError(f"there are more than {MAX_DECODED} checkpoints")
-            continue
-        checkpoint = decode_checkpoint(each)
-        if not _is_below(str(checkpoint.path), str(directory)):
-            raise ValueError(f"{checkpoint.path} is not below {directory}")
-        checkpoints.append(checkpoint)
+        else:
+            checkpoints.append(_decode_below(each, str(directory)))
+        if len(checkpoints) > most:
+            raise ValueError(f"there are more than {most} checkpoints")
     if unchanged and not 0 <= min(unchanged) <= max(unchanged) < known_count:
         raise ValueError(f"only {known_count} checkpoints are known")
     if len(set(unchanged)) < len(unchanged):
@@ -108,6 +106,13 @@ def decode_scan(data: dict[str, Any], known_count: int = 0) -> Scan:
         unread_count=max(int(data["unread_count"]), 0),
         unrecognised=decode_unrecognised(data["unrecognised"]),
     )
+
+
+def _decode_below(data: dict[str, Any], directory: str) -> Checkpoint:
+    checkpoint = decode_checkpoint(data)
+    if not _is_below(str(checkpoint.path), directory):
+        raise ValueError(f"{checkpoint.path} is not below {directory}")
+    return checkpoint
 
 
 def _is_below(path: str, directory: str) -> bool:
