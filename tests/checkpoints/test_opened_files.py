@@ -36,6 +36,19 @@ def test_a_file_of_any_size_is_read_whole_and_anywhere(tmp_path, reader, name, s
     assert list_descriptors() == before
 
 
+@pytest.mark.parametrize("way", ["open", "open_descriptor"])
+def test_no_place_lies_before_the_beginning_of_a_file(tmp_path, reader, way):
+    """A file may have become shorter than it was when it was listed: its end is not looked for at its beginning."""
+    (tmp_path / "a.pt").write_bytes(b"12345")
+    with getattr(reader, way)("a.pt") as file:
+        assert [file.seek(-5, 2), file.read(2), file.seek(-2, 1), file.seek(3), file.seek(9, 2)] == [0, b"12", 0, 3, 14]
+        file.seek(1)
+        for offset, whence in ((-6, 2), (-2, 1), (-1, 0)):
+            with pytest.raises(OSError, match="Invalid argument"):
+                file.seek(offset, whence)
+        assert file.read() == b"2345"
+
+
 def test_a_file_that_grows_while_it_is_opened_is_read_whole(tmp_path, reader, monkeypatch):
     path, status = tmp_path / "a.pt", os.fstat
     path.write_bytes(b"begun")

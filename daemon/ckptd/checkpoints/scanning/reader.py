@@ -1,5 +1,6 @@
 """Opens files of a listed tree for the formats: regular files only, never through a link, never blocking."""
 
+import errno
 import os
 import stat
 from io import BufferedReader, BytesIO, FileIO
@@ -18,6 +19,18 @@ _NO_NAMES = frozenset({"", ".", ".."})
 
 class NotRegularError(CkptdError):
     """The path is no longer a regular file."""
+
+
+class _SmallFile(BytesIO):
+    """A file that was read at once. As in any other, no place lies before its beginning; BytesIO would go there."""
+
+    __slots__ = ()
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self.tell(), os.SEEK_END: len(self.getbuffer())}[whence]
+        if start + offset < 0:  # it became shorter than it was when it was listed
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return super().seek(offset, whence)
 
 
 class Reader:
@@ -57,7 +70,7 @@ class Reader:
                 data = os.read(found, BUFFER_BYTES + 1)
                 if len(data) == size_bytes:
                     os.close(found)
-                    return BytesIO(data)
+                    return _SmallFile(data)
                 os.lseek(found, 0, os.SEEK_SET)  # it grows, or the file system returns less than it has
             except OSError:
                 os.close(found)
