@@ -41,6 +41,7 @@ def scan(directory, *work_dirs, fingerprint=None):
             "asks_quota": False,
             "candidates": [],
             "read_since": None,
+            "results": None,
             "work_dirs": list(map(str, work_dirs)),
             "resuming_jobs": [],
             "known": [],

@@ -34,6 +34,7 @@ def scan(run, *work_dirs):
             "resuming_jobs": [7],
             "candidates": [],
             "read_since": None,
+            "results": None,
             "quota_command": None,
         }
     )

@@ -38,6 +38,7 @@ def ask(directory, now, *, known=(), fingerprint=None):
             "resuming_jobs": [],
             "candidates": [],
             "read_since": None,
+            "results": None,
             "max_depth": 5,
             "max_entries": 1000,
             "write_grace_seconds": 60,
@@ -204,5 +205,5 @@ def test_other_bounds_are_another_fingerprint(tmp_path):
     assert prepare(tmp_path) is not None
     item = {"max_depth": 4, "max_entries": 1000, "write_grace_seconds": 60, "quota_command": [], "allowed_roots": ["/"]}
     item |= {"directory": str(tmp_path), "now": time.time(), "known": [], "work_dirs": [], "resuming_jobs": []}
-    item |= {"candidates": [], "read_since": None}
+    item |= {"candidates": [], "read_since": None, "results": None}
     assert scan({**item, "fingerprint": look(tmp_path, time.time()).fingerprint}) == {"answer": "changed"}
