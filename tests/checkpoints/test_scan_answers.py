@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ckptd.checkpoints.agent import batches, scan_json
+from ckptd.checkpoints.agent.answer_pieces import PIECE_COUNT, PackedItems, pack
 from ckptd.checkpoints.agent.scan_client import ScanLimits, rescan_runs, scan_runs
 from ckptd.checkpoints.agent.scan_json import decode_scan, encode_scan
 from ckptd.checkpoints.scanning.tree_fingerprint import UNCHANGED
@@ -87,6 +88,41 @@ def test_tables_arrive_among_numbers_and_others_and_do_not_hold_more_than_may_be
     told["checkpoints"] = [*told["checkpoints"][:1], *told["checkpoints"][2:3] * 21]
     others = batches.decode_answer(told, lambda data: decode_scan(data, len(KNOWN)))
     assert "more than 50 checkpoints" in others.reason
+
+
+class CountingAgent:
+    """Answers that directories have so many checkpoints, by the numbers in their names."""
+
+    def run(self, batches):
+        return [[self._answer(item["directory"]) for item in batch.items] for batch in batches]
+
+    def _answer(self, directory):
+        count = int(directory.rpartition("/")[2])
+        items = PackedItems([pack(b"[]")] * (count // PIECE_COUNT + 1), count)
+        return answer(()) | {"answer": UNCHANGED, "fingerprint": "f", "directory": directory, "checkpoints": items}
+
+
+def test_the_directories_of_an_owner_have_no_more_new_checkpoints_together_than_one_may_have():
+    """An answer of 128 MiB may hold ten million rows of tables, and it would take minutes to decode them."""
+    limits = ScanLimits(deadline=timedelta(seconds=1))
+    counts = [(1, 300_000), (1, 200_001), (2, 400_000), (1, 600_000), (1, 200_000), (1, 0), (1, 1)]
+    runs = [(RunKey("demo", uid, f"/{count}"), (), None) for uid, count in counts]
+    found = scan_runs(CountingAgent(), runs, limits, NOW)
+    assert [isinstance(each, Unknown) for each in found] == [False, True, False, True, False, False, True]
+    assert found[1].reason == "its owner's directories have more than 500000 new checkpoints"
+    known = PackedItems([pack(b"[]")] * 600, 600_000)  # what is on record is sent as a number
+    [again] = scan_runs(CountingAgent(), [(RunKey("demo", 1, "/600001"), known, None)], limits, NOW)
+    assert isinstance(again, Scan)
+
+
+def test_no_checkpoint_of_a_directory_that_did_not_change_is_decoded(monkeypatch):
+    decoded = []
+    monkeypatch.setattr(scan_json, "decode_scan", lambda *_: decoded.append(1))
+    run = RunKey("demo", 1000, "/5")
+    limits = ScanLimits(deadline=timedelta(seconds=1))
+    [found] = rescan_runs(CountingAgent(), [(run, SettledScan("f", 1, ()), None)], limits, NOW)
+    assert found.reason == "the child's answer is malformed: a directory that did not change was listed"
+    assert not decoded
 
 
 class SubvertedAgent:

@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ckptd.checkpoints.agent.client import NOT_REACHED
+from ckptd.checkpoints.agent.scan_answers import ScanAnswer
 from ckptd.checkpoints.agent.scan_client import (
     JobPlaces,
     KnownRows,
-    ScanAnswer,
     request_scans,
     rescan_as_answered,
     rescan_runs,

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypeVar
 
-from ckptd.checkpoints.agent import scan_json
 from ckptd.checkpoints.agent.answer_pieces import PackedItems, count_items
 from ckptd.checkpoints.agent.batches import BatchRunner, decode_answer, run_items, run_items_as_answered
 from ckptd.checkpoints.agent.client import Answer
 from ckptd.checkpoints.agent.field_checks import MAX_PATH_BYTES
 from ckptd.checkpoints.agent.requests import MAX_ITEMS
+from ckptd.checkpoints.agent.scan_answers import ScanAnswer, decode_scan_of, limit_counts, with_quota
 from ckptd.checkpoints.scanning import copy_locations
 from ckptd.checkpoints.scanning.locate import SiteRule, plan_candidates
 from ckptd.checkpoints.scanning.pointers import decode_link
@@ -118,31 +118,6 @@ class JobPlaces:
     results: Mapping[RunKey, JobTasks] = field(default_factory=dict)
 
 
-class ScanAnswer(NamedTuple):
-    """The answer to one scan; decode it when the checkpoints are needed, of which there may be many."""
-
-    key: RunKey
-    answer: Answer
-    known_count: int
-    quota: Scan | None  # the earlier scan that has it
-
-    @property
-    def checkpoint_count(self) -> int:
-        """How many checkpoints there are, at most."""
-        return 0 if isinstance(self.answer, Unknown) else count_items(self.answer.get("checkpoints"))
-
-    @property
-    def entry_count(self) -> int | None:
-        """How many directory entries the scan read; None if it failed."""
-        count = None if isinstance(self.answer, Unknown) else self.answer.get("entry_count")
-        return max(count, 0) if isinstance(count, int) else None
-
-    def decode(self) -> Scan | Unknown:
-        """Return the scan."""
-        found = decode_answer(self.answer, partial(_decode_scan, key=self.key, known_count=self.known_count))
-        return _with_quota(found, self.quota)
-
-
 def scan_runs(
     agent: BatchRunner,
     runs: Sequence[tuple[RunKey, KnownRows, Scan | Unknown | None]],
@@ -178,17 +153,10 @@ def request_scans(
         for (key, known, _), quota in zip(runs, fresh, strict=True)
     ]
     answers = run_items(agent, "scan", items, limits.deadline)
-    return [
+    return limit_counts(
         ScanAnswer(key, answer, known.expected_count if isinstance(known, PackedItems) else len(known), quota)
         for answer, (key, known, _), quota in zip(answers, runs, fresh, strict=True)
-    ]
-
-
-def _decode_scan(data: dict[str, Any], key: RunKey, known_count: int = 0) -> Scan:
-    scan = scan_json.decode_scan(data, known_count)
-    if scan.directory != PurePosixPath(key.directory):
-        raise ValueError(f"{scan.directory} is another directory")
-    return scan
+    )
 
 
 Settled = tuple[RunKey, SettledScan, Scan | Unknown | None]  # a run, the scan that agrees with its record, the last one
@@ -236,13 +204,15 @@ def _read_rescan(answer: Answer, settled: Settled, now: datetime) -> Scan | Unkn
     if not isinstance(scan, Scan):
         return scan
     same = replace(scan, markers=before.markers, unrecognised=before.unrecognised)
-    return _with_quota(same, _fresh_quota(last, now))
+    return with_quota(same, _fresh_quota(last, now))
 
 
 def _decode_rescan(data: dict[str, Any], key: RunKey) -> Scan | None:
     if data["answer"] == CHANGED:
         return None
-    scan = _decode_scan(data, key)
+    if count_items(data["checkpoints"]):
+        raise ValueError("a directory that did not change was listed")
+    scan = decode_scan_of(key, data)
     if scan.checkpoints or scan.fingerprint is None:
         raise ValueError("a directory that did not change was listed")
     return scan
@@ -296,17 +266,6 @@ def _fresh_quota(last: Scan | Unknown | None, now: datetime) -> Scan | None:
     if not isinstance(last, Scan) or last.quota_read_at is None or abs(now - last.quota_read_at) >= QUOTA_GAP:
         return None
     return last
-
-
-def _with_quota(scan: Scan | Unknown, last: Scan | None) -> Scan | Unknown:
-    if isinstance(scan, Unknown) or last is None:
-        return scan
-    return replace(
-        scan,
-        quota_left_bytes=last.quota_left_bytes,
-        quota_error=last.quota_error,
-        quota_read_at=last.quota_read_at,
-    )
 
 
 def _location(data: dict[str, Any]) -> CheckpointLocation:
