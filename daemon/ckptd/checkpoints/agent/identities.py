@@ -17,7 +17,7 @@ class DeniedUserError(CkptdError):
     """The agent does not act as this user."""
 
 
-class Account(NamedTuple):
+class UserAccount(NamedTuple):
     """What the name services know about a user, asked once for each request."""
 
     uid: int
@@ -27,13 +27,13 @@ class Account(NamedTuple):
     home: str | None
 
 
-def read_account(uid: int) -> Account:
+def read_account(uid: int) -> UserAccount:
     """Return a user's account; a uid without one is in nobody's group alone."""
     try:
         user = pwd.getpwuid(uid)
     except KeyError:
-        return Account(uid, None, 65534, (), None)
-    return Account(uid, user.pw_name, user.pw_gid, tuple(os.getgrouplist(user.pw_name, user.pw_gid)), user.pw_dir)
+        return UserAccount(uid, None, 65534, (), None)
+    return UserAccount(uid, user.pw_name, user.pw_gid, tuple(os.getgrouplist(user.pw_name, user.pw_gid)), user.pw_dir)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +64,7 @@ class Identities:
         if uid in _OVERFLOW_UIDS or uid in self.denied_uids:
             raise DeniedUserError(f"uid {uid} is in deny_users")
 
-    def check_names(self, account: Account) -> None:
+    def check_names(self, account: UserAccount) -> None:
         """Refuse a user by name and groups.
 
         Raises:

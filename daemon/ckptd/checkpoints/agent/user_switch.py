@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ckptd.checkpoints.agent.identities import Account
+from ckptd.checkpoints.agent.identities import UserAccount
 from ckptd.errors import CkptdError
 
 
@@ -12,7 +12,7 @@ class AgentError(CkptdError):
     """The agent refuses a request."""
 
 
-def become(account: Account) -> None:
+def become(account: UserAccount) -> None:
     """Switch this process to the user, with the user's groups and without any privilege.
 
     Raises:
@@ -52,7 +52,7 @@ def effective_user(uid: int) -> Iterator[None]:
 
 
 @contextmanager
-def effective_owner(account: Account) -> Iterator[None]:
+def effective_owner(account: UserAccount) -> Iterator[None]:
     """Have the user's rights and groups for a moment, where this process is root; all threads have them.
 
     Raises:
