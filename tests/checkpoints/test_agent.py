@@ -81,8 +81,9 @@ def test_another_user_cannot_see_what_the_owner_keeps_private(agent, owned):
 
 
 def test_nothing_is_done_as_root(agent, tmp_path):
-    [[answer]] = agent.run([Batch(uid=0, operation="scan", items=(scan_item(tmp_path),), deadline_seconds=20)])
-    assert answer == Unknown(what="agent", reason="refused: nothing is done as root on behalf of a job")
+    items = (scan_item(tmp_path / "a"), scan_item(tmp_path / "b"))
+    [answers] = agent.run([Batch(uid=0, operation="scan", items=items, deadline_seconds=20)])
+    assert answers == [Unknown(what="agent", reason="refused: nothing is done as root on behalf of a job")] * 2
 
 
 def test_trouble_with_one_directory_leaves_the_next_alone(agent, owned):

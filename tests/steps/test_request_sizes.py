@@ -7,6 +7,7 @@ import pytest
 
 from ckptd.checkpoints.agent.client import NOT_REACHED
 from ckptd.core.discovery.file_system_budgets import FileSystemBudget
+from ckptd.core.model import Unknown
 from ckptd.steps import record_scans, scan
 from steps.replayed_fleet import Fleet, minute
 from support.checkpoint_bytes import npz
@@ -16,13 +17,18 @@ COUNT = 5  # directories
 
 
 class TurnsOf:
-    """The agent, whose requests that only compare end after so many items, if that is said."""
+    """The agent, whose requests that only compare end after so many items, if that is said; or that refuses all."""
 
     def __init__(self):
         self.sizes = []  # of requests that compare
+        self.request_count = 0
         self.turn = None
+        self.refuses = False
 
     def run(self, batches):
+        self.request_count += len(batches)
+        if self.refuses:
+            batches = [replace(each, uid=0) for each in batches]  # it does nothing as root
         answers = get_agent().run(batches)
         for place, batch in enumerate(batches):
             if batch.operation == "scan" and batch.items[0]["fingerprint"]:
@@ -98,6 +104,19 @@ def test_those_whose_last_scan_failed_are_in_other_requests(fleet, agent):
     agent.sizes.clear()
     assert scan_at(fleet, 106) == ["3", "4"]
     assert agent.sizes == [2]
+
+
+def test_a_refused_request_is_sent_once_and_not_again_for_each_of_its_directories(fleet, agent):
+    agent.refuses = True
+    agent.request_count = 0
+    assert scan_at(fleet, 104) == []
+    lasts = {each.last for each in fleet.state.watchlist.all}
+    assert lasts == {Unknown(what="agent", reason="refused: nothing is done as root on behalf of a job")}
+    assert agent.request_count == 2  # of four directories, and of one
+    assert scan_at(fleet, 104.5) == []
+    assert agent.request_count == 2
+    agent.refuses = False
+    assert scan_at(fleet, 105.1) == ["0", "1", "2", "3", "4"]
 
 
 def test_those_that_a_turn_did_not_reach_stay_due_and_are_first(fleet, agent):

@@ -22,6 +22,7 @@ _GRACE_SECONDS = 10.0
 _START_SECONDS = 60.0
 _GATHER_SECONDS = 0.2  # after the first of several answers, for more of them
 _ENDED_EARLY = "it ended before it was ready"
+_REFUSED = "refused: "  # before the reason, where nothing of what is unanswered was begun
 
 
 class AgentGoneError(CkptdError):
@@ -69,13 +70,13 @@ class _PendingBatch:
     def explain(self, reason: str) -> None:
         """Assign a child's failure to the item that it worked on; later items were not reached and may be retried.
 
-        If a child ended by itself after some answers, the next item caused it. If its turn was over, none did.
+        If a child ended by itself after some answers, the next item caused it. If its turn was over, none did. A
+        refusal is the answer for all that is left: the same request would be refused again.
         """
         silent = [index for index, answer in enumerate(self.answers) if answer is SILENCE]
-        for index in silent:
-            self.answers[index] = NOT_REACHED
-        for index in silent[: reason != TURN_OVER]:
-            self.answers[index] = Unknown(what="agent", reason=reason)
+        failed_count = len(silent) if reason.startswith(_REFUSED) else int(reason != TURN_OVER)
+        for place, index in enumerate(silent):
+            self.answers[index] = Unknown(what="agent", reason=reason) if place < failed_count else NOT_REACHED
 
 
 def _unpack(value: object) -> list[Any]:
