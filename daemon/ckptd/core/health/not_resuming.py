@@ -25,6 +25,7 @@ from ckptd.core.model import (
     Unknown,
 )
 from ckptd.core.runs import history as facts
+from ckptd.core.runs.attempt_index import index_attempts
 from ckptd.core.runs.copied_checkpoints import list_complete_copies
 from ckptd.core.runs.meant_restarts import (
     COUNTS_ANEW,
@@ -127,8 +128,7 @@ def _work_in(history: RunHistory, record: RecordedCheckpoint) -> timedelta | Non
 
 
 def _find_before(history: RunHistory, attempt: Attempt) -> Attempt | None:
-    earlier = [each for each in history.attempts if each.started_at < attempt.started_at]
-    return earlier[-1] if earlier else None
+    return index_attempts(history).find_before(attempt.started_at)
 
 
 def _compare(

@@ -10,6 +10,7 @@ from ckptd.core.model import Attempt, AttemptProgress, RecordedCheckpoint, Role,
 
 LATENESS = timedelta(minutes=1)  # after its attempt's end, by which a file server's clock may date a save
 GOES_ON_AFTER = 4  # attempts: the furthest, the one that started over, and two that continued it
+BLOCK = 128  # saves of which the extremes are known
 CONTINUES_FROM = 2  # saves of the attempt before: a start from the beginning also gets beyond fewer
 
 
@@ -29,6 +30,7 @@ def measure_reaches(attempts: Sequence[Attempt], saved: Iterable[SavedProgress])
     """
     ordered = sorted(_choose_states(saved), key=lambda each: each.completed_at)
     instants = [each.completed_at for each in ordered]
+    steps, epochs = _Extremes([each.step for each in ordered]), _Extremes([each.epoch for each in ordered])
     reaches: list[AttemptProgress] = []
     for attempt, following in zip_longest(attempts, attempts[1:]):
         first = bisect_right(instants, attempt.started_at)
@@ -37,7 +39,8 @@ def measure_reaches(attempts: Sequence[Attempt], saved: Iterable[SavedProgress])
             late = attempt.ended_at + LATENESS
             late = min(late, following.started_at) if following is not None else late
             last = bisect_right(instants, max(attempt.ended_at, late))
-        reaches.append(_sum_up(ordered[first:last]))
+        last = max(first, last)
+        reaches.append(AttemptProgress(last - first, steps.find(first, last), epochs.find(first, last)))
     return tuple(reaches)
 
 
@@ -129,6 +132,26 @@ def _continues(before: _Saves, after: _Saves) -> bool:
     return before.number >= CONTINUES_FROM and before.lowest < before.highest < after.lowest
 
 
-def _range(values: Sequence[float | None]) -> tuple[float, float] | None:
+def _range(values: Iterable[float | None]) -> tuple[float, float] | None:
     known = [value for value in values if value is not None]
     return (min(known), max(known)) if known else None
+
+
+class _Extremes:
+    """Finds the lowest and the highest of many stretches of a sequence: those of its blocks are known.
+
+    Hundreds of tasks of an array run side by side, so that each of tens of thousands of saves belongs to all of them.
+    """
+
+    def __init__(self, values: Sequence[float | None]) -> None:
+        self._values = values
+        self._blocks = [_range(values[start : start + BLOCK]) for start in range(0, len(values), BLOCK)]
+
+    def find(self, first: int, last: int) -> tuple[float, float] | None:
+        """Return the lowest and the highest of what is known from `first` until before `last`; None of nothing."""
+        start, end = -(-first // BLOCK), last // BLOCK  # the whole blocks in between
+        if start >= end:
+            return _range(self._values[first:last])
+        ends = _range((*self._values[first : start * BLOCK], *self._values[end * BLOCK : last]))
+        found = [each for each in (ends, *self._blocks[start:end]) if each is not None]
+        return (min(each[0] for each in found), max(each[1] for each in found)) if found else None

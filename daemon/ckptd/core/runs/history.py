@@ -16,6 +16,7 @@ from ckptd.core.model import (
     Scan,
     Totals,
 )
+from ckptd.core.runs.attempt_index import index_attempts
 from ckptd.core.runs.rotated_copies import leave_out_previous
 
 EPOCH = datetime.fromtimestamp(0, UTC)
@@ -50,13 +51,14 @@ def run_time(job: Job, attempt: Attempt, now: datetime) -> timedelta:
 
 def hold_of(history: RunHistory, job: Job) -> Hold | None:
     """The latest hold of a job, which may be over."""
-    return next((history.context.holds.get(each.job) for each in reversed(history.attempts) if _is_of(each, job)), None)
+    own = index_attempts(history).list_of(job) if history.context.holds else ()
+    return history.context.holds.get(own[-1].job) if own else None
 
 
 def is_held_by_ckptd(history: RunHistory, job: Job) -> bool:
     """Whether a job waits because ckptd has held it; it has not run since."""
-    hold = hold_of(history, job)
-    return hold is not None and hold.is_own and hold.next_restart == job.restart_count and job.is_held
+    hold = hold_of(history, job) if job.is_held else None
+    return hold is not None and hold.is_own and hold.next_restart == job.restart_count
 
 
 def is_broken_off(history: RunHistory, attempt: Attempt) -> bool:
@@ -69,11 +71,7 @@ def attempts_since_hold(history: RunHistory, job: Job) -> tuple[Attempt, ...]:
     """The attempts of a job that began after it was last held, oldest first."""
     hold = hold_of(history, job)
     first = hold.next_restart if hold else 0
-    return tuple(each for each in history.attempts if _is_of(each, job) and each.restart_count >= first)
-
-
-def _is_of(attempt: Attempt, job: Job) -> bool:
-    return (attempt.job.cluster, attempt.job.job_id) == (job.cluster, job.job_id)
+    return tuple(each for each in index_attempts(history).list_of(job) if each.restart_count >= first)
 
 
 def is_flagged(history: RunHistory, rule: str, job: Job) -> bool:
@@ -89,10 +87,7 @@ def idle_since(history: RunRecord, attempt: Attempt, instant: datetime) -> datet
 
 def attempt_of(history: RunRecord, job: Job) -> Attempt | None:
     """The attempt that this job is in now; None between a requeue and its next start."""
-    for attempt in reversed(history.attempts):
-        if _is_of(attempt, job) and attempt.ended_at is None:
-            return attempt
-    return None
+    return index_attempts(history).find_open(job)
 
 
 def running_attempts(history: RunRecord) -> list[tuple[Job, Attempt]]:
@@ -183,12 +178,14 @@ def furthest_complete(history: RunRecord) -> RecordedCheckpoint | None:
 
 def being_written(history: RunRecord) -> tuple[RecordedCheckpoint, ...]:
     """The saves that a running attempt has under way; what a writer that ended left unfinished is none."""
-    since = min((attempt.started_at for attempt in history.attempts if attempt.ended_at is None), default=None)
+    since = index_attempts(history).first_open_at
+    if since is None:
+        return ()
     return tuple(
         record
-        for record in present(history)
+        for record in history.checkpoints
         if record.checkpoint.state is CheckpointState.WRITING
-        and since is not None
+        and record.deleted_at is None
         and record.checkpoint.modified_at >= since
     )
 

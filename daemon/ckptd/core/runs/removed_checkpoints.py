@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ckptd.core.model import Attempt, EndCause, RecordedCheckpoint, RestartKind, RunRecord
+from ckptd.core.runs.attempt_index import index_attempts
 from ckptd.core.runs.resumable import list_resumable
 
 LEAST_AT_ONCE = 2  # checkpoints that go with the first own save: no rotation removes several for one
@@ -26,10 +27,10 @@ def find_removal(history: RunRecord, attempt: Attempt) -> EarlierDeletion | None
 
     What a newer save has replaced under the same name was not deleted, nor what retention removed.
     """
-    earlier = [each for each in history.attempts if each.started_at < attempt.started_at]
-    if not earlier or earlier[-1].ended_at is None:
+    earlier = index_attempts(history).find_before(attempt.started_at)
+    if earlier is None or earlier.ended_at is None:
         return None
-    ended_at = earlier[-1].ended_at
+    ended_at = earlier.ended_at
     saved = [each for each in list_resumable(history.checkpoints) if each.completed_at is not None]
     before = [each for each in saved if each.checkpoint.modified_at < attempt.started_at]
     own = [each for each in history.checkpoints if each.checkpoint.modified_at >= attempt.started_at]
@@ -39,7 +40,7 @@ def find_removal(history: RunRecord, attempt: Attempt) -> EarlierDeletion | None
     first_seen_at = min((each.first_seen_at for each in own), default=None)
     if first_seen_at is not None and not _is_gone_by_then(left, own, first_seen_at):
         return None
-    return EarlierDeletion(len(left), _is_started_by_hand(attempt, earlier[-1]))
+    return EarlierDeletion(len(left), _is_started_by_hand(attempt, earlier))
 
 
 def _is_gone_by_then(

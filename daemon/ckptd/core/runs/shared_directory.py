@@ -81,11 +81,10 @@ def _list_series(history: RunHistory, since: datetime, job_count: int) -> list[t
 def _list_together(history: RunHistory) -> list[Attempt]:
     """Return the attempts that ran beside one that runs now, these included."""
     running = [attempt for job in facts.running_jobs(history) if (attempt := facts.attempt_of(history, job))]
-    return [each for each in history.attempts if any(_overlap(each, now) for now in running)]
-
-
-def _overlap(one: Attempt, running: Attempt) -> bool:
-    return one.ended_at is None or one.ended_at > running.started_at
+    if not running:
+        return []
+    first_at = min(each.started_at for each in running)
+    return [each for each in history.attempts if each.ended_at is None or each.ended_at > first_at]
 
 
 def _is_step_back(earlier: RecordedCheckpoint, later: RecordedCheckpoint, *, is_counted: bool) -> bool:
