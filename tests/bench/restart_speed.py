@@ -110,7 +110,7 @@ class Cluster:
         if saves:
             before = record_scans._read_record(self.parts, self.state, due)
             scans = [make_scan(each.key, now, self.options.files) for each in due]
-            record_scans._record(self.parts, self.state, due, before, scans, now)
+            record_scans._record(self.parts, self.state, [*zip(due, scans, strict=True)], before, now)
         else:
             scans = {each.key: make_scan(each.key, now, 0) for each in due}
             with self.state.recording():
