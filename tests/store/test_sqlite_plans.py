@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 import sqlalchemy as sa
 
 from ckptd.core import notices
-from ckptd.store import plain_reads
+from ckptd.store import end_rows, plain_reads
 from core.notice_facts import POLICY, facts_of, flag, opened, run_of
 from support.migrated import open_record
 from support.queue_facts import CLUSTER, at
@@ -53,6 +54,33 @@ def test_jobs_in_the_queue_and_jobs_to_scan_are_found_by_their_indexes(store, ex
 def test_ends_to_confirm_are_found_by_the_time_of_their_end(store, explain):
     assert explain("attempts", store.jobs.list_unconfirmed_attempts, CLUSTER, at(0)) == [
         "SEARCH attempts USING INDEX ix_attempts_ended_at (ended_at>?)"
+    ]
+
+
+def test_what_a_start_reads_of_ended_attempts_is_found_by_the_time_of_their_end(store, explain):
+    read = partial(store.restart_state.read, ended_since=at(0), timed_out_since=at(0))
+    of_attempts = "SEARCH attempts USING INDEX ix_attempts_ended_at (ended_at>?)"
+    assert explain("attempts", read, CLUSTER) == [of_attempts]
+    assert explain("jobs", read, CLUSTER) == [
+        "SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)",
+        "SEARCH jobs USING INDEX ix_jobs_open (cluster=?)",  # those whose free space is read
+    ]
+
+
+def test_the_ends_that_a_start_counts_are_found_by_their_time(store):
+    plans = []
+
+    def explain_and_select(statement, values):
+        plans.extend(row[3] for row in select(f"EXPLAIN QUERY PLAN {statement}", values))
+        return select(statement, values)
+
+    with store.database.selecting() as select:
+        explain_and_select.is_sqlite = True
+        end_rows.read_ends(explain_and_select, CLUSTER, at(0))
+    assert plans[-3:] == [
+        "SEARCH a USING INDEX ix_attempts_ended_at (ended_at>?)",
+        "SEARCH j USING INTEGER PRIMARY KEY (rowid=?)",
+        "USE TEMP B-TREE FOR GROUP BY",
     ]
 
 

@@ -15,7 +15,7 @@ from ckptd.store.read_parts import ReadPart, selecting
 _ENDS = """
 SELECT a.node_count, a."partition", a.cause, j.uid, count(*), {observed}
 FROM attempts a JOIN jobs j ON a.job_row = j.id
-WHERE j.cluster = :cluster AND a.ended_at >= :since AND {within}
+WHERE {cluster} = :cluster AND a.ended_at >= :since AND {within}
 GROUP BY a.node_count, a."partition", a.cause, j.uid
 """
 _SUMMED = """
@@ -49,7 +49,8 @@ def _list_rows(select: Select, cluster: str, since: datetime) -> Iterator[Sequen
         yield from select(_SUMMED.format(within=within), {"cluster": encode_text(cluster)})
     gaps = day_sums.list_gaps(summed, (day, None))
     within = day_sums.is_instant_within("a.ended_at", gaps, is_sqlite=select.is_sqlite)
-    yield from select(_ENDS.format(observed=sum_observed(select), within=within), values)
+    owner = "j.cluster || ''" if select.is_sqlite else "j.cluster"  # see rows.without_index
+    yield from select(_ENDS.format(cluster=owner, observed=sum_observed(select), within=within), values)
 
 
 class EndReader(ReadPart):

@@ -31,6 +31,7 @@ from ckptd.store.rows import (
     run_key,
     split,
     table_of,
+    without_index,
 )
 from ckptd.store.tables import AttemptTable, AuditTable, JobTable, RunTable
 from ckptd.store.transactions import StorePart, reading
@@ -60,7 +61,11 @@ def _read_timed_out(connection: sa.Connection, cluster: str, since: datetime) ->
         sa.select(*JOB_COLUMNS, JobTable.first_seen_at, *RUN_KEY_COLUMNS, *ATTEMPT_COLUMNS)
         .join(AttemptTable, AttemptTable.job_row == JobTable.id)
         .join(RunTable, AttemptTable.run_id == RunTable.id)
-        .where(JobTable.cluster == cluster, AttemptTable.cause == EndCause.TIME_LIMIT, AttemptTable.ended_at >= since)
+        .where(
+            without_index(JobTable.cluster) == cluster,
+            AttemptTable.cause == EndCause.TIME_LIMIT,
+            AttemptTable.ended_at >= since,
+        )
         .order_by(AttemptTable.ended_at, AttemptTable.id)
     )
     found: dict[RunKey, TimedOutAttempt] = {}
