@@ -8,6 +8,7 @@ import pytest
 from ckptd.core import health
 from ckptd.core.health.evaluation import evaluate_until
 from ckptd.core.model import EndCause, RestartKind
+from ckptd.core.runs import cadence
 from ckptd.core.runs.attempt_index import AttemptIndex, index_attempts
 from ckptd.core.runs.attempt_progress import BLOCK, SavedProgress, list_saved, measure_reaches
 from ckptd.core.runs.cadence import with_rhythm
@@ -108,6 +109,17 @@ def test_the_progress_of_an_attempt_is_that_of_the_saves_in_its_time(count):
         known = [step for step in own if step is not None]
         assert each.steps == ((min(known), max(known)) if known else None)
         assert each.save_count == len(own)
+
+
+@pytest.mark.parametrize("task_count", [1, 40])
+def test_saves_are_told_apart_once_for_all_tasks_that_run_side_by_side(task_count, monkeypatch):
+    tell_apart, groups = cadence._group, []
+    monkeypatch.setattr(cadence, "_group", lambda completed: groups.append(completed) or tell_apart(completed))
+    tasks = [attempt(number / 100, job_id=number + 1) for number in range(task_count)]
+    saves = [saved(10 * number, name=f"epoch_{number}.pt", epoch=number) for number in range(1, 21)]
+    rhythm = cadence.measure_rhythm(history(now=210, attempts=tasks, checkpoints=saves))
+    assert (rhythm.interval, rhythm.save_count) == (timedelta(minutes=10), 20 * task_count)
+    assert [len(each) for each in groups] == [20]
 
 
 def test_the_attempts_of_a_job_are_found_by_its_name():

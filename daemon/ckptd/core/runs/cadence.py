@@ -1,9 +1,10 @@
 """How a run saves, as measured over all of its attempts: how often, how long, how much, how fast it gets on."""
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import pairwise, takewhile
+from itertools import islice, takewhile
 from statistics import median
 from typing import NamedTuple, TypeVar
 
@@ -67,20 +68,21 @@ def with_rhythm(history: RunT) -> RunT:
 
 def _measure(history: RunRecord) -> SaveCadence:
     readers = find_readers(history)
-    writing = [attempt for attempt in history.attempts if attempt.job not in readers]
-    by_attempt = [(attempt, saves_of(history, attempt)) for attempt in writing]
-    pairs = [_Interval.between(attempt, *pair) for attempt, saves in by_attempt for pair in pairwise(saves)]
-    recent = [each.length for each in pairs][-RECENT_COUNT:]
+    shared = _SharedSaves(history)
+    by_attempt = [(attempt, shared.list_of(attempt)) for attempt in history.attempts if attempt.job not in readers]
+    pairs = [_Interval.between(*each) for each in islice(_list_pairs(by_attempt), RECENT_COUNT)][::-1]
+    recent = [each.length for each in pairs]
     gaps = _list_since_change(recent)
     firsts = [_ran(attempt, attempt.started_at, saves[0].completed_at) for attempt, saves in by_attempt if saves]
     if history.is_truncated:
         firsts = firsts[1:]  # what is left of a long attempt does not tell when it saved first
-    saves = [save for _, found in by_attempt for save in found]
-    durations = [save.completed_at - save.began_at for save in saves if save.began_at is not None][-RECENT_COUNT:]
-    growths = [each.later.size_bytes - each.earlier.size_bytes for each in pairs][-RECENT_COUNT:]
+    durations = _list_last(
+        save.completed_at - save.began_at for save in _list_newest(by_attempt) if save.began_at is not None
+    )
+    growths = [each.later.size_bytes - each.earlier.size_bytes for each in pairs]
     middle = median_duration(gaps)
-    least = [save.completed_at - (save.began_at or save.completed_at) for save in saves][-RECENT_COUNT:]
-    lags = [save.found_at - save.completed_at for save in saves if save.began_at is None][-RECENT_COUNT:]
+    least = _list_last(save.completed_at - (save.began_at or save.completed_at) for save in _list_newest(by_attempt))
+    lags = _list_last(save.found_at - save.completed_at for save in _list_newest(by_attempt) if save.began_at is None)
     lag = median_duration(lags)
     return SaveCadence(
         interval=middle,
@@ -91,13 +93,34 @@ def _measure(history: RunRecord) -> SaveCadence:
         unseen_time=None if lag is None else max(lag * 2, timedelta(0)),  # scans may come at any moment in between
         interval_spread=_spread(gaps, middle),
         time_to_first=median_duration(firsts),
-        save_count=len(saves),
+        save_count=sum(len(saves) for _, saves in by_attempt),
         seen_save_count=len(durations),
-        size_bytes=saves[-1].size_bytes if saves else None,
+        size_bytes=next((each.size_bytes for each in _list_newest(by_attempt)), None),
         growth_bytes=int(median(growths)) if growths else None,
-        time_per_epoch=_time_per("epoch", pairs),
-        time_per_step=_time_per("step", pairs),
+        time_per_epoch=_time_per("epoch", by_attempt),
+        time_per_step=_time_per("step", by_attempt),
     )
+
+
+_ByAttempt = Sequence[tuple[Attempt, Sequence[SaveEvent]]]
+ValueT = TypeVar("ValueT")
+
+
+def _list_newest(by_attempt: _ByAttempt) -> Iterator[SaveEvent]:
+    """Yield the saves of attempts, those of the last attempt first, newest first."""
+    return (save for _, saves in reversed(by_attempt) for save in reversed(saves))
+
+
+def _list_pairs(by_attempt: _ByAttempt) -> Iterator[tuple[Attempt, SaveEvent, SaveEvent]]:
+    """Yield each save and the one after it in the same order, with their attempt."""
+    for attempt, saves in reversed(by_attempt):
+        for place in range(len(saves) - 1, 0, -1):
+            yield attempt, saves[place - 1], saves[place]
+
+
+def _list_last(newest: Iterable[ValueT]) -> list[ValueT]:
+    """Return the newest values, the oldest of them first."""
+    return [*islice(newest, RECENT_COUNT)][::-1]
 
 
 def _list_since_change(gaps: list[timedelta]) -> list[timedelta]:
@@ -109,18 +132,32 @@ def _list_since_change(gaps: list[timedelta]) -> list[timedelta]:
     return since if len(since) >= CHANGE_COUNT else gaps
 
 
-def saves_of(history: RunRecord, attempt: Attempt) -> list[SaveEvent]:
+def saves_of(history: RunRecord, attempt: Attempt) -> Sequence[SaveEvent]:
     """Return the saves that were completed while an attempt ran, oldest first; data beside states are none."""
-    end = attempt.ended_at
-    own = [
-        (record.completed_at, record)
-        for record in list_resumable(history.checkpoints)
-        if record.completed_at is not None
-        and record.completed_at >= attempt.started_at
-        and (end is None or record.completed_at <= end)
-    ]
-    own.sort(key=lambda entry: entry[0])
-    return _group(own)
+    return _SharedSaves(history).list_of(attempt)
+
+
+class _SharedSaves:
+    """The saves of a run. Attempts that ran side by side, such as tasks of an array, share what was saved meanwhile."""
+
+    def __init__(self, history: RunRecord) -> None:
+        completed = [
+            (record.completed_at, record)
+            for record in list_resumable(history.checkpoints)
+            if record.completed_at is not None
+        ]
+        self._completed = sorted(completed, key=lambda entry: entry[0])
+        self._instants = [at for at, _ in self._completed]
+        self._grouped: dict[tuple[int, int], Sequence[SaveEvent]] = {}
+
+    def list_of(self, attempt: Attempt) -> Sequence[SaveEvent]:
+        """Return what `saves_of` does."""
+        end = attempt.ended_at
+        first = bisect_left(self._instants, attempt.started_at)
+        last = len(self._instants) if end is None else bisect_right(self._instants, end)
+        if (first, last) not in self._grouped:
+            self._grouped[first, last] = _group(self._completed[first:last])
+        return self._grouped[first, last]
 
 
 def _group(completed: Iterable[tuple[datetime, RecordedCheckpoint]]) -> list[SaveEvent]:
@@ -142,8 +179,8 @@ def _is_copy(first: tuple[datetime, RecordedCheckpoint], later: tuple[datetime, 
     one, other = facts.progress(first[1].checkpoint), facts.progress(later[1].checkpoint)
     is_at_once = later[0] - first[0] <= BURST
     if one is not None and other is not None and one[0] == other[0]:
-        is_elsewhere = first[1].checkpoint.path != later[1].checkpoint.path
-        return one == other or (other < one and is_at_once and is_elsewhere)
+        is_before = other < one and is_at_once
+        return one == other or (is_before and first[1].checkpoint.path != later[1].checkpoint.path)
     return is_at_once
 
 
@@ -190,13 +227,15 @@ def _upper_half(durations: Sequence[timedelta]) -> timedelta | None:
     return sorted(durations)[(3 * (len(durations) - 1) + 2) // 4] if durations else None
 
 
-def _time_per(unit: str, pairs: Iterable[_Interval]) -> timedelta | None:
+def _time_per(unit: str, by_attempt: _ByAttempt) -> timedelta | None:
     rates: list[timedelta] = []
-    for earlier, later, length in pairs:
+    for attempt, earlier, later in _list_pairs(by_attempt):
         before, after = (earlier.step, later.step) if unit == "step" else (earlier.epoch, later.epoch)
         if before is not None and after is not None and after > before:
-            rates.append(length / (after - before))
-    return median_duration(rates[-RECENT_COUNT:])
+            rates.append(_ran(attempt, earlier.completed_at, later.completed_at) / (after - before))
+            if len(rates) == RECENT_COUNT:
+                break
+    return median_duration(rates)
 
 
 def _ran(attempt: Attempt, since: datetime, until: datetime) -> timedelta:
