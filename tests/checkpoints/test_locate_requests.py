@@ -3,15 +3,17 @@
 import json
 import os
 import tempfile
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
 
 import pytest
 
 from ckptd.checkpoints.agent.scan_client import ScanLimits, locate_jobs
-from ckptd.core.discovery.nearby_candidates import DirectorySearch
-from ckptd.core.model import Unknown
+from ckptd.core.discovery.nearby_candidates import DirectorySearch, plan_search, sort_neighbours
+from ckptd.core.model import RunKey, Unknown
 from core.histories import at, job
+from core.test_nearby_candidates import tracked
 from support.shared_agent import get_agent
 from support.sized_world import make_checkpoint
 
@@ -79,6 +81,34 @@ def test_what_is_not_named_or_not_there_yet_is_searched_for(comment):
     assert [len(item["excluded"]) for item in agent.items[-2:]] == [2, 2]
 
 
+def plan_searches(count, work_dir):
+    """Return searches for jobs of one user, of which as many others have a directory."""
+    neighbours = sort_neighbours(
+        tracked(
+            number + is_located * count,
+            name=f"job{number}",
+            directory=work_dir.format(number) if is_located else None,
+            work_dir=place,
+        )
+        for number in range(1, count + 1)
+        for is_located in (False, True)
+        for place in [PurePosixPath(work_dir.format(number + is_located * count))]
+    )
+    return [
+        plan_search(RunKey("c1", 1000, f"job:{number}@x"), neighbours, {}, at(200)) for number in range(1, count + 1)
+    ]
+
+
+def test_searches_in_directories_of_their_own_grow_linearly():
+    sizes = []
+    for count in (50, 100, 200):
+        agent = ToldAgent(set())
+        locate_jobs(agent, plan_searches(count, "/home/alice/job{}"), (), LIMITS)
+        sizes.append(len(json.dumps(agent.items)))
+    assert sizes[1] < 2.2 * sizes[0]
+    assert sizes[2] < 2.2 * sizes[1]
+
+
 def test_an_agent_that_does_not_answer_is_not_asked_twice():
     class Silent:
         calls = 0
@@ -114,6 +144,20 @@ def shared_place():
             for number in range(3):
                 make_checkpoints(root / place / f"task{number}", 4, owner)
         yield root, owner
+
+
+def test_what_is_found_through_a_link_is_not_the_directory_of_another_job(shared_place):
+    root, owner = shared_place
+    (root / "link").symlink_to("sweep")
+    others = {str(root / "sweep" / f"task{number}") for number in (0, 2)}
+    sought = DirectorySearch(
+        job=job(1, uid=owner, work_dir=root / "link"), since=at(0), began_at=at(0), elsewhere=others, allowed=()
+    )
+    [found] = locate_jobs(get_agent(keeps_children=False), [sought], (), LIMITS)
+    assert (found.directory, found.found.is_only) == (root / "sweep" / "task1", True)
+    everything = {*others, str(root / "sweep" / "task1")}
+    [found] = locate_jobs(get_agent(keeps_children=False), [replace(sought, elsewhere=everything)], (), LIMITS)
+    assert found.directory is None
 
 
 def test_jobs_with_one_working_directory_have_it_listed_once(shared_place):

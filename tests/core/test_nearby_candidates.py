@@ -57,6 +57,17 @@ def test_a_directory_of_another_running_job_is_not_looked_at():
     assert plan(tracked(1), other).excluded == (str(FOUND),)
 
 
+def test_only_directories_that_a_search_may_come_to_are_named_to_it():
+    names = ("/home/alice", "/home/alice-2/a", "/home/alice/a", "/home/alice/a/b", "/home/alice0", "/home/bob/c")
+    others = [tracked(number, name=f"other{number}", directory=name) for number, name in enumerate(names, 2)]
+    same = tracked(9, directory="/scratch/same")
+    found = plan(tracked(1), *others, same)
+    assert found.excluded == ("/home/alice", "/home/alice/a", "/home/alice/a/b")
+    assert {*found.exclude_all().excluded} == {*names}
+    assert found.exclude_all().shared == ("/scratch/same",)
+    assert plan(tracked(1, work_dir=PurePosixPath("/")), *others).excluded == tuple(sorted(names))
+
+
 def saved_first_after(minutes):
     return {RunKey("c1", 1000, str(FOUND)): history(attempts=[attempt(0)], checkpoints=[saved(minutes)])}
 

@@ -228,3 +228,19 @@ def test_a_change_costs_the_same_in_a_larger_cluster(rounds, kind, names):
     assert len({rows for rows, _ in found.values()}) == 1
     sizes = [characters for _, characters in found.values()]
     assert max(sizes) < 1.05 * min(sizes)
+
+
+def count_searched(count):
+    """Return the characters of a round in which each of a user's jobs is searched for, of which none names a place."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        daemon = CountedDaemon(Path(folder), WorldShape(jobs=count, running=count, users=1, files=2, is_named=False))
+        for _ in range(2):  # found, and then searched for again: what they save is no state to resume from
+            daemon.run(seconds=600)
+        characters = daemon.run(seconds=600).characters
+        daemon.close()
+    return characters
+
+
+def test_searches_for_the_jobs_of_one_user_grow_with_their_number():
+    assert count_searched(60) < 2.1 * count_searched(30)

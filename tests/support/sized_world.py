@@ -82,6 +82,7 @@ class WorldShape:
     files: int  # checkpoints in each directory
     directories: int | None = None  # None: one for each running job
     is_array: bool = False  # every job is a task of one array
+    is_named: bool = True  # each job names its directory, where it also works
 
     @property
     def directory_count(self):
@@ -226,7 +227,7 @@ class SizedWorld:
             "NumTasks": 4,
             "Name": f"train-{number % 5000}",
             "WorkDir": place if is_running else f"/scratch/user{user}",
-            "Comment": f"ckpt={place}" if is_running else "(null)",
+            "Comment": f"ckpt={place}" if is_running and self.shape.is_named else "(null)",
             "Command": f"/home/user{user}/train.sh",
             "admin_comment": "(null)",
         }

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypeVar
 
+from ckptd.checkpoints.agent import search_items
 from ckptd.checkpoints.agent.answer_pieces import PackedItems, count_items
 from ckptd.checkpoints.agent.batches import BatchRunner, decode_answer, run_items, run_items_as_answered
 from ckptd.checkpoints.agent.client import Answer
@@ -14,13 +15,12 @@ from ckptd.checkpoints.agent.field_checks import MAX_PATH_BYTES
 from ckptd.checkpoints.agent.requests import MAX_ITEMS
 from ckptd.checkpoints.agent.scan_answers import ScanAnswer, decode_scan_of, limit_counts, with_quota
 from ckptd.checkpoints.scanning import copy_locations
-from ckptd.checkpoints.scanning.locate import SiteRule, plan_candidates
+from ckptd.checkpoints.scanning.locate import SiteRule
 from ckptd.checkpoints.scanning.pointers import decode_link
 from ckptd.checkpoints.scanning.tree_fingerprint import CHANGED
 from ckptd.checkpoints.scanning.workspaces import decode_workspace
 from ckptd.core.discovery.nearby_candidates import DirectorySearch, FoundDirectory, NumberedSave
 from ckptd.core.model import (
-    Job,
     NamedLocation,
     Role,
     RunKey,
@@ -35,8 +35,6 @@ Value = TypeVar("Value")
 KnownRow = Sequence[Any]  # a checkpoint on record, as `encode_content` writes it
 KnownRows = Sequence[KnownRow] | PackedItems
 QUOTA_GAP = timedelta(minutes=5)  # between two queries for one directory, however often it is scanned
-MAX_COPIES = 1000  # names of further locations of one job that are sent: the agent resolves the first few
-_NAMED = frozenset({"comment", "admin-comment", "watch", "batch-script"})  # places of which nobody has to search
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,13 +60,38 @@ class CheckpointLocation:
 def locate_jobs(
     agent: BatchRunner, searches: Sequence[DirectorySearch], rules: Iterable[SiteRule], limits: ScanLimits
 ) -> list[CheckpointLocation | Unknown]:
-    """Find the checkpoint directory of each job; return the results in the given order."""
-    items = [(search.job.uid, _search_item(search, tuple(rules))) for search in searches]
-    named = [place for place, (_, item) in enumerate(items) if _is_told_apart(item)]
+    """Find the checkpoint directory of each job; return the results in the given order.
+
+    Where a working directory turns out to be a link, the directories of all other jobs are excluded, and sent with
+    another search: those below the link cannot be told from their paths.
+    """
+    rules = tuple(rules)
+    found = _locate(agent, searches, rules, limits)
+    linked = [place for place, each in enumerate(found) if _is_found_through_link(searches[place], each)]
+    if linked:
+        again = _locate(agent, [searches[place].exclude_all() for place in linked], rules, limits)
+        for place, each in zip(linked, again, strict=True):
+            found[place] = each
+    return found
+
+
+def _is_found_through_link(search: DirectorySearch, found: CheckpointLocation | Unknown) -> bool:
+    """Whether a search found another place than below the name of the working directory, whose real path it has."""
+    if isinstance(found, Unknown) or found.found is None or not search.elsewhere:
+        return False
+    return search.job.work_dir is None or not found.found.directory.is_relative_to(search.job.work_dir)
+
+
+def _locate(
+    agent: BatchRunner, searches: Sequence[DirectorySearch], rules: tuple[SiteRule, ...], limits: ScanLimits
+) -> list[CheckpointLocation | Unknown]:
+    searches = [each.exclude_all() if each.values else each for each in searches]  # the site names further places
+    items = [(search.job.uid, search_items.make_item(search, rules)) for search in searches]
+    named = [place for place, (_, item) in enumerate(items) if search_items.is_told_apart(item)]
     answers: dict[int, Answer] = {}
     if named:
         # a search needs the directories of all other jobs of its user; the scan of a named directory does not
-        asked = [(items[place][0], _without_search(items[place][1])) for place in named]
+        asked = [(items[place][0], search_items.without_search(items[place][1])) for place in named]
         found = run_items(agent, "locate", asked, limits.deadline)
         answers = {
             place: answer
@@ -81,18 +104,6 @@ def locate_jobs(
         found = run_items(agent, "locate", [items[place] for place in rest], limits.deadline)
         answers.update(zip(rest, found, strict=True))
     return [decode_answer(answers[place], _location) for place in range(len(items))]
-
-
-def _is_told_apart(item: dict[str, Any]) -> bool:
-    """Whether a search names a place and would also carry the directories of other jobs."""
-    is_named = any(each[0] in _NAMED for each in item["candidates"])
-    return is_named and bool(item["excluded"] or item["shared"])
-
-
-def _without_search(item: dict[str, Any]) -> dict[str, Any]:
-    """Return a request for the named places alone."""
-    named = [each for each in item["candidates"] if each[0] != "discovery"]
-    return {**item, "candidates": named, "excluded": [], "shared": []}
 
 
 class JobTasks(NamedTuple):
@@ -296,34 +307,6 @@ def _found(data: dict[str, Any]) -> FoundDirectory:
             for name, number, modified_ns in data["saves"]
         ),
     )
-
-
-def _search_item(search: DirectorySearch, rules: tuple[SiteRule, ...]) -> dict[str, Any]:
-    job = search.job
-    candidates = plan_candidates(job, rules, search.script_paths, search.values)
-    if search.is_declared_only:
-        candidates = tuple(each for each in candidates if each.located_by != "discovery")
-    return {
-        "work_dir": str(job.work_dir) if job.work_dir else None,
-        "candidates": [[each.located_by, each.path, *each.copies[:MAX_COPIES]] for each in candidates],
-        "since_ns": int(search.since.timestamp() * 1e9),
-        "until_ns": None if search.until is None else int(search.until.timestamp() * 1e9),
-        "excluded": list(search.excluded),
-        "shared": list(search.shared),
-        "places": list(search.values.values()),
-        "job_names": _list_names(job),
-        "is_role_asked": search.is_role_asked,
-    }
-
-
-def _list_names(job: Job) -> list[str]:
-    """Return the names that directories of this job alone have: its id, or the array's with its task."""
-    names = [str(job.job_id)]
-    if job.array_job_id is not None and job.array_task_id is not None:
-        # one task has the id of its array, which stands in the names of all of them
-        names = [] if job.job_id == job.array_job_id else names
-        names += [f"{job.array_job_id}{mark}{job.array_task_id}" for mark in "_-/."]
-    return names
 
 
 def _is_below(path: str, directory: str) -> bool:

@@ -1,7 +1,8 @@
 """Searches near a job without a named directory: which files may be its run's, and not another job's or older."""
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -23,12 +24,18 @@ NOT_STARTED = Unknown(what="search", reason="the job has not started since ckptd
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DirectorySearch:
-    """A job whose checkpoint directory is to be found; files older than `since` are not its run's."""
+    """A job whose checkpoint directory is to be found; files older than `since` are not its run's.
+
+    `excluded` are the directories of other work below the job's working directory. If that is a link, others may be
+    below the directory that it leads to: `exclude_all`.
+    """
 
     job: Job
     since: datetime
     began_at: datetime  # its own first start
     excluded: tuple[str, ...] = ()
+    elsewhere: Collection[str] = field(default=(), repr=False, compare=False)  # of all jobs of the user
+    allowed: Collection[str] = field(default=(), repr=False, compare=False)  # those of them that are not excluded
     shared: tuple[str, ...] = ()  # of the same work: they count where nothing else was written
     holders: Mapping[str, Job] = field(default_factory=dict)  # of the shared ones: who saves there
     undecided: frozenset[str] = frozenset()  # of the shared ones: where this job may save, but also elsewhere later
@@ -38,6 +45,11 @@ class DirectorySearch:
     values: Mapping[str, str] = field(default_factory=dict)  # of variables that the site gives, for this job
     is_declared_only: bool = False  # only what is named counts: by the job, its owner, the site or `script_paths`
     is_role_asked: bool = False  # the files are read even where only one directory was written to
+
+    def exclude_all(self) -> "DirectorySearch":
+        """Return the search with the directories of all other work excluded, wherever they are."""
+        others = (each for each in self.elsewhere if each not in self.allowed)
+        return replace(self, excluded=tuple(dict.fromkeys([*self.excluded, *others])), elsewhere=())
 
 
 class NumberedSave(NamedTuple):
@@ -80,21 +92,30 @@ class _Located(NamedTuple):
 class LocatedJobs:
     """The open jobs of one user whose directories are known.
 
-    A search excludes nearly all their directories. So they are collected once, and a search asks only about the few
-    jobs that may be the same work (`could_share`).
+    A search excludes nearly all their directories that it can come to. So they are collected once, and a search asks
+    only about the few jobs that may be the same work (`could_share`).
     """
 
-    directories: dict[str, None] = field(default_factory=dict)  # in the order of the jobs
+    directories: set[str] = field(default_factory=set)
+    ordered: list[str] = field(default_factory=list)  # the same, as far as they were sorted
     by_array: dict[int, list[_Located]] = field(default_factory=lambda: defaultdict(list))
     by_script: dict[tuple[str, PurePosixPath | None], list[_Located]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, known: TrackedJob, run: RunKey) -> None:
         """Add a job with its run, whose directory is known."""
         located = _Located(known, run)
-        self.directories[run.directory] = None
+        self.directories.add(run.directory)
         self.by_script[known.job.name, known.job.work_dir].append(located)
         if known.job.array_job_id is not None:
             self.by_array[known.job.array_job_id].append(located)
+
+    def list_below(self, directory: PurePosixPath) -> list[str]:
+        """Return a directory, if it is one of them, and those below it."""
+        if len(self.ordered) != len(self.directories):
+            self.ordered[:] = sorted(self.directories)
+        name, above = str(directory), f"{str(directory).rstrip('/')}/"
+        first, end = bisect_left(self.ordered, above), bisect_left(self.ordered, f"{above[:-1]}0")  # 0 follows /
+        return [*([name] if name in self.directories else ()), *self.ordered[first:end]]
 
     def list_possible_same_work(self, job: Job) -> list[_Located]:
         """Return the jobs that may be the same work as this one, each once."""
@@ -163,10 +184,13 @@ def _sort_directories(
             decided.add(run.directory)
         holders.setdefault(run.directory, known.job)
     shared = holders.keys() - free
-    left = holders.keys() | free
+    left = frozenset(holders.keys() | free)
+    below = () if sought.job.work_dir is None else located.list_below(sought.job.work_dir)
     return replace(
         sought,
-        excluded=tuple(each for each in located.directories if each not in left),
+        excluded=tuple(each for each in below if each not in left),
+        elsewhere=located.directories,
+        allowed=left,
         shared=tuple(sorted(shared)),
         holders={each: holders[each] for each in shared},
         undecided=frozenset(shared - decided),
