@@ -68,6 +68,14 @@ def test_only_directories_that_a_search_may_come_to_are_named_to_it():
     assert plan(tracked(1, work_dir=PurePosixPath("/")), *others).excluded == tuple(sorted(names))
 
 
+@pytest.mark.parametrize(("located_by", "is_all"), [("discovery", True), ("comment", False)])
+def test_where_working_directories_are_links_all_other_directories_are_named_at_once(located_by, is_all):
+    others = [tracked(number, name=f"other{number}", directory=f"/gpfs/home/alice/{number}") for number in (2, 3)]
+    histories = {others[1].run: history(key=others[1].run, located_by=located_by)}
+    found = plan(tracked(1), *others, histories=histories).excluded
+    assert {*found} == ({"/gpfs/home/alice/2", "/gpfs/home/alice/3"} if is_all else set())
+
+
 def saved_first_after(minutes):
     return {RunKey("c1", 1000, str(FOUND)): history(attempts=[attempt(0)], checkpoints=[saved(minutes)])}
 

@@ -98,6 +98,8 @@ class LocatedJobs:
 
     directories: set[str] = field(default_factory=set)
     ordered: list[str] = field(default_factory=list)  # the same, as far as they were sorted
+    outside: list[_Located] = field(default_factory=list)  # not below the name of their job's working directory
+    linked: list[bool] = field(default_factory=list)  # the answer of `has_links`, once it is known
     by_array: dict[int, list[_Located]] = field(default_factory=lambda: defaultdict(list))
     by_script: dict[tuple[str, PurePosixPath | None], list[_Located]] = field(default_factory=lambda: defaultdict(list))
 
@@ -105,6 +107,9 @@ class LocatedJobs:
         """Add a job with its run, whose directory is known."""
         located = _Located(known, run)
         self.directories.add(run.directory)
+        work_dir = known.job.work_dir
+        if work_dir is not None and not f"{run.directory}/".startswith(f"{str(work_dir).rstrip('/')}/"):
+            self.outside.append(located)
         self.by_script[known.job.name, known.job.work_dir].append(located)
         if known.job.array_job_id is not None:
             self.by_array[known.job.array_job_id].append(located)
@@ -116,6 +121,13 @@ class LocatedJobs:
         name, above = str(directory), f"{str(directory).rstrip('/')}/"
         first, end = bisect_left(self.ordered, above), bisect_left(self.ordered, f"{above[:-1]}0")  # 0 follows /
         return [*([name] if name in self.directories else ()), *self.ordered[first:end]]
+
+    def has_links(self, histories: Mapping[RunKey, RunRecord]) -> bool:
+        """Whether a search found what a job saves in another place than below the name of its working directory."""
+        if not self.linked:
+            found = (histories.get(each.run) for each in self.outside)
+            self.linked.append(any(each is not None and each.located_by == "discovery" for each in found))
+        return self.linked[0]
 
     def list_possible_same_work(self, job: Job) -> list[_Located]:
         """Return the jobs that may be the same work as this one, each once."""
@@ -186,7 +198,7 @@ def _sort_directories(
     shared = holders.keys() - free
     left = frozenset(holders.keys() | free)
     below = () if sought.job.work_dir is None else located.list_below(sought.job.work_dir)
-    return replace(
+    sought = replace(
         sought,
         excluded=tuple(each for each in below if each not in left),
         elsewhere=located.directories,
@@ -195,6 +207,7 @@ def _sort_directories(
         holders={each: holders[each] for each in shared},
         undecided=frozenset(shared - decided),
     )
+    return sought.exclude_all() if located.has_links(histories) else sought
 
 
 def find_holder(sought: DirectorySearch, found: FoundDirectory) -> Job | None:
