@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ckptd.core.model import Severity
+from ckptd.steps import search_again
 from steps.replayed_fleet import UID, minute
 from support.checkpoint_bytes import npz, torch_state, torch_weights
 
@@ -182,3 +183,24 @@ def test_a_download_is_no_checkpoint_that_a_restart_could_load(fleet, name, dire
     for minutes in (71, 77, 83):
         fleet.run(minutes, again)
     assert (row_of(fleet).directory, fleet.flags()) == (f"{fleet.work_dir}/runs", [])
+
+
+def test_a_job_that_saves_no_states_is_searched_for_ever_less_often(fleet, monkeypatch):
+    searched = []
+    locate = search_again.locate_jobs
+    monkeypatch.setattr(
+        search_again, "locate_jobs", lambda agent, asked, *rest: searched.extend(asked) or locate(agent, asked, *rest)
+    )
+    fleet.run(1, fleet.job())
+    fleet.save("out/model.pt", 3, torch_weights())
+    counts = []
+    for minutes in range(5, 121, 5):
+        fleet.run(minutes)
+        counts.append(len(searched))
+    assert row_of(fleet).directory == str(fleet.work_dir / "out")
+    assert counts[3] >= 3  # after 20 minutes
+    assert counts[-1] <= 12  # after two hours, with 24 scans
+    fleet.save("states/last.pt", 121, torch_state(1))
+    for minutes in range(125, 156, 5):
+        fleet.run(minutes)
+    assert row_of(fleet).directory == str(fleet.work_dir / "states")

@@ -28,7 +28,7 @@ from ckptd.steps.state import State
 from ckptd.steps.tracked_jobs import list_tracked
 
 SEARCH_GAP = timedelta(minutes=5)  # between two searches for another directory of one run
-LONGER_GAP = 4  # ... and at least this part of the time without a save
+LONGER_GAP = 4  # ... and at least this part of the time without a save, or without a state since the start
 SILENT_INTERVALS = 1.5  # without a save, until a job that saved is searched for
 _ROLES = list(Role)  # the strongest evidence first
 
@@ -122,20 +122,26 @@ def _list_wanted(state: State, due: Iterable[WatchedRun], now: datetime) -> list
     for each in located:
         record, mine = histories[each.key], tuple(list_tracked(state, each.key))
         if _strongest_role(record) is not Role.STATE:
-            wanted.append(_SearchedAgain(watched=each, record=record, jobs=mine))
-        elif (silence := _find_silence(record, mine, now)) is not None:
-            gap = max(SEARCH_GAP, (now - silence.since) / LONGER_GAP)
-            if abs(now - searched_at.get(each.key, now - gap)) >= gap:
-                wanted.append(
-                    _SearchedAgain(
-                        watched=each,
-                        record=record,
-                        jobs=mine,
-                        silent_since=silence.since,
-                        has_saved=silence.follows_save,
-                    )
+            started_at = max((known.attempt.started_at for known in mine if known.attempt), default=now)
+            if _is_time(searched_at.get(each.key), started_at, now):
+                wanted.append(_SearchedAgain(watched=each, record=record, jobs=mine))
+        elif (silence := _find_silence(record, mine, now)) and _is_time(searched_at.get(each.key), silence.since, now):
+            wanted.append(
+                _SearchedAgain(
+                    watched=each,
+                    record=record,
+                    jobs=mine,
+                    silent_since=silence.since,
+                    has_saved=silence.follows_save,
                 )
+            )
     return wanted
+
+
+def _is_time(searched_at: datetime | None, since: datetime, now: datetime) -> bool:
+    """Whether a run is searched for again that saves no states, or nothing, since an instant: ever less often."""
+    gap = max(SEARCH_GAP, (now - since) / LONGER_GAP)
+    return searched_at is None or abs(now - searched_at) >= gap
 
 
 def _find_silence(record: RunRecord, jobs: Iterable[TrackedJob], now: datetime) -> _Silence | None:
