@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+import sqlalchemy as sa
+
 from ckptd.core.discovery.path_mentions import Mention, describe
 from ckptd.core.model import JobState, SeenLink, Unknown
 from ckptd.core.model.records import ScanRecord
+from ckptd.store import mentions
 from store.observing import poll
 from support.queue_facts import CLUSTER, RUN, at, make_job, make_scan
 from support.recorded import locate
@@ -38,6 +41,22 @@ def test_what_a_job_names_comes_back_as_it_was_recorded(store):
     assert store.mentions.read_elsewhere("other") == [changed]
     store.mentions.record("other", [replace(FULL, cluster="other")])
     assert store.mentions.read_elsewhere("third") == [changed, replace(FULL, cluster="other")]
+
+
+def test_what_the_jobs_of_a_large_queue_name_is_written_in_portions(store, monkeypatch):
+    counts = []
+
+    def count(_connection, _cursor, statement, rows, _context, executemany):
+        if statement.startswith("INSERT INTO mentions"):
+            counts.append(len(rows) if executemany else 1)
+
+    monkeypatch.setattr(mentions, "ROWS_AT_ONCE", 2)
+    sa.event.listen(store.database._engine, "before_cursor_execute", count)
+    some = [named(number, Mention("comment", path=f"/{number}")) for number in range(1, 6)]
+    store.mentions.record(CLUSTER, [*some, named(6)])
+    sa.event.remove(store.database._engine, "before_cursor_execute", count)
+    assert store.mentions.read(CLUSTER) == some
+    assert (len(counts), max(counts)) == (3, 2)
 
 
 def test_a_job_that_left_the_queue_or_names_nothing_any_more_has_no_row(store):

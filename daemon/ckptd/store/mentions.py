@@ -14,6 +14,8 @@ from ckptd.store.rows import split
 from ckptd.store.tables import MentionTable
 from ckptd.store.transactions import StorePart
 
+ROWS_AT_ONCE = 1000  # in memory for one statement: each job of a large queue may name paths
+
 
 class MentionStore(StorePart, MentionReader):
     """Paths that queued jobs and links refer to. Rows that did not change are read from memory."""
@@ -30,9 +32,10 @@ class MentionStore(StorePart, MentionReader):
             for chunk in split([*gone, *(each.job_id for each in changed)]):
                 is_old = (MentionTable.cluster == cluster) & MentionTable.job_id.in_(chunk)
                 connection.execute(sa.delete(MentionTable).where(is_old))
-            values = [_to_row(each) for each in changed if not each.is_empty]
-            if values:
-                connection.execute(sa.insert(MentionTable), values)
+            naming = [each for each in changed if not each.is_empty]
+            for start in range(0, len(naming), ROWS_AT_ONCE):
+                rows = [_to_row(each) for each in naming[start : start + ROWS_AT_ONCE]]
+                connection.execute(sa.insert(MentionTable), rows)
 
 
 def _to_row(each: JobMentions) -> dict[str, Any]:
