@@ -204,3 +204,27 @@ def test_a_job_that_saves_no_states_is_searched_for_ever_less_often(fleet, monke
     for minutes in range(125, 156, 5):
         fleet.run(minutes)
     assert row_of(fleet).directory == str(fleet.work_dir / "states")
+
+
+def test_the_first_state_of_a_job_that_has_run_for_long_is_found_within_half_an_hour(fleet):
+    long_ago = -20 * 60
+    fleet.save("out/model.pt", -60, torch_weights())
+    for minutes in (1, 7):
+        fleet.run(minutes, fleet.job(start=long_ago))
+    assert row_of(fleet).directory == str(fleet.work_dir / "out")
+    fleet.save("states/last.pt", 8, torch_state(1))
+    for minutes in range(10, 41, 5):
+        fleet.run(minutes)
+    assert row_of(fleet).directory == str(fleet.work_dir / "states")
+
+
+def test_the_next_directory_of_a_job_that_was_silent_for_long_is_found_within_half_an_hour(fleet):
+    long_ago = -20 * 60
+    fleet.save("fold-1/last.pt", 2 - 19 * 60, torch_state(1))
+    for minutes in (1, 7):
+        fleet.run(minutes, fleet.job(start=long_ago))
+    assert row_of(fleet).directory == str(fleet.work_dir / "fold-1")
+    fleet.save("fold-2/last.pt", 8, torch_state(2))
+    for minutes in range(10, 41, 5):
+        fleet.run(minutes)
+    assert row_of(fleet).directory == str(fleet.work_dir / "fold-2")

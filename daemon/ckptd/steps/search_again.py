@@ -28,7 +28,8 @@ from ckptd.steps.state import State
 from ckptd.steps.tracked_jobs import list_tracked
 
 SEARCH_GAP = timedelta(minutes=5)  # between two searches for another directory of one run
-LONGER_GAP = 4  # ... and at least this part of the time without a save, or without a state since the start
+LONGER_GAP = 4  # ... and at least this part of the time without a save, or without a state since the start, but
+LONGEST_GAP = timedelta(minutes=30)  # no longer: meanwhile a first state counts as none at a time limit
 SILENT_INTERVALS = 1.5  # without a save, until a job that saved is searched for
 _ROLES = list(Role)  # the strongest evidence first
 
@@ -140,7 +141,7 @@ def _list_wanted(state: State, due: Iterable[WatchedRun], now: datetime) -> list
 
 def _is_time(searched_at: datetime | None, since: datetime, now: datetime) -> bool:
     """Whether a run is searched for again that saves no states, or nothing, since an instant: ever less often."""
-    gap = max(SEARCH_GAP, (now - since) / LONGER_GAP)
+    gap = min(max(SEARCH_GAP, (now - since) / LONGER_GAP), LONGEST_GAP)
     return searched_at is None or abs(now - searched_at) >= gap
 
 
