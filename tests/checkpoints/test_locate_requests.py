@@ -155,6 +155,7 @@ def test_what_is_found_through_a_link_is_not_the_directory_of_another_job(shared
     )
     [found] = locate_jobs(get_agent(keeps_children=False), [sought], (), LIMITS)
     assert (found.directory, found.found.is_only) == (root / "sweep" / "task1", True)
+    assert found.entry_count == 2 * (3 + 3 * 4)  # it was searched twice
     everything = {*others, str(root / "sweep" / "task1")}
     [found] = locate_jobs(get_agent(keeps_children=False), [replace(sought, elsewhere=everything)], (), LIMITS)
     assert found.directory is None

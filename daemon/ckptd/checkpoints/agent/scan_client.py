@@ -71,8 +71,17 @@ def locate_jobs(
     if linked:
         again = _locate(agent, [searches[place].exclude_all() for place in linked], rules, limits)
         for place, each in zip(linked, again, strict=True):
-            found[place] = each
+            found[place] = _add_entries(each, found[place])
     return found
+
+
+def _add_entries(
+    answer: CheckpointLocation | Unknown, before: CheckpointLocation | Unknown
+) -> CheckpointLocation | Unknown:
+    """Return an answer that also counts what the search before it read."""
+    if isinstance(answer, Unknown) or isinstance(before, Unknown):
+        return answer
+    return replace(answer, entry_count=before.entry_count + answer.entry_count)
 
 
 def _is_found_through_link(search: DirectorySearch, found: CheckpointLocation | Unknown) -> bool:
