@@ -357,3 +357,11 @@ def test_checkpoints_only_where_they_vanish_are_told(given, path):
     is_memory = given.key.is_located and given.scan.filesystem_type == "tmpfs"
     assert bool(finding) == (path is not None or is_memory)
     assert finding is None or finding.evidence["temporary_path"] == path
+
+
+@pytest.mark.parametrize("scan", [Unknown(what="directory", reason="Permission denied"), None])
+def test_without_a_scan_nothing_is_decided_from_the_type_of_a_file_system(scan):
+    rule = VolatilePath(paths=("/tmp",))
+    assert isinstance(rule.evaluate(change(history(), scan=scan), at(5)), Unknown)
+    in_tmp = change(history(), key=RunKey("c1", 1000, "/tmp/run"), scan=scan)
+    assert only(rule, in_tmp, 5).evidence["temporary_path"] == "/tmp"

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import ClassVar
 
 from ckptd.core.discovery.declared import declared_path, split_locations
-from ckptd.core.health.interface import FindingBuilder
+from ckptd.core.health.interface import FindingBuilder, not_whole
 from ckptd.core.model import Evidence, Finding, Job, RunHistory, Scan, Severity, Unknown
 from ckptd.core.runs import history as facts
 from ckptd.core.text.path_patterns import is_below
@@ -17,7 +17,8 @@ from ckptd.core.text.path_patterns import is_below
 class VolatilePath:
     """Flag a run whose checkpoint directory is below one of `paths` or on one of `filesystem_types`.
 
-    If no directory was found, the rule checks the one that the job's comment names. `paths` may be shell patterns.
+    If no directory was found, the rule checks the one that the job's comment names. `paths` may be shell patterns. The
+    type of a file system is known from a scan only: without one, a flag neither opens nor resolves because of it.
     """
 
     name: ClassVar[str] = "volatile-path"
@@ -33,6 +34,9 @@ class VolatilePath:
             scan = history.scan
             kind = scan.filesystem_type if isinstance(scan, Scan) and history.key.is_located else None
             volatile = next((path for path in self.paths if is_below(directory, path)), None)
+            needs_scan = volatile is None and history.key.is_located and bool(self.filesystem_types)
+            if needs_scan and not isinstance(scan, Scan):
+                return not_whole(self.name)
             if volatile is None and kind not in self.filesystem_types:
                 continue
             evidence: dict[str, Evidence] = {
