@@ -99,7 +99,7 @@ def _locate(
     named = [place for place, (_, item) in enumerate(items) if search_items.is_told_apart(item)]
     answers: dict[int, Answer] = {}
     if named:
-        # a search needs the directories of all other jobs of its user; the scan of a named directory does not
+        # a search may need the directories of many other jobs of its user; the scan of a named directory needs none
         asked = [(items[place][0], search_items.without_search(items[place][1])) for place in named]
         found = run_items(agent, "locate", asked, limits.deadline)
         answers = {

@@ -40,7 +40,7 @@ def _list_names(job: Job) -> list[str]:
 
 
 def is_told_apart(item: dict[str, Any]) -> bool:
-    """Whether a search names a place and would also carry the directories of other jobs."""
+    """Whether a search names a place and would also send the directories of other jobs."""
     is_named = any(each[0] in _NAMED for each in item["candidates"])
     return is_named and bool(item["excluded"] or item["shared"])
 
