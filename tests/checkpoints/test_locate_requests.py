@@ -151,13 +151,13 @@ def test_what_is_found_through_a_link_is_not_the_directory_of_another_job(shared
     (root / "link").symlink_to("sweep")
     others = {str(root / "sweep" / f"task{number}") for number in (0, 2)}
     sought = DirectorySearch(
-        job=job(1, uid=owner, work_dir=root / "link"), since=at(0), began_at=at(0), elsewhere=others, allowed=()
+        job=job(1, uid=owner, work_dir=root / "link"), since=at(0), began_at=at(0), all_known=others, allowed=()
     )
     [found] = locate_jobs(get_agent(keeps_children=False), [sought], (), LIMITS)
     assert (found.directory, found.found.is_only) == (root / "sweep" / "task1", True)
     assert found.entry_count == 2 * (3 + 3 * 4)  # it was searched twice
     everything = {*others, str(root / "sweep" / "task1")}
-    [found] = locate_jobs(get_agent(keeps_children=False), [replace(sought, elsewhere=everything)], (), LIMITS)
+    [found] = locate_jobs(get_agent(keeps_children=False), [replace(sought, all_known=everything)], (), LIMITS)
     assert found.directory is None
 
 

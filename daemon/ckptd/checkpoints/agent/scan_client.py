@@ -86,7 +86,7 @@ def _add_entries(
 
 def _is_found_through_link(search: DirectorySearch, found: CheckpointLocation | Unknown) -> bool:
     """Whether a search found another place than below the name of the working directory, whose real path it has."""
-    if isinstance(found, Unknown) or found.found is None or not search.elsewhere:
+    if isinstance(found, Unknown) or found.found is None or not search.all_known:
         return False
     return search.job.work_dir is None or not found.found.directory.is_relative_to(search.job.work_dir)
 

@@ -34,7 +34,7 @@ class DirectorySearch:
     since: datetime
     began_at: datetime  # its own first start
     excluded: tuple[str, ...] = ()
-    elsewhere: Collection[str] = field(default=(), repr=False, compare=False)  # of all jobs of the user
+    all_known: Collection[str] = field(default=(), repr=False, compare=False)  # directories of all jobs of the user
     allowed: Collection[str] = field(default=(), repr=False, compare=False)  # those of them that are not excluded
     shared: tuple[str, ...] = ()  # of the same work: they count where nothing else was written
     holders: Mapping[str, Job] = field(default_factory=dict)  # of the shared ones: who saves there
@@ -48,8 +48,8 @@ class DirectorySearch:
 
     def exclude_all(self) -> "DirectorySearch":
         """Return the search with the directories of all other work excluded, wherever they are."""
-        others = (each for each in self.elsewhere if each not in self.allowed)
-        return replace(self, excluded=tuple(dict.fromkeys([*self.excluded, *others])), elsewhere=())
+        others = (each for each in self.all_known if each not in self.allowed)
+        return replace(self, excluded=tuple(dict.fromkeys([*self.excluded, *others])), all_known=())
 
 
 class NumberedSave(NamedTuple):
@@ -201,7 +201,7 @@ def _sort_directories(
     sought = replace(
         sought,
         excluded=tuple(each for each in below if each not in left),
-        elsewhere=located.directories,
+        all_known=located.directories,
         allowed=left,
         shared=tuple(sorted(shared)),
         holders={each: holders[each] for each in shared},
