@@ -129,6 +129,24 @@ def test_two_different_jobs_in_one_working_directory_cannot_be_told_apart():
     assert find_rival(tracked(1), tracked(2, name="evaluate")) == 2
 
 
+@pytest.mark.parametrize(
+    ("work_dir", "is_above"),
+    [
+        ("/u/alice", True),
+        ("/u", True),
+        ("/u/alice/checkpoints", True),
+        ("/home/alice", True),
+        ("/u/alice/other", False),
+        ("/u/alice-2", False),
+        ("/u/bob", False),
+    ],
+)
+def test_through_a_link_the_names_of_working_directories_tell_who_may_write(work_dir, is_above):
+    mine = tracked(1, work_dir=PurePosixPath("/u/alice"))  # a link to /home/alice
+    other = tracked(2, name="evaluate", work_dir=PurePosixPath(work_dir))
+    assert find_rival(mine, other) == (2 if is_above else None)
+
+
 def test_no_rival_is_one_that_could_not_have_written_there():
     assert find_rival(tracked(1)) is None
     assert find_rival(tracked(1), tracked(2, name="evaluate", work_dir=PurePosixPath("/home/alice/other"))) is None

@@ -4,7 +4,8 @@ from pathlib import PurePosixPath
 import pytest
 
 from ckptd.core.discovery import past_candidates
-from ckptd.core.discovery.nearby_candidates import Neighbour
+from ckptd.core.discovery.nearby_candidates import FoundDirectory, Neighbour, sort_neighbours
+from ckptd.core.discovery.past_candidates import NearbyJobs
 from ckptd.core.model import JobKey, RunKey
 from ckptd.core.queue import TrackedJob
 from ckptd.core.runs.ownership import CLOCK_TOLERANCE
@@ -60,6 +61,15 @@ def test_other_work_counts_where_it_ran_at_the_same_time(started, ended, is_riva
 
 def test_other_work_in_another_place_is_no_rival():
     assert past_candidates.find_rival(past(), FOUND, [beside(0, None, work_dir=PurePosixPath("/scratch"))]) is None
+
+
+def test_what_was_found_through_a_link_may_be_of_other_work_in_the_same_place():
+    found, other = FoundDirectory(PurePosixPath("/real/ck"), at(15), at(16), is_only=True), beside(0, None)
+    known, nothing = past(), sort_neighbours([])
+    around = NearbyJobs(nothing, {known.run: known}, {}, at(200), [other])
+    sought = around.plan_search(known.run)
+    assert around.find_rival(known.run, sought, found) == other.job
+    assert around.find_rival(known.run, sought, found._replace(is_named_for_job=True)) is None
 
 
 def test_the_same_script_submitted_again_is_the_same_work():

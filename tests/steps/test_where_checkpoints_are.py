@@ -25,6 +25,17 @@ def test_two_jobs_that_could_both_have_written_are_not_judged_by_what_was_found(
     assert publish.report(fleet.parts, fleet.state, minute(70)).unknown_directories == 2
 
 
+def test_what_two_jobs_could_have_written_is_not_taken_where_their_working_directory_is_a_link(fleet):
+    link = fleet.work_dir / "link"
+    (fleet.work_dir / "real").mkdir()
+    link.symlink_to("real")
+    jobs = [fleet.job(1, name="train", work_dir=link), fleet.job(2, name="evaluate", work_dir=link)]
+    fleet.run(1, *jobs)
+    fleet.save("real/ck/step_5.safetensors", 2)
+    fleet.run(70, *jobs)
+    assert {row.directory for row in fleet.parts.store.jobs.list_open(minute(70))} == {None}
+
+
 def test_a_rival_that_is_a_task_of_an_array_has_the_name_that_squeue_shows(fleet):
     jobs = [fleet.job(1, name="train"), fleet.job(2, name="sweep", array_job_id=2, array_task_id=7)]
     fleet.run(1, *jobs)

@@ -232,9 +232,9 @@ def find_rival(
         return None
     for known in neighbours.unlocated[sought.job.uid]:
         other = known.job
-        if other.job_id == sought.job.job_id:
+        if other.job_id == sought.job.job_id or not may_write(other, sought.job, found.directory):
             continue
-        if not _works_around(other, found) or known.attempt is None or found.first_at < _began_at(known):
+        if known.attempt is None or found.first_at < _began_at(known):
             continue
         if not could_share(other, sought.job):
             return other
@@ -246,7 +246,7 @@ def find_rival(
         if _ran_at_once(known, sought.began_at) and not is_shared:
             return other
     unlocated = (each for each in _list_writers(sought, found, beside) if not each.run.is_located)
-    return next((each.job for each in unlocated if _works_around(each.job, found)), None)
+    return next((each.job for each in unlocated if may_write(each.job, sought.job, found.directory)), None)
 
 
 def is_anothers(sought: DirectorySearch, found: FoundDirectory, beside: Iterable[Neighbour]) -> bool:
@@ -302,8 +302,20 @@ def _collides(found: FoundDirectory, since: datetime) -> bool:
     return goes_back or any(before.get(each.name, each.modified_at) != each.modified_at for each in saves)
 
 
-def _works_around(job: Job, found: FoundDirectory) -> bool:
-    return job.work_dir is not None and found.directory.is_relative_to(job.work_dir)
+def may_write(other: Job, sought: Job, directory: PurePosixPath) -> bool:
+    """Whether the working directory of another job is above the directory that a search found.
+
+    What is found has a real path. If that is not below the name of the searched working directory, a link is on the
+    way, and the names of both working directories show which is above the other.
+    """
+    if other.work_dir is None or sought.work_dir is None or directory.is_relative_to(sought.work_dir):
+        return other.work_dir is not None and directory.is_relative_to(other.work_dir)
+    if directory.is_relative_to(other.work_dir) or sought.work_dir.is_relative_to(other.work_dir):
+        return True
+    if not other.work_dir.is_relative_to(sought.work_dir):
+        return False
+    below = other.work_dir.relative_to(sought.work_dir)
+    return any(directory.is_relative_to(above / below) for above in directory.parents)
 
 
 def explain_no_search(job: Job | None) -> Unknown:

@@ -42,7 +42,7 @@ class NearbyJobs:
         """Return another job that may have written what a search found."""
         known = self.past.get(key)
         if known:
-            return find_rival(known, found.directory, self.beside)
+            return None if found.is_named_for_job else find_rival(known, found.directory, self.beside)
         return nearby_candidates.find_rival(sought, found, self.neighbours, self.beside, self.now)
 
     def is_anothers(self, key: RunKey, sought: DirectorySearch, found: FoundDirectory) -> bool:
@@ -66,7 +66,7 @@ def plan_search(known: TrackedJob, neighbours: Iterable[Neighbour]) -> Directory
 def find_rival(known: TrackedJob, directory: PurePosixPath, neighbours: Iterable[Neighbour]) -> Job | None:
     """Return another job that may have written what a search found."""
     for each in list_beside(known, neighbours):
-        if not each.run.is_located and each.job.work_dir and directory.is_relative_to(each.job.work_dir):
+        if not each.run.is_located and nearby_candidates.may_write(each.job, known.job, directory):
             return each.job
     return None
 
