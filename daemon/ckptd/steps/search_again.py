@@ -28,8 +28,8 @@ from ckptd.steps.state import State
 from ckptd.steps.tracked_jobs import list_tracked
 
 SEARCH_GAP = timedelta(minutes=5)  # between two searches for another directory of one run
-LONGER_GAP = 4  # ... and at least this part of the time without a save, or without a state since the start, but
-LONGEST_GAP = timedelta(minutes=30)  # no longer: meanwhile a first state counts as none at a time limit
+LONGER_GAP = 4  # ... and at least this part of the time without a save, or without a state since the start
+LONGEST_GAP = timedelta(minutes=30)  # ... and at most this: until it is found, a first state counts as none
 SILENT_INTERVALS = 1.5  # without a save, until a job that saved is searched for
 _ROLES = list(Role)  # the strongest evidence first
 
