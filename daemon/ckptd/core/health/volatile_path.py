@@ -17,8 +17,7 @@ from ckptd.core.text.path_patterns import is_below
 class VolatilePath:
     """Flag a run whose checkpoint directory is below one of `paths` or on one of `filesystem_types`.
 
-    If no directory was found, the rule checks the one that the job's comment names. `paths` may be shell patterns. The
-    type of a file system is known from a scan only: without one, a flag neither opens nor resolves because of it.
+    If no directory was found, the rule checks the one that the job's comment names. `paths` may be shell patterns.
     """
 
     name: ClassVar[str] = "volatile-path"
@@ -36,7 +35,7 @@ class VolatilePath:
             volatile = next((path for path in self.paths if is_below(directory, path)), None)
             needs_scan = volatile is None and history.key.is_located and bool(self.filesystem_types)
             if needs_scan and not isinstance(scan, Scan):
-                return not_whole(self.name)
+                return not_whole(self.name)  # only a scan tells the type: no flag opens or resolves without one
             if volatile is None and kind not in self.filesystem_types:
                 continue
             evidence: dict[str, Evidence] = {
