@@ -27,7 +27,7 @@ class ScanAgent:
     states: list = field(default_factory=list)  # of tasks that the queue shows
     submitted: list = field(default_factory=list)
     cancelled: list = field(default_factory=list)
-    taken: list = field(default_factory=list)  # what each scan was told to take
+    taken: list = field(default_factory=list)  # the results that each scan was asked to take
 
     def run(self, batches):
         return [
@@ -175,7 +175,7 @@ def test_results_are_offered_until_a_scan_with_them_is_on_record(shop, monkeypat
 
 
 class FailingScans:
-    """Let scans fail while `holds` says so of what they are told to take."""
+    """Let scans fail while `holds` says so of the results that they are asked to take."""
 
     def __init__(self, shop, monkeypatch, holds):
         run = shop.agent.inner.run

@@ -36,7 +36,7 @@ def write_answer(out: BinaryIO, index: int, result: dict[str, Any]) -> None:
 
 
 def count_items(items: object) -> int:
-    """Return how many items a list has, with the rows of tables in place of these; of a packed list, as it was told."""
+    """Return how many items a list has, with the rows of tables in place of these; a packed list says it."""
     if isinstance(items, PackedItems):
         return items.expected_count
     return sum(map(_count_rows, items)) if isinstance(items, list) else 0

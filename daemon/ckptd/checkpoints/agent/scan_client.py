@@ -63,7 +63,7 @@ def locate_jobs(
     """Find the checkpoint directory of each job; return the results in the given order.
 
     Where a working directory turns out to be a link, the directories of all other jobs are excluded, and sent with
-    another search: those below the link cannot be told from their paths.
+    another search: those below the link cannot be known by their paths.
     """
     rules = tuple(rules)
     found = _locate(agent, searches, rules, limits)
